@@ -29,14 +29,17 @@ def smaller_model(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"model": str(directory)}
 
 
-def twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
-    """The target with a little noise on every weight: mostly right, so that long runs are accepted and cut."""
+def twin(target: Decoder, directory: Path, *, noise: float = 0.05) -> Mapping[str, Any]:
+    """The target with a little noise on every weight: mostly right, so that long runs are accepted and cut.
+
+    `noise`: in standard deviations of the weights.
+    """
     copy = Decoder(target.config, target.embedding.dtype)
     generator = torch.Generator().manual_seed(6)
     with torch.no_grad():
         for ours, theirs in zip(copy.parameters(), target.parameters(), strict=True):
-            noise = torch.randn(ours.shape, generator=generator, dtype=torch.float64)
-            ours.copy_(theirs + noise * 0.05 * theirs.std())
+            drawn = torch.randn(ours.shape, generator=generator, dtype=torch.float64)
+            ours.copy_(theirs + drawn * noise * theirs.std())
     save_model(copy, directory / "twin")
     return {"model": str(directory / "twin")}
 
@@ -71,11 +74,11 @@ def quiet_middle(vocab_size: int, dtype: torch.dtype) -> Decoder:
     return made
 
 
-def quiet_end(vocab_size: int, dtype: torch.dtype) -> Decoder:
-    """A target of two layers, the second of which adds next to nothing."""
+def quiet_end(vocab_size: int, dtype: torch.dtype, *, share: float = 0.03) -> Decoder:
+    """A target of two layers, the second of which adds next to nothing: this share of what it would."""
     made = tiny_model(vocab=vocab_size, dtype=dtype, seed=1, exact=False)
     for part in (made.layers[1].out, made.layers[1].down):
-        part.weight.mul_(0.03)
+        part.weight.mul_(share)
     made.set_exact(True)
     return made
 

@@ -5,10 +5,13 @@ import torch
 from drafters.drafting import sequence
 from drafters.test_draft_model import DECODER, fresh_logits
 
+from outdraft import zoo
 from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.drafters.bild import BildDrafter, BildOptions
 from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.engine.llm import LLM
 
 
 def guess(threshold, seqs, depth=6, **budget):
@@ -48,6 +51,19 @@ def test_thresholds_here_cut_somewhere_in_the_middle():
 def test_a_policy_may_ask_for_more():
     seq = sequence([1, 2, 3])
     assert guess(0.0, [seq], confidence=0.4)[0].tokens[1:].tolist() == alone([1, 2, 3], 0.4)[0]
+
+
+def test_the_recipe_acts_on_the_zoos_pair():
+    """The small model hands over, and the large one takes something back: neither threshold is idle there."""
+    prompts = list(zoo.heldout_prompts().values())[::4]
+    with LLM("zoo:target", recipe="bild") as llm:
+        results = llm.generate(prompts, SamplingParams(max_tokens=48, temperature=0.0, ignore_eos=True))
+    stats = [one.stats for one in results]
+    passes, drafted, taken_back = (
+        sum(getattr(one, f"num_{what}") for one in stats) for what in ("steps", "draft_tokens", "rejections")
+    )
+    assert passes / 10 < drafted < 5 * passes, "it hands over before its ten tokens are full, and not always at once"
+    assert taken_back >= 5
 
 
 def test_bad_options():

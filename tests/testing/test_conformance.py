@@ -67,7 +67,20 @@ def test_a_cell_without_accepted_guesses_fails(tmp_path: Path):
     assert line.cells["useless draft"] == line.cells["budget 0"] == PASS, "these need no right guess"
     assert int(line.told["useless draft"]) > 100
     assert line.cells["greedy identity"] == FAIL
-    assert "draft tokens accepted in" in line.failures[0] and "it needs 20 and 5" in line.failures[0]
+    assert "draft tokens accepted in" in line.failures[0] and "it needs 20, 5 and 3" in line.failures[0]
+
+
+@pytest.mark.parametrize("name", ["magicdec", "triforce"])
+def test_a_cell_in_which_no_guess_is_wrong_fails(name, monkeypatch):
+    """The recipe's own budget of 512 or 4096 keys is all of a short text: the drafter is the target."""
+    monkeypatch.setattr(matrix, "COLUMNS", COLUMNS[:1])
+    recipe = read_recipe(name)
+    idle = next(row for row in ROWS if row.drafter == recipe.drafter.name)
+    line = run_line(recipe, [replace(idle, label=name, options={})])
+    assert line.cells == {"greedy identity": FAIL}
+    assert "and 0 drafts cut short: it needs 20, 5 and 3" in line.failures[0]
+    active = run_line(recipe, TABLE)
+    assert active.cells == {"greedy identity": PASS} and active.seen["greedy identity"].cut >= 3
 
 
 def test_what_a_planted_rule_accepts_does_not_count(tmp_path: Path):

@@ -1,7 +1,7 @@
 """The description of a plug-in: typed facts, so that the engine never looks up one of its options by name.
 
     DrafterMethod   build(options, port) -> Drafter     shape_of, forms, arms, describe     who guesses
-    RuleMethod      build(options)       -> Verifier    judges, soft, reads_confidence      what is kept of a guess
+    RuleMethod      build(options)       -> Verifier    judges, prefers_drawn, soft, ...    what is kept of a guess
     PolicyMethod    build(options, arms) -> Policy                                          how much is guessed
 
 `options` is a frozen dataclass with a default for every field. What others must know of its fields is a base class in
@@ -105,6 +105,7 @@ class RuleMethod(Method[Options], Generic[Options]):
     kind: ClassVar[Kind] = "verifier"
     build: "Callable[[Options], Verifier]"
     judges: tuple[DraftShape, ...] = ("chain",)
+    prefers_drawn: bool = False  # it accepts more of guesses that are drawn than of the likeliest ones
     soft: Callable[[Options], bool] = _never  # it judges greedy requests by their distribution at temperature 1
     reads_confidence: Callable[[Options], bool] = _never  # it reads `Draft.confidence`, so drafters are asked for it
 

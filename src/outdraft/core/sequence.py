@@ -30,6 +30,7 @@ class Sequence:
     max_len: int  # hard limit of tokens, prompt included
     seed: int
     coupled: bool  # the rule is the seed-coupled one: a sampled drafter shares the target's noise
+    prefers_drawn: bool = True  # its rule accepts more of guesses that are drawn than of the likeliest ones
     eos_token_ids: frozenset[int]
     ends: frozenset[int] = field(init=False)  # ids that end its text: those, and its own stop ids
     coins: "Callable[[Sequence], Coins]"  # the verifier's coins of the coming round

@@ -39,6 +39,7 @@ class Held:
     methods: tuple[str, ...] = ()  # by arm
     shapes: tuple[DraftShape, ...] = ()  # what each of them proposes
     verifier: str = ""
+    prefers_drawn: bool = True  # that rule accepts more of guesses that are drawn (`RuleMethod.prefers_drawn`)
     policy: str = ""
     num_speculative_tokens: int | None = None  # the most that the policy asks for
     watched: tuple[str, ...] = ()  # those that say how probable a token is, and are heard for a while (`suspicion.py`)

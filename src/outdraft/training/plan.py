@@ -53,7 +53,7 @@ class TrainPlan:
     device: str = "cpu"
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    loss: Mapping[str, float] = field(default_factory=dict)  # none: what the kind's paper minimises
+    loss: Mapping[str, float] = field(default_factory=dict)  # none: the kind's own (`LearnMethod.loss`)
     loss_temperature: float = 1.0  # at which the loss compares draft and target
     on_policy: float = 0.0  # the share of batches that go on as the draft itself writes
     reinforce: ReinforceOptions = REINFORCE  # of the loss of that name

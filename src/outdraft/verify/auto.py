@@ -55,4 +55,5 @@ METHOD = RuleMethod(
     build=lambda options: Auto(),
     options=NoOptions,
     judges=("chain", "tree"),
+    prefers_drawn=True,
 )

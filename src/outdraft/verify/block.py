@@ -64,4 +64,5 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2403.10444",
     ),
     judges=("chain",),
+    prefers_drawn=True,
 )

@@ -22,4 +22,5 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2408.07978",
     ),
     judges=("chain", "tree"),
+    prefers_drawn=True,
 )

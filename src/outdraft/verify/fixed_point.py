@@ -31,4 +31,5 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2305.10427",
     ),
     judges=("chain",),
+    prefers_drawn=True,
 )

@@ -103,6 +103,7 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2211.17192",
     ),
     judges=("chain", "tree"),
+    prefers_drawn=True,
     soft=lambda options: not options.exact,
     reads_confidence=lambda options: options.confidence > 0,
 )

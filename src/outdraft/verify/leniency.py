@@ -68,6 +68,7 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2211.17192",
     ),
     judges=("chain", "tree"),
+    prefers_drawn=True,
     soft=lambda options: options.leniency > 1,
     reads_confidence=lambda options: options.leniency > 1,
 )

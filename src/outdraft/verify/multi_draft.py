@@ -23,4 +23,5 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2402.14160",
     ),
     judges=("chain", "tree"),
+    prefers_drawn=True,
 )

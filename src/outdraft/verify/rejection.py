@@ -41,4 +41,5 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2211.17192",
     ),
     judges=("chain",),
+    prefers_drawn=True,
 )

@@ -94,4 +94,5 @@ METHOD = RuleMethod(
         link="https://arxiv.org/abs/2505.12398",
     ),
     judges=("chain", "tree"),
+    prefers_drawn=True,
 )

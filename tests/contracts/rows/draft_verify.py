@@ -12,9 +12,12 @@ def gpt_neox(vocab_size: int, dtype: torch.dtype) -> Decoder:
     return tiny_model("gpt_neox", vocab=vocab_size, dtype=dtype, seed=1)
 
 
+_SKIP = {"skip_attention": (1,), "skip_mlp": ()}
 ROWS = [
-    DrafterRow(drafter="draft_verify", options={"skip_attention": (1,), "skip_mlp": ()}),
+    DrafterRow(drafter="draft_verify", options=_SKIP),
     DrafterRow(
         drafter="draft_verify", label="paced", options={"skip_mlp": (0,), "confidence_threshold": 0.3}, target=gpt_neox
     ),
 ]
+# of two layers every second one in the middle is none, and the recipe would leave out nothing
+GROUNDS = [DrafterRow(drafter="draft_verify", label="draft_and_verify", options=_SKIP)]

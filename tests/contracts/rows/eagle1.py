@@ -10,7 +10,11 @@ eagle1_net = random_heads("eagle1")
 ROWS = [
     DrafterRow(drafter="eagle1", side=eagle1_net),
     DrafterRow(drafter="eagle1", label="dynamic", side=eagle1_net, options={"tree": "dynamic", "nodes": 12}),
-    DrafterRow(drafter="eagle1", label="sampled", side=eagle1_net, options={"sample": "match"}),
+    DrafterRow(drafter="eagle1", label="likeliest", side=eagle1_net, options={"sample": "greedy"}),
     DrafterRow(drafter="eagle1", label="chain", side=eagle1_net, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="eagle1", target=stutterer, side=taught("eagle1"))]
+GROUNDS = [
+    DrafterRow(drafter="eagle1", target=stutterer, side=taught("eagle1")),
+    # the recipe's ten children would be every token of a vocabulary of seven
+    DrafterRow(drafter="eagle1", label="eagle2", target=stutterer, side=taught("eagle1"), options={"width": 3}),
+]

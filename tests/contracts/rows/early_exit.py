@@ -1,6 +1,7 @@
 """The target's first layers, with a trained head and with the target's own."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,5 +28,5 @@ ROWS = [
 ]
 GROUNDS = [
     DrafterRow(drafter="early_exit", target=quiet_end, side=taught("early_exit", exit_layer=1)),
-    DrafterRow(drafter="early_exit", label="layerskip", target=quiet_end),
+    DrafterRow(drafter="early_exit", label="layerskip", target=partial(quiet_end, share=0.1)),
 ]

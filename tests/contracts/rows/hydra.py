@@ -11,6 +11,7 @@ heads, plus = random_heads("hydra"), random_heads("hydra", **PLUS)
 ROWS = [
     DrafterRow(drafter="hydra", side=heads),
     DrafterRow(drafter="hydra", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="hydra", label="likeliest", side=heads, options={"sample": "greedy"}),
     DrafterRow(drafter="hydra", label="plus", side=plus),
     DrafterRow(drafter="hydra", label="plus-chain", side=plus, options={"width": 1, "sample": "match"}),
 ]

@@ -1,4 +1,4 @@
-"""The target over few of its keys."""
+"""The target over few of its keys; the recipe too, whose 512 keys would be all of a short text."""
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -7,3 +7,4 @@ ROWS = [
     DrafterRow(drafter="magicdec", options={"budget": 5, "sinks": 1, "refresh": 3}),
     DrafterRow(drafter="magicdec", label="snapkv", options=_SNAPKV),
 ]
+GROUNDS = [DrafterRow(drafter="magicdec", label="magicdec", options=_SNAPKV)]

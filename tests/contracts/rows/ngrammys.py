@@ -14,3 +14,5 @@ def beside(target: Decoder, directory: Path) -> Mapping[str, Any]:
 
 
 ROWS = [DrafterRow(drafter="ngrammys", side=beside, options={"rows": 4})]
+# the recipe's ten rows would be every token of a vocabulary of seven
+GROUNDS = [DrafterRow(drafter="ngrammys", label="ngrammys", side=beside, options={"rows": 4})]

@@ -2,4 +2,7 @@
 
 from outdraft.testing.spec_table import DrafterRow
 
-ROWS = [DrafterRow(drafter="recycling", options={"width": 4, "levels": (4, 4, 2, 1)}, remembers=True)]
+_SMALL = {"width": 4, "levels": (4, 4, 2, 1)}
+ROWS = [DrafterRow(drafter="recycling", options=_SMALL, remembers=True)]
+# the recipe's eight successors would be every token of a vocabulary of seven
+GROUNDS = [DrafterRow(drafter="recycling", label="token_recycling", options=_SMALL, remembers=True)]

@@ -7,3 +7,5 @@ ROWS = [
     DrafterRow(drafter="swift", options=_EAGER, remembers=True),
     DrafterRow(drafter="swift", label="tree", options={**_EAGER, "siblings": True}, remembers=True),
 ]
+# the recipe keeps the ends, which are all of two layers
+GROUNDS = [DrafterRow(drafter="swift", label="swift", options={**_EAGER, "siblings": True}, remembers=True)]

@@ -1,4 +1,4 @@
-"""Two levels, the small one a twin of the target."""
+"""Two levels, the small one a twin of the target; the recipe's budgets would hold all of a short text."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,4 +15,11 @@ def nested_twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"draft": {"method": "draft_model", **twin(target, directory)}}
 
 
-ROWS = [DrafterRow(drafter="triforce", side=nested_twin, options={"budget": 6, "chunk": 2, "refresh": 4})]
+def narrow_twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """The twin remembers few rows."""
+    return {"draft": {"method": "draft_model", **twin(target, directory), "sinks": 1, "window": 6}}
+
+
+_FEW = {"budget": 6, "chunk": 2, "refresh": 4}
+ROWS = [DrafterRow(drafter="triforce", side=nested_twin, options=_FEW)]
+GROUNDS = [DrafterRow(drafter="triforce", label="triforce", side=narrow_twin, options=_FEW)]

@@ -10,7 +10,7 @@ the n rows.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import exp, isfinite
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,8 @@ from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder import choice
 from outdraft.sampling.warp import warp_nodes
 
-Sample = Literal["match", "greedy"]  # draw as the request does | always the argmax
+# draw as the request does, where its rule accepts more of what is drawn | draw as it does | always the argmax
+Sample = Literal["auto", "match", "greedy"]
 
 
 @dataclass(slots=True)
@@ -34,15 +35,18 @@ class Choices:
 
 def check_sample(sample: str) -> None:
     """Raise `ConfigError` unless `sample` is a known way."""
-    if sample not in ("match", "greedy"):
+    if sample not in get_args(Sample):
         raise ConfigError(
-            f"sample={sample!r}: it is 'match' (draw as the request does) or 'greedy' (always the argmax)"
+            f"sample={sample!r}: it is 'match' (draw as the request does), 'greedy' (always the argmax), or 'auto' "
+            "(draw as the request does, unless its rule accepts more of the likeliest tokens)"
         )
 
 
 def takes_argmax(seq: Sequence, sample: Sample) -> bool:
     """Whether this sequence's guesses are deterministic."""
-    return sample == "greedy" or seq.request.params.greedy
+    if sample == "greedy" or seq.request.params.greedy:
+        return True
+    return sample == "auto" and not seq.prefers_drawn
 
 
 def takes_plain_argmax(seq: Sequence, sample: Sample) -> bool:

@@ -175,6 +175,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
             shapes=tuple(arm.shape or whole for arm in arms),
             watched=tuple(arm.name for arm in arms if arm.peek is None),
             verifier=rule.name,
+            prefers_drawn=rule.prefers_drawn,
             policy=pacing.name,
             num_speculative_tokens=0 if whole == "nothing" else combination.policy_options.num_speculative_tokens,
         ),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.registry import find
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.speculative import Held, Settled
@@ -51,6 +52,7 @@ def make_sequence(
         max_len=min(terms.max_len - shift, longest, most_held(request, terms.max_len, terms.capacity, cuts=terms.cuts)),
         seed=secrets.randbits(63) if params.seed is None else params.seed,
         coupled=_couples(request, settled, terms.rules),
+        prefers_drawn=_prefers_drawn(settled, terms.held),
         settled=settled,
         eos_token_ids=terms.ends,
         coins=verifier_coins,
@@ -63,6 +65,10 @@ def make_sequence(
         seq.find_stop = find_stop
     resume(seq, terms.vocab_size)
     return seq
+
+
+def _prefers_drawn(settled: Settled, held: Held) -> bool:
+    return held.prefers_drawn if settled.rule is None else find("verifier", settled.rule).prefers_drawn
 
 
 def _couples(request: Request, settled: Settled, rules: RulesByRequest) -> bool:

@@ -43,10 +43,7 @@ class Bench:
     @property
     def tally(self) -> Tally:
         """What both have seen since `reset`."""
-        one, other = self.texts.tally, self.distributions.tally
-        return Tally(
-            drafted=one.drafted + other.drafted, accepted=one.accepted + other.accepted, runs=one.runs + other.runs
-        )
+        return self.texts.tally.plus(self.distributions.tally)
 
     def reset(self) -> None:
         self.texts.tally.reset()

@@ -15,7 +15,7 @@ from outdraft.core.errors import OutdraftError
 from outdraft.engine.assembly.recipe import Recipe
 from outdraft.testing.conformance.columns import COLUMNS, LEFT_ALONE, VOCABULARIES, Bench, Column, make_bench
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
-from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_RUNS, Tally
+from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_CUT, LEAST_RUNS, Tally
 from outdraft.testing.conformance.trained import trained_row, trained_target
 from outdraft.testing.spec_table import DrafterRow
 
@@ -121,8 +121,9 @@ def _lack(column: Column, seen: Tally, *, drafts: bool) -> str | None:
     """What a check that passed has seen too little of. `drafts`: whether the recipe guesses at all."""
     if drafts and column.accepts and not seen.is_enough:
         return (
-            f"{seen.accepted} of {seen.drafted} draft tokens accepted in {seen.runs} commits of two tokens or more: it "
-            f"needs {LEAST_ACCEPTED} and {LEAST_RUNS} to prove anything; give the drafter a ground on which it is right"
+            f"{seen.accepted} of {seen.drafted} draft tokens accepted in {seen.runs} commits of two tokens or more, "
+            f"and {seen.cut} drafts cut short: it needs {LEAST_ACCEPTED}, {LEAST_RUNS} and {LEAST_CUT} to prove anything; "
+            "give the drafter a ground on which it is right, and options under which it is not always right"
         )
     if drafts and column.drafts and not seen.drafted:
         return "nothing was drafted, so it proves nothing"

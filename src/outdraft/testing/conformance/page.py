@@ -9,7 +9,7 @@ import torch
 import outdraft
 from outdraft.testing.conformance.columns import COLUMNS, DISTRIBUTION_TEXTS, LEFT_ALONE, ORDERS
 from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, Line
-from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_RUNS
+from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_CUT, LEAST_RUNS
 from outdraft.testing.contract.ground import LENGTH, PROMPTS
 
 COMMAND = "python -m outdraft.testing.conformance"
@@ -59,9 +59,11 @@ def write_page(lines: Seq[Line]) -> str:
         "## What the columns assert",
         _table(["column", "asserted"], [[heading, MEANINGS[heading]] for heading in headings]),
         f"`{PASS} 134 / 82`: the check holds, and has seen 134 draft tokens accepted and 82 commits of two tokens or "
-        f"more. A check that drafts and has seen fewer than {LEAST_ACCEPTED} and {LEAST_RUNS} fails. Under *useless "
-        f"draft* the number is that of the guesses replaced, and must not be 0; `{LEFT_ALONE}`: every draft resumes "
-        "from hidden states that belong to its guesses, so none could be replaced.",
+        f"more. A check that drafts and has seen fewer than {LEAST_ACCEPTED} and {LEAST_RUNS} fails. So does one that "
+        f"has seen fewer than {LEAST_CUT} drafts in which a guess was rejected: where every guess is right the drafter "
+        "is the target itself, and what the recipe is about (few keys, few bits, a layer left out) is not active. Under "
+        f"*useless draft* the number is that of the guesses replaced, and must not be 0; `{LEFT_ALONE}`: every draft "
+        "resumes from hidden states that belong to its guesses, so none could be replaced.",
     ]  # fmt: skip
     if failed:
         parts.append("## Failures")

@@ -37,6 +37,7 @@ class RecipeSubject(Subject):
         rule_options = make_options(rule, recipe.verifier.options)
         self.rule: Verifier = rule.build(rule_options)
         self._soft, self._reads_confidence = rule.soft(rule_options), rule.reads_confidence(rule_options)
+        self._prefers_drawn = rule.prefers_drawn
         self._pace: Any = make_options(self._pacing, recipe.policy.options)
         self._oracles: dict[str, list[int]] = {}
         self.tally = Tally()
@@ -53,7 +54,10 @@ class RecipeSubject(Subject):
         judge = verifier.rule if isinstance(verifier, Uncoupled) else verifier or self.rule
         if judge is self.rule:  # not a fault that a check has planted
             policy = Counted(policy, self.tally)
-        engine.parts = replace(engine.parts, policy=policy, soft=soft, reads_confidence=self._reads_confidence)
+        held = replace(engine.parts.held, prefers_drawn=self._prefers_drawn)
+        engine.parts = replace(
+            engine.parts, policy=policy, soft=soft, reads_confidence=self._reads_confidence, held=held
+        )
         return engine
 
     def oracle(self, request: Request, *, eos: frozenset[int] = frozenset(), max_len: int | None = None) -> list[int]:

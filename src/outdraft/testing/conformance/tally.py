@@ -1,6 +1,8 @@
-"""What a cell of the matrix saw: tokens drafted and accepted, and commits that brought two tokens or more.
+"""What a cell of the matrix saw: tokens drafted and accepted, commits of two tokens or more, and drafts cut short.
 
-A cell in which nothing is accepted proves nothing about acceptance, so it fails, whatever its texts say.
+A cell in which nothing is accepted proves nothing about acceptance, so it fails, whatever its texts say. So does one in
+which no draft is cut short: there the drafter was the target itself, and what tells them apart (a budget of keys, few
+bits, a layer left out) was not active.
 """
 
 from collections.abc import Sequence as Seq
@@ -10,7 +12,7 @@ from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
 
-LEAST_ACCEPTED, LEAST_RUNS = 20, 5
+LEAST_ACCEPTED, LEAST_RUNS, LEAST_CUT = 20, 5, 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,14 +22,22 @@ class Tally:
     drafted: int = 0
     accepted: int = 0
     runs: int = 0  # commits of two tokens or more
+    cut: int = 0  # drafts in which a guess was rejected
 
     def reset(self) -> None:
-        self.drafted = self.accepted = self.runs = 0
+        self.drafted = self.accepted = self.runs = self.cut = 0
+
+    def plus(self, other: "Tally") -> "Tally":
+        """Both together."""
+        return Tally(
+            drafted=self.drafted + other.drafted, accepted=self.accepted + other.accepted,
+            runs=self.runs + other.runs, cut=self.cut + other.cut,
+        )  # fmt: skip
 
     @property
     def is_enough(self) -> bool:
-        """Whether the cell has seen acceptance at work."""
-        return self.accepted >= LEAST_ACCEPTED and self.runs >= LEAST_RUNS
+        """Whether the cell has seen acceptance at work, and rejection."""
+        return self.accepted >= LEAST_ACCEPTED and self.runs >= LEAST_RUNS and self.cut >= LEAST_CUT
 
 
 class Counted:
@@ -48,6 +58,7 @@ class Counted:
             self._tally.drafted += event.num_draft_tokens
             self._tally.accepted += event.num_accepted
             self._tally.runs += event.num_accepted > 0 and len(event.tokens) > 1
+            self._tally.cut += event.num_draft_tokens > 0 and event.rejected
         self._policy.update(events)
 
     def end(self, seqs: Seq[Sequence]) -> None:

@@ -6,7 +6,7 @@ test", 2025, https://arxiv.org/abs/2503.01840.
 
     level 0   the last pair's output predicts the children of the pending token
     level l   the `width` most probable paths are expanded, each with `width` children; the best `nodes` remain
-              (or a tree of one fixed shape: `shape`)
+              (or, drawn, a level is so many paths that are drawn together; or a tree of one fixed shape: `shape`)
 
 Data in: sequences, and the target's hidden states at the taps; data out: chains or trees, each sequence its own.
 """
@@ -34,7 +34,7 @@ from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam
+from outdraft.drafters.shared.trees.shapes import dynamic
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.native import can_pack
 from outdraft.models.port import TargetPort
@@ -52,7 +52,7 @@ class FeatureDrafter:
         home = None if options.model is None else resolve(options.model, also=[PICKLED])
         self.traits = Traits(weights=weights, home=home, hands_states=options.width == 1)
         self._options = options
-        self._shape = shape or Beam(options.width, options.width)
+        self._shape = shape
         self._pairs = pairs
 
     @property
@@ -109,11 +109,11 @@ class FeatureDrafter:
                 outputs.setdefault(tree.seq.id, {}).update((node, next(rows)) for node in tree.frontier)
             return logits
 
-        options = self._options
-        trees = [
-            Tree(seq, self._shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), cutoff=cutoff)
-            for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True)
-        ]
+        options, trees = self._options, []
+        for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):
+            nodes = usable_nodes(seq, budget, options.nodes)
+            shape = self._shape or dynamic(seq, options.sample, width=options.width, depth=depth, nodes=nodes)
+            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
         return grow_trees(trees, feed, sample=options.sample)
 
 

@@ -14,10 +14,13 @@ class FeatureOptions(DrawOptions, RoundedOptions):
 
     # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
     model: str | None = None
-    width: int = 4  # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain
+    # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain. A tree whose tokens are
+    # drawn has equal levels instead, down to its depth
+    width: int = 4
     nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; EAGLE-2 keeps 59 at width 10
-    # "greedy" proposes the most probable tokens; "match" draws them as the request draws its own
-    sample: Sample = "greedy"
+    # "match" draws tokens as the request draws its own; "greedy" proposes the most probable ones; "auto" draws where
+    # the rule accepts more of what is drawn
+    sample: Sample = "auto"
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

@@ -1,8 +1,8 @@
 """EAGLE-1's static tree, and the options of drafters that have it: 25 nodes, five levels, wide where guesses are good.
 
-Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077: it has as many nodes and levels; which nodes they are is our
-choice after its idea. A node is the ranks of its path: 10 is the best child of the second best child of the pending
-token.
+Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077: the nodes are those of its published code. A node is the
+ranks of its path: 10 is the first child of the second child of the pending token. The first is the likeliest, or, where
+siblings are drawn, the one that was drawn first.
 """
 
 from dataclasses import dataclass

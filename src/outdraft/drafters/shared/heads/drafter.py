@@ -26,7 +26,7 @@ from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.heads.text_states import TextStates
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam, Template
+from outdraft.drafters.shared.trees.shapes import Template, dynamic
 from outdraft.drafters.shared.trees.template import read_template
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.port import TargetPort
@@ -132,13 +132,13 @@ class HeadDrafter:
             asked = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
             return self._say([seq for seq, _ in asked], [path for _, path in asked])
 
-        template = self._template
-        shape = Beam(options.width, options.width) if template is None else Template(template)
+        template, trees = self._template, []
+        fixed = None if template is None else Template(template)
         most = options.nodes if template is None else len(template)
-        trees = [
-            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, most), cutoff=cutoff)
-            for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True)
-        ]
+        for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):
+            nodes = usable_nodes(seq, budget, most)
+            shape = fixed or dynamic(seq, options.sample, width=options.width, depth=depth, nodes=nodes)
+            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
         return grow_trees(trees, feed_trees, sample=options.sample)
 
     def _say(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:

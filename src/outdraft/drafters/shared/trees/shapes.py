@@ -13,6 +13,8 @@ never whether they stay. Data in: a tree that grew by a level; data out: nodes.
 
 from collections.abc import Sequence as Seq
 
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.choose import Sample, takes_argmax
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 
 
@@ -38,6 +40,19 @@ class Joint(Beam):
     def __init__(self, size: int) -> None:
         super().__init__(size, size)
         self.together = size
+
+
+def dynamic(seq: Sequence, sample: Sample, *, width: int, depth: int, nodes: int) -> Beam:
+    """A tree that follows the most probable paths, with at most `nodes` nodes; a drawn one has equal levels, and as many
+    nodes in all.
+
+    What is drawn cannot be pruned: with `width` children of every node a drawn tree would be full after two levels.
+    """
+    if takes_argmax(seq, sample):
+        return Beam(width, width)
+    levels = max(1, depth)
+    whole = min(nodes, width + (levels - 1) * width * width)
+    return Joint(max(1, -(-whole // levels)))
 
 
 class Levels(Shape):
