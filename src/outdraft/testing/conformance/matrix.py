@@ -122,8 +122,8 @@ def _lack(column: Column, seen: Tally, *, drafts: bool) -> str | None:
     if drafts and column.accepts and not seen.is_enough:
         return (
             f"{seen.accepted} of {seen.drafted} draft tokens accepted in {seen.runs} commits of two tokens or more, "
-            f"and {seen.cut} drafts cut short: it needs {LEAST_ACCEPTED}, {LEAST_RUNS} and {LEAST_CUT} to prove anything; "
-            "give the drafter a ground on which it is right, and options under which it is not always right"
+            f"and {seen.cut} drafts cut short: it needs {LEAST_ACCEPTED}, {LEAST_RUNS} and {LEAST_CUT} to prove "
+            "anything; give the drafter a ground on which it is right, and options under which it is not always right"
         )
     if drafts and column.drafts and not seen.drafted:
         return "nothing was drafted, so it proves nothing"

@@ -61,9 +61,9 @@ def write_page(lines: Seq[Line]) -> str:
         f"`{PASS} 134 / 82`: the check holds, and has seen 134 draft tokens accepted and 82 commits of two tokens or "
         f"more. A check that drafts and has seen fewer than {LEAST_ACCEPTED} and {LEAST_RUNS} fails. So does one that "
         f"has seen fewer than {LEAST_CUT} drafts in which a guess was rejected: where every guess is right the drafter "
-        "is the target itself, and what the recipe is about (few keys, few bits, a layer left out) is not active. Under "
-        f"*useless draft* the number is that of the guesses replaced, and must not be 0; `{LEFT_ALONE}`: every draft "
-        "resumes from hidden states that belong to its guesses, so none could be replaced.",
+        "is the target itself, and what the recipe is about (few keys, few bits, a layer left out) is not active. "
+        f"Under *useless draft* the number is that of the guesses replaced, and must not be 0; `{LEFT_ALONE}`: every "
+        "draft resumes from hidden states that belong to its guesses, so none could be replaced.",
     ]  # fmt: skip
     if failed:
         parts.append("## Failures")

@@ -43,7 +43,7 @@ class Joint(Beam):
 
 
 def dynamic(seq: Sequence, sample: Sample, *, width: int, depth: int, nodes: int) -> Beam:
-    """A tree that follows the most probable paths, with at most `nodes` nodes; a drawn one has equal levels, and as many
+    """A tree that follows the most probable paths, of at most `nodes` nodes; a drawn one has equal levels, and as many
     nodes in all.
 
     What is drawn cannot be pruned: with `width` children of every node a drawn tree would be full after two levels.
