@@ -149,6 +149,19 @@ def test_a_file_that_changes_while_it_is_open_is_named(path):
             list(index.lookup([token], 9))
 
 
+def test_a_file_that_is_cut_while_it_is_open_is_named_and_one_that_is_replaced_stays(path, tmp_path):
+    """To read the pages that were cut away would end the process."""
+    index = DatastoreIndex(open_datastore(path), CorpusQuery(min_match=1))
+    found = [list(index.lookup([token], 9)) for token in range(6)]
+    build_datastore(tmp_path / "small", [[1]], ENCODER)
+    kept = path.rename(tmp_path / "kept")
+    (tmp_path / "small").rename(path)  # another file under the name
+    assert [list(index.lookup([token], 9)) for token in range(6)] == found
+    os.truncate(kept, 64)
+    with pytest.raises(ConfigError, match="was cut short while it was open"):
+        index.lookup([1], 9)
+
+
 def test_the_whole_file_is_on_the_disk_before_it_is_mapped(tmp_path, monkeypatch):
     """Of a sparse one, writing to mapped memory ends the process where the disk is full."""
     seen = []

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from outdraft import zoo
 from outdraft.control.calibrated.policy import CalibratedOptions
@@ -40,9 +42,10 @@ from outdraft.models.pieces import Pieces
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.testing.mutated_files.mutate import damage_bytes, damage_json
-from outdraft.testing.strange.stage import CONTEXT, VOCAB, Stage
+from outdraft.testing.strange.stage import CONTEXT, LETTERS, VOCAB, Stage
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.record import read_record
+from outdraft.weights.pickled import read_pickled
 from outdraft.weights.safetensors import INDEX, SINGLE, TensorStore, save_tensors
 
 PROMPT = {"prompt_token_ids": [1, 2, 3, 4, 5, 1, 2, 3]}
@@ -110,6 +113,7 @@ class Files:
             subject(
                 "calibration.json", lambda path: calibrated(CalibratedOptions(learned=str(path)), [_ARM]), damage_json
             ),
+            subject("heads.pt", lambda path: read_pickled(path)),
             subject("tree.json", lambda path: read_template(path), damage_json),
             subject("training.json", lambda path: read_record(path.parent), damage_json),
         ]
@@ -135,13 +139,14 @@ class Files:
             (made / "llama" / name).write_text(json.dumps(text))
         (made / "llama/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
         (made / "gguf").mkdir()
-        write_gguf(made / "llama", made / "gguf/model.gguf")
+        _save_gguf(made / "llama", made / "gguf/model.gguf")
         for name, method in _heads().items():  # of the zoo's target, untrained
             method.new(method.options(), load_model(zoo.path("target")), 0).save(made / name)
         others = self.directory / "others"
         others.mkdir()
         shutil.copyfile(self.stage.store, others / "store")
         (others / "recipe.toml").write_text(_RECIPE)
+        torch.save({"0.weight": torch.zeros(3, 4), "0.bias": torch.ones(4)}, others / "heads.pt")
         save_skip(Skip(frozenset({1}), frozenset({1})), 3, others / "skip.json", score=1.5)
         shares = (Share(0.2, 0.1, 30.0), Share(0.9, 0.7, 200.0))
         CalibrationFile(draft="a", temperatures=(0.0, 1.0), shares=shares).write(others / "calibration.json")
@@ -194,6 +199,17 @@ def _open_model(home: Path) -> Callable[[], object]:
 
 def _open_gguf(home: Path) -> Callable[[], object]:
     return _writing(LLM(home / "model.gguf", drafter="none", exact=False))
+
+
+def _save_gguf(source: Path, path: Path) -> None:
+    """The model with a vocabulary of one merge, for a GGUF file without any is none."""
+    names = [*LETTERS[: VOCAB - 1], LETTERS[1] + LETTERS[2]]
+    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[tuple(LETTERS[1:3])]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    with TemporaryDirectory() as beside:
+        home = Path(shutil.copytree(source, beside, dirs_exist_ok=True))
+        tokenizer.save(str(home / "tokenizer.json"))
+        write_gguf(home, path)
 
 
 def _shard(home: Path) -> None:

@@ -12,6 +12,8 @@
 Data in: a path; data out: a `Datastore`, or an error that says what is wrong with the file.
 """
 
+import mmap
+import os
 import struct
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -59,9 +61,15 @@ class Datastore:
     path: Path
     header: Header
     corpus: Corpus
+    pages: mmap.mmap  # of the header: it tells the size of what is mapped, whatever stands at the path by now
 
     def look_up(self, tokens: Seq[int], query: CorpusQuery) -> CorpusAnswer:
-        """What followed these tokens. Raises `ConfigError` if the file was changed while it was open."""
+        """What followed these tokens. Raises `ConfigError` if the file was changed while it was open.
+
+        Its size is asked first: to read a mapped page that another program has cut away would end the process.
+        """
+        if self.pages.size() < self.header.num_bytes:
+            raise ConfigError(f"datastore {self.path} was cut short while it was open: build it again")
         try:
             return look_up(self.corpus, tokens, query)
         except RuntimeError as error:
@@ -93,13 +101,13 @@ def open_datastore(path: str | Path) -> Datastore:
     path = user_path(path)
     try:
         with open_file(path) as file:
-            head = file.read(HEADER_BYTES)
-        size = path.stat().st_size
+            head, size = file.read(HEADER_BYTES), os.fstat(file.fileno()).st_size
+            if len(head) < HEADER_BYTES or head[:8] != MAGIC:
+                raise ConfigError(f"{path} is no datastore; `outdraft datastore build` makes one")
+            pages = mmap.mmap(file.fileno(), HEADER_BYTES, access=mmap.ACCESS_READ)
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"datastore {path}: {reason}; `outdraft datastore build` makes one") from error
-    if len(head) < HEADER_BYTES or head[:8] != MAGIC:
-        raise ConfigError(f"{path} is no datastore; `outdraft datastore build` makes one")
     _, version, vocab_size, num_tokens, num_documents, digest = _LAYOUT.unpack(head)
     if version != VERSION:
         raise ConfigError(f"datastore {path} has format {version}, this outdraft reads {VERSION}: build it again")
@@ -115,7 +123,7 @@ def open_datastore(path: str | Path) -> Datastore:
             piece = numbers[start : start + _PIECE]
             if piece.min() < 0 or piece.max() > top:
                 raise ConfigError(f"datastore {path} is damaged: it holds a {what} outside of 0..{top}: build it again")
-    return Datastore(path=path, header=header, corpus=corpus)
+    return Datastore(path=path, header=header, corpus=corpus, pages=pages)
 
 
 def open_for(path: str | Path, port: TargetPort) -> Datastore:
