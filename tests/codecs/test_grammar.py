@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_tokens import TinyTokens
 
+from outdraft.codecs.grammar import budget
 from outdraft.codecs.grammar import compile as compiling
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.core.constraint import Form
@@ -162,6 +163,23 @@ def test_a_mask_that_takes_too_much_work_ends_the_request_alone():
         form.allowed([1])
     assert told(form.allowed([])) == {1, 3, 4}
     assert told(form.allowed([1])) == {2}
+
+
+def test_all_texts_of_a_request_share_what_masks_may_cost(monkeypatch):
+    monkeypatch.setattr(budget, "TOKEN_SECONDS", 0.0)
+    make = grammars().constraint(Params(regex="[ab]+"), ignore_eos=False)
+    one, two, other = make(), make(), begin(Params(regex="[ab]+"))
+    assert told(one.allowed([])) == told(two.allowed([])) == {1, 2, 4, 5}
+    one._budget.charge(0.09)
+    assert told(two.allowed([])) == {1, 2, 4, 5}
+    for _ in range(5):
+        one._budget.charge(0.09)
+    with pytest.raises(RequestError, match=r"structured_outputs: .* masks took 0\.\d\d s of .* 0\.25 s are the most"):
+        two.allowed([])
+    assert told(other.allowed([])) == {1, 2, 4, 5}
+    other._budget.charge(0.11)
+    with pytest.raises(RequestError, match=r"one mask took 110 ms of processor time: 100 ms are the most"):
+        other.advance(1)
 
 
 def test_masks_are_kept_along_the_path_that_comes():

@@ -85,12 +85,13 @@ class PromptReader:
         settings = read_settings(params, len(read))
         each_once = {id(one): one for one in settings}  # one may be for many
         spelled = {key: spell_settings(one, self.codec, self.name) for key, one in each_once.items()}
+        forms = {key: self._constraint(one, others) for key, one in each_once.items()}  # one account for all texts
         asked = [
             Request(
                 prompt_token_ids=ids, params=spelled[id(one)],
                 references=references + for_all if references else for_all,
                 negative_prompt_token_ids=negative if own is None else own, speculative=words, resume_token_ids=texts,
-                **{**others, **self._constraint(one, others)},
+                **{**others, **forms[id(one)]},
             )
             for (ids, references, own), one, texts in zip(read, settings, each_resumed(cut, settings), strict=True)
         ]  # fmt: skip

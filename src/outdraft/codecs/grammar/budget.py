@@ -1,4 +1,4 @@
-"""What the masks of one text may cost: processor time that the library takes in the thread that asks, the engine's.
+"""What the masks of one request may cost: processor time that the library takes in the thread that asks, the engine's.
 
 A grammar whose every mask costs more than the last one would make all other texts wait: it ends its own request.
 Garbage that Python collects meanwhile, and whatever else a thread does, is not charged.
@@ -11,15 +11,20 @@ from typing import Any
 from outdraft.core.errors import RequestError
 
 CALL_SECONDS = 0.1  # of processor time, for one call of the library, as a mask is
-TEXT_SECONDS = 0.5  # for all calls of a text, and ...
-TOKEN_SECONDS = 0.01  # ... for each token of its output more
+REQUEST_SECONDS = 0.25  # for all calls of a request, however many texts it has, and ...
+TOKEN_SECONDS = 0.01  # ... for each token of their output more
 
 
 class MaskBudget:
-    """The account of one text."""
+    """The account of one request."""
 
     def __init__(self) -> None:
         self._spent = self._longest = 0.0
+        self._num_tokens = 0
+
+    def earn(self) -> None:
+        """A token more has been written."""
+        self._num_tokens += 1
 
     def charged(self, matcher: Any) -> "Charged":
         """The same matcher, on this account."""
@@ -30,9 +35,9 @@ class MaskBudget:
         self._spent += seconds
         self._longest = max(self._longest, seconds)
 
-    def check(self, num_tokens: int) -> None:
-        """Raise `RequestError` once it is too much. `num_tokens`: of the output."""
-        most = TEXT_SECONDS + TOKEN_SECONDS * num_tokens
+    def check(self) -> None:
+        """Raise `RequestError` once it is too much."""
+        most = REQUEST_SECONDS + TOKEN_SECONDS * self._num_tokens
         if self._longest > CALL_SECONDS:
             told = f"one mask took {1000 * self._longest:.0f} ms of processor time: {1000 * CALL_SECONDS:.0f} ms"
         elif self._spent > most:
@@ -40,8 +45,8 @@ class MaskBudget:
         else:
             return
         raise RequestError(
-            f"structured_outputs: the form takes too much work behind {num_tokens} tokens of output; {told} are the "
-            "most; make it simpler"
+            f"structured_outputs: the form takes too much work behind {self._num_tokens} tokens of output; {told} are "
+            "the most; make it simpler"
         )
 
 

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from outdraft.codecs.codec import TextualCodec
+from outdraft.codecs.grammar.budget import MaskBudget
 from outdraft.codecs.grammar.constraint import GrammarConstraint
 from outdraft.codecs.grammar.forced_text import TokenTable
 from outdraft.codecs.grammar.library import LIMITS, first_line, llguidance
@@ -50,11 +51,12 @@ class Grammars:
         self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
 
     def constraint(self, form: StructuredOutputsParams, *, ignore_eos: bool) -> Callable[[], GrammarConstraint]:
-        """A function that makes the constraint of one text. `ignore_eos`: end tokens are never allowed.
+        """A function that makes the constraint of one text; all that it makes share what the masks of a request may
+        cost. `ignore_eos`: end tokens are never allowed.
 
         Raises `RequestError` for a form that cannot be compiled, or follows no text at all.
         """
-        return partial(self._begin, self._compiled(form), frozenset() if ignore_eos else self._ends)
+        return partial(self._begin, self._compiled(form), MaskBudget(), frozenset() if ignore_eos else self._ends)
 
     def _compiled(self, form: StructuredOutputsParams) -> Any:
         spelt = spell(form)
@@ -86,13 +88,13 @@ class Grammars:
             raise RequestError(
                 f"{form.kind} of structured_outputs cannot be compiled: {first_line(matcher.get_error())}"
             )
-        begun = self._begin(matcher, frozenset())
+        begun = self._begin(matcher, MaskBudget(), frozenset())
         if begun.is_over():
             raise RequestError(f"{form.kind} of structured_outputs allows the empty text alone: leave it out")
         if begun.is_stuck():
             raise RequestError(f"{form.kind} of structured_outputs allows no text at all: it contradicts itself")
         return matcher, max(_LEAST, proof.num_bytes + len(spelt))
 
-    def _begin(self, matcher: Any, ends: frozenset[int]) -> GrammarConstraint:
+    def _begin(self, matcher: Any, budget: MaskBudget, ends: frozenset[int]) -> GrammarConstraint:
         assert self._library is not None
-        return GrammarConstraint(matcher, self._library.table, vocab_size=self._vocab_size, ends=ends)
+        return GrammarConstraint(matcher, self._library.table, budget, vocab_size=self._vocab_size, ends=ends)

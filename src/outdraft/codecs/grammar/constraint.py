@@ -31,10 +31,13 @@ _MOST_SPELLINGS = 64  # tokens that begin one text; more are a choice
 class GrammarConstraint:
     """See `core.constraint.Form`. Two threads may ask at once; one at a time is answered."""
 
-    def __init__(self, start: Any, table: TokenTable, *, vocab_size: int, ends: frozenset[int]) -> None:
-        """`start`: llguidance's matcher before any token; it is copied. `table`: the library's tokens, its end last."""
+    def __init__(
+        self, start: Any, table: TokenTable, budget: MaskBudget, *, vocab_size: int, ends: frozenset[int]
+    ) -> None:
+        """`start`: llguidance's matcher before any token; it is copied. `table`: the library's tokens, its end last.
+        `budget`: of all texts of the request."""
         self._start = start
-        self._budget = MaskBudget()
+        self._budget = budget
         self._matcher = self._budget.charged(start.deep_copy())
         self._table = table
         self._num_tokens = len(table.tokens) - 1
@@ -51,11 +54,11 @@ class GrammarConstraint:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One thread at a time, on the account of this text."""
+        """One thread at a time, on the account of the request."""
         with self._lock:
-            self._budget.check(len(self._output))
+            self._budget.check()
             yield
-            self._budget.check(len(self._output))
+            self._budget.check()
 
     def advance(self, token: int) -> None:
         """Go on by an emitted token. Raises `DecodingError` for one that the grammar forbids."""
@@ -75,6 +78,7 @@ class GrammarConstraint:
                     "told another text"
                 )
             self._output.append(token)
+            self._budget.earn()
             self._ahead = _behind(*self._ahead, self._table.tokens[token])
 
     def is_over(self) -> bool:
