@@ -245,3 +245,12 @@ def test_another_shard_index_is_another_packed_file(tmp_path, own_cache, monkeyp
         seen.append(run(load_network(place)))
         assert equal(seen[-1], run(never_kept(place, monkeypatch)))
     assert len(kept(own_cache)) == 2 and equal(seen[0], seen[2]) and not equal(seen[0], seen[1])
+
+
+def test_the_same_files_read_otherwise_are_another_packed_file(tmp_path):
+    """A later version may understand a config.json otherwise, a head that is stored beside a tie for one."""
+    save_model(make("llama"), tmp_path / "model")
+    stored = open_weights(tmp_path / "model")
+    other = replace(stored, config=replace(stored.config, tie_embeddings=not stored.config.tie_embeddings))
+    places = {packed_cache.place_of(Pieces(stored=one), cache=tmp_path) for one in (stored, other)}
+    assert len(places) == 2
