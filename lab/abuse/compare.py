@@ -1,7 +1,8 @@
 """One size of one subject: sent, and what the neighbour felt beside what harmless requests of equal cost make it feel.
 
 A quick look says whether anything was felt at all. Where it was, attack and harmless load take turns, several times,
-and the gaps of all turns are compared: one stall of the machine is not taken for a fault.
+and the gaps of all turns are compared. What is too much must be so in each of three such rounds, of which the mildest
+is told: a machine that stalls is not taken for a fault.
 """
 
 import fcntl
@@ -20,6 +21,7 @@ MOST_RATIO = 3.0
 MOST_GROWTH = 200 << 20  # bytes that may stay
 _QUICK, _TURN = 0.25, 1.0  # seconds of a look
 _TURNS = 3
+_ROUNDS = 3
 _FELT = 2.0  # times the harmless gap, from which a quick look is not enough
 _LEAST_GAP = 0.004  # seconds: shorter ones are the clock's and the machine's
 _FALLS = 3.0  # seconds in which memory must have fallen again
@@ -47,20 +49,26 @@ async def compare(
     if not stand.served.is_alive:
         return {**row, "fault": "the server has ended"}
     if seen.reply.is_late:
-        return {**row, "late": True, "ratio": _ratio(seen.p99, await _after_rest(stand, harm, seen.cpu, texts))}
+        row["late"] = True
     ratio = _ratio(seen.p99, await harm.p99(stand, seen.cpu, texts))
     if ratio > _FELT:
         with held(lock):
-            row |= await _in_turns(stand, asked, seen.cpu, texts, deadline)
+            row |= await _mildest(stand, asked, seen.cpu, texts, deadline)
     else:
         row |= {"ratio": ratio}
+    if seen.reply.is_late and stand.served.is_alive:
+        await stand.rest()
     grown = await stand.watcher.after(seen.before, MOST_GROWTH, _FALLS) - seen.before
     return {**row, "kept_mib": round(grown / 2**20, 1)}
 
 
-async def _after_rest(stand: Stand, harm: Harm, cpu: float, texts: int) -> float:
-    await stand.rest()
-    return await harm.p99(stand, cpu, texts)
+async def _mildest(stand: Stand, asked: Asked, cpu: float, texts: int, deadline: float) -> dict[str, Any]:
+    rounds: list[dict[str, Any]] = []
+    while len(rounds) < _ROUNDS and all(one["ratio"] >= MOST_RATIO for one in rounds):
+        rounds.append(await _in_turns(stand, asked, cpu, texts, deadline))
+        if "fault" in rounds[-1]:
+            return rounds[-1]
+    return min(rounds, key=lambda one: float(one["ratio"]))
 
 
 async def _in_turns(stand: Stand, asked: Asked, cpu: float, texts: int, deadline: float) -> dict[str, Any]:
@@ -69,9 +77,10 @@ async def _in_turns(stand: Stand, asked: Asked, cpu: float, texts: int, deadline
     for _ in range(_TURNS):
         seen = await stand.watcher.look([asked], _TURN, deadline)
         felt += seen.gaps
-        if seen.reply.is_late:
-            break
-        plain_felt += (await _harmless(stand, _bucket(stand, cpu, texts), _TURN)).gaps
+        if not stand.served.is_alive:
+            return {"ratio": _ratio(seen.worst, 0.0), "fault": "the server has ended"}
+        seconds = max(_TURN, seen.reply.seconds)
+        plain_felt += (await _harmless(stand, _bucket(stand, cpu, texts), seconds)).gaps
     found, harmless = quantile(felt, 0.99), quantile(plain_felt, 0.99)
     return {"ratio": _ratio(found, harmless), "p99_ms": _ms(found), "harmless_p99_ms": _ms(harmless)}
 

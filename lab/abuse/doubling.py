@@ -7,6 +7,7 @@ in the record is not measured again. Exit code 1 if anything did not hold.
 import argparse
 import asyncio
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,14 +16,15 @@ from time import monotonic
 from typing import Any
 
 from lab.abuse.compare import MOST_GROWTH, MOST_RATIO, Harm, compare
+from lab.abuse.model import write_model
 from lab.abuse.record import Record
 from lab.abuse.stand import Stand, stand
 from lab.abuse.subjects import Subject, subjects
 from lab.abuse.table import table
-from outdraft.testing.soak_http.model import write_model
 
 _DEEP = 20_000  # levels of a body that this process must be able to write
 _TOO_LARGE = 413
+_ENOUGH = 8.0  # times the gap
 _BEYOND = 4  # doublings between two sizes once a request is refused: what a refusal costs grows too
 
 
@@ -43,8 +45,9 @@ async def double(found: Stand, harm: Harm, subject: Subject, options: argparse.N
         rows.append({name: value for name, value in row.items() if value not in ("", [])})
         if not found.served.is_alive:
             await found.rest()
-        if row["status"] in (0, _TOO_LARGE) or "fault" in row:  # larger ones are no better
-            break
+        is_broken = row["status"] == 0 and not row.get("late")
+        if row["status"] == _TOO_LARGE or is_broken or "fault" in row or row.get("ratio", 0) > _ENOUGH:
+            break  # larger ones are no better
         if row["status"] >= 400:
             first_refused = size
     return {"name": subject.name, "how": subject.how, "pair": subject.is_pair, **judged(rows), "sizes": rows}
@@ -129,4 +132,5 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
     sys.exit(main())

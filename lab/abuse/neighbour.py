@@ -7,6 +7,7 @@ Two streams that overlap, so that one is always in the middle of a text: a pause
 
 import asyncio
 import json
+import os
 import struct
 import sys
 from array import array
@@ -25,8 +26,8 @@ _BODY = {
 
 async def stream(address: str, out: IO[bytes], first: int) -> None:
     """One text after another; the first one of `first` tokens, so that two streams do not begin together."""
-    length = first
-    while True:
+    length, parent = first, os.getppid()
+    while os.getppid() == parent:  # else what has started it is gone
         data = request("POST", "/v1/completions", json.dumps({**_BODY, "max_tokens": length}).encode())
         length = TOKENS
         try:
@@ -46,7 +47,7 @@ async def stream(address: str, out: IO[bytes], first: int) -> None:
 
 
 async def main(address: str, path: str) -> None:
-    """Until it is ended from outside."""
+    """Until it is ended from outside, or left alone."""
     with Path(path).open("ab", buffering=0) as out:
         await asyncio.gather(stream(address, out, TOKENS // 2), stream(address, out, TOKENS))
 

@@ -117,7 +117,6 @@ PAIRS: tuple[Pair, ...] = (
     _complete("n x request_id", lambda s: {
         "n": _n(s), "request_id": grow.letters(at(s * 64, 4_000_000)), "stream": True, "stream_interval": 1},
         many=True),
-    _complete("n x model", lambda s: {"n": _n(s), "model": grow.letters(s * 64), "stream": True}, many=True),
     _complete("n x logit_bias", lambda s: {"n": _n(s), "logit_bias": _bias(s)}, many=True),
     _complete("n x banned_token_ids", lambda s: {"n": _n(s), "banned_token_ids": grow.ids(s)}, many=True),
     _complete("n x allowed_token_ids", lambda s: {"n": _n(s), "allowed_token_ids": grow.ids(s)}, many=True),
@@ -182,7 +181,7 @@ PAIRS: tuple[Pair, ...] = (
     _chat("prediction x n", lambda s: {
         "n": _n(s), "prediction": {"type": "content", "content": grow.words(s * 16)}}, many=True),
     _chat("chat_template_kwargs x depth", lambda s: {
-        "chat_template_kwargs": {f"k{i}": grow.nested(at(s, 200)) for i in range(at(s, 1024))}}),
+        "chat_template_kwargs": {"style": {f"k{i}": grow.nested(at(s, 200)) for i in range(at(s, 1024))}}}),
     Pair(name="input items x length", path=RESPONSES, base=_RESPONSE, make=lambda s: {"input": [
         {"type": "message", "role": "user", "content": grow.words(at(s, 1024))}] * at(s, 4096)}),
     Pair(name="response tools x their parameters", path=RESPONSES, base=_RESPONSE, make=lambda s: {"tools": [

@@ -9,6 +9,7 @@ wrong or lost, if first tokens took twice as long as beside harmless requests, o
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from lab.abuse.ask import Asked
 from lab.abuse.ask import ask as request
 from lab.abuse.certificate import certified
 from lab.abuse.honest import Honest
+from lab.abuse.model import write_model
 from lab.abuse.places import COMPLETIONS, PROMPT
 from lab.abuse.record import Record
 from lab.abuse.served import Served, readings
@@ -30,7 +32,6 @@ from lab.abuse.verdict import MODES, verdict
 from outdraft.engine.llm import LLM
 from outdraft.testing.soak_http.__main__ import rights_of
 from outdraft.testing.soak_http.asked import kinds, right
-from outdraft.testing.soak_http.model import write_model
 from outdraft.testing.soak_http.run import Tally
 
 KEYS = ("honest-key", "abusers-key")
@@ -218,4 +219,5 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
     sys.exit(main())

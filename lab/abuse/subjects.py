@@ -10,7 +10,7 @@ from lab.abuse import pairs
 from lab.abuse.ask import Asked
 from lab.abuse.fields import Field, fields
 from lab.abuse.places import PLACES
-from lab.abuse.ways import settings_of, ways_of
+from lab.abuse.ways import BESIDE, settings_of, ways_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ def _of_pair(pair: pairs.Pair, size: int) -> Asked:
 
 
 def _of_values(field: Field) -> Iterator[Subject]:
-    values, place = field.values or (), PLACES[field.table]
+    values, place, beside = field.values or (), PLACES[field.table], BESIDE.get(field.id, {})
     yield Subject(
         name=field.id, how="its values", sizes=tuple(range(len(values))), texts=lambda size: 1,
-        make=lambda at: Asked.post(place.path, place.body_with({field.name: values[at]}, {})),
+        make=lambda at: Asked.post(place.path, place.body_with({**beside, field.name: values[at]}, {})),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.abuse import grow
 from lab.abuse.fields import Field
-from lab.abuse.grow import COUNT, EXPONENT, IDS, KEYS, LENGTH, LEVELS, NAME, POWER, TEXTS, Way
+from lab.abuse.grow import COUNT, EXPONENT, IDS, KEYS, LENGTH, LEVELS, NAME, POWER, SHARE, TEXTS, Way
 from lab.abuse.places import SCHEMA
 
 _BIAS = Way(how="count", make=lambda size: {str(5 + i): 1.0 for i in range(size)}, first=4, most=1 << 19)
@@ -37,7 +37,7 @@ _GRAMMAR = (
     Way(how="rules", make=lambda size: "start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(size))
         + f'r{size}: "x"', first=4, most=1 << 17),
     Way(how="repetitions", make=lambda size: f"start: /x{{{size}}}/", most=1 << 24),
-    Way(how="parts of an ambiguous one", make=lambda size: f"start: e\ne: {'e ' * size}| /./", most=1 << 12),
+    Way(how="branches of an ambiguous rule", make=lambda size: f"start: e\ne: {'e ' * size}| /./", most=1 << 12),
 )  # fmt: skip
 _MESSAGES = Way(how="count", make=lambda size: [{"role": "user", "content": "a"}] * size, first=4, most=1 << 18)
 _PARTS = Way(how="parts", make=lambda size: [{"type": "text", "text": "a"}] * size, first=4, most=1 << 18)
@@ -56,25 +56,39 @@ _THOUGHTS = Way(how="count", make=lambda size: [{"type": "summary_text", "text":
 _ITEMS = Way(
     how="count", make=lambda size: [{"type": "message", "role": "user", "content": "a"}] * size, first=4, most=1 << 17
 )
+_KWARGS = (  # the template reads `style`
+    Way(how="length", make=lambda size: {"style": grow.words(size)}, first=64),
+    Way(how="count", make=lambda size: {"style": grow.table(size)}, first=4, most=1 << 19),
+    Way(how="nesting", make=lambda size: {"style": grow.nested(size)}, first=4, most=1 << 12),
+    Way(how="count of unknown names", make=grow.table, first=4, most=1 << 19),
+)
+_RESUMED = (
+    Way(how="texts", make=lambda size: [[5]] * size, most=1 << 19),
+    Way(how="tokens", make=lambda size: [[5] * size], first=4, most=1 << 20),
+)
 _LONG = replace(COUNT, most=1 << 20)
 
 WAYS: Mapping[str, tuple[Way, ...]] = {
     "*.user": (NAME,), "*.metadata": (KEYS, LEVELS), "*.client_metadata": (KEYS, LEVELS), "*.service_tier": (NAME,),
     "*.safety_identifier": (NAME,), "*.prompt_cache_key": (NAME,), "*.model": (NAME,), "*.temperature": (POWER,),
-    "*.top_p": (POWER,), "*.top_k": _NUMBERS, "*.min_p": (POWER,), "*.typical_p": (POWER,), "*.seed": (EXPONENT,),
+    "*.top_p": (SHARE, POWER), "*.top_k": _NUMBERS, "*.min_p": (SHARE, POWER), "*.typical_p": (SHARE, POWER),
+    "*.seed": (EXPONENT,),
     "*.min_tokens": _NUMBERS, "*.stop": (replace(LENGTH, first=8), TEXTS), "*.stop_token_ids": (IDS,),
     "*.logit_bias": (_BIAS,), "*.banned_token_ids": (IDS,), "*.allowed_token_ids": (IDS,),
     "*.bad_words": (TEXTS, Way(how="length", make=lambda size: [grow.words(size)], first=8)),
-    "*.forced_prefix": (LENGTH,), "*.repetition_penalty": (POWER,), "*.presence_penalty": (POWER,),
-    "*.frequency_penalty": (POWER,), "*.guidance_scale": (POWER,),
+    "*.forced_prefix": (replace(LENGTH, first=8, beside={"max_tokens": 900}),),
+    "ResponsesRequest.forced_prefix": (replace(LENGTH, first=8, beside={"max_output_tokens": 900}),),
+    "*.repetition_penalty": (POWER,), "*.presence_penalty": (POWER,), "*.frequency_penalty": (POWER,),
+    "*.guidance_scale": (POWER,),
     "*.negative_prompt": (replace(LENGTH, beside=_GUIDED), replace(IDS, beside=_GUIDED)),
     "*.references": (TEXTS, Way(how="length", make=lambda size: [grow.words(size)], first=64)),
     "*.speculative": (Way(how="value", make=lambda size: {"num_speculative_tokens": size}, most=1 << 14),),
     "*.priority": (EXPONENT,), "*.timeout": (POWER,), "*.cache_salt": (NAME,),
-    "*.resume_token_ids": (
-        Way(how="texts", make=lambda size: [[5]] * size, first=1, most=1 << 19),
-        Way(how="tokens", make=lambda size: [[5] * size], first=4, most=1 << 20),
-    ),
+    "*.resume_token_ids": (_RESUMED[0], replace(_RESUMED[1], beside={"max_tokens": 900})),
+    "ResponsesRequest.resume_token_ids": (_RESUMED[0], replace(_RESUMED[1], beside={"max_output_tokens": 900})),
+    "GenerateRequest.resume_token_ids": (
+        _RESUMED[0], replace(_RESUMED[1], beside={"sampling_params": {"max_tokens": 900}})),
+    "TokenSampling.resume_token_ids": (_RESUMED[0],),
     "*.request_id": (
         NAME,
         Way(how="length, in every chunk", make=grow.letters, first=8,
@@ -95,7 +109,7 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "*.n": (
         Way(how="value", make=int, most=1 << 14, beside={"temperature": 1.0, "max_tokens": 64},
             texts=lambda size: min(size, 64)),
-        EXPONENT,
+        replace(EXPONENT, beside={"temperature": 1.0}),
     ),
     "*.response_format": (
         Way(how="count of properties", first=4, most=1 << 17,
@@ -104,7 +118,9 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "*.structured_outputs": (
         Way(how="choices", make=lambda size: {"choice": grow.texts(size)}, first=4, most=1 << 19),
     ),
-    "*.prompt_logprobs": _NUMBERS, "*.logprobs": _NUMBERS, "*.max_tokens": (_LONG, EXPONENT), "*.best_of": _NUMBERS,
+    "*.prompt_logprobs": _NUMBERS, "*.logprobs": _NUMBERS, "*.max_tokens": (_LONG, EXPONENT), "*.best_of": (
+        replace(COUNT, is_whole=True, make=lambda size: {"best_of": size, "n": size, "temperature": 1.0},
+                texts=lambda size: min(size, 64)),),
     "*.max_completion_tokens": (_LONG, EXPONENT), "*.max_output_tokens": (_LONG, EXPONENT),
     "ChatRequest.top_logprobs": tuple(replace(one, beside={"logprobs": True}) for one in _NUMBERS),
     "ResponsesRequest.top_logprobs": tuple(
@@ -119,22 +135,25 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "TokenizeRequest.prompt": (LENGTH, Way(how="length without a seam", make=grow.letters, first=64)),
     "*.messages": (_MESSAGES,), "*.tools": (_TOOLS,), "ResponsesRequest.tools": (_FUNCTIONS,),
     "*.tool_choice": (
-        Way(how="length of the name", first=8, make=lambda size: {
-            "type": "function", "function": {"name": grow.letters(size)}}),
+        Way(how="length of the name", first=8, is_whole=True, make=lambda size: {
+            "tools": [{"type": "function", "function": {"name": grow.letters(size)}}],
+            "tool_choice": {"type": "function", "function": {"name": grow.letters(size)}}}),
     ),
     "ResponsesRequest.tool_choice": (
-        Way(how="length of the name", first=8, make=lambda size: {"type": "function", "name": grow.letters(size)}),
+        Way(how="length of the name", first=8, is_whole=True, make=lambda size: {
+            "tools": [{"type": "function", "name": grow.letters(size)}],
+            "tool_choice": {"type": "function", "name": grow.letters(size)}}),
     ),
     "*.prediction": (
         Way(how="length", make=lambda size: {"type": "content", "content": grow.words(size)}, first=64),
         Way(how="parts", first=4, most=1 << 18,
             make=lambda size: {"type": "content", "content": [{"type": "text", "text": "a"}] * size}),
     ),
-    "*.reasoning_effort": (NAME,), "*.chat_template": (LENGTH,), "*.chat_template_kwargs": (KEYS, LEVELS),
+    "*.reasoning_effort": (NAME,), "*.chat_template": (LENGTH,), "*.chat_template_kwargs": _KWARGS,
     "TokenizeRequest.chat_template": (replace(LENGTH, is_whole=True, make=lambda size: {
         "prompt": None, "messages": [{"role": "user", "content": "a"}], "chat_template": grow.words(size)}),),
-    "TokenizeRequest.chat_template_kwargs": (replace(KEYS, is_whole=True, make=lambda size: {
-        "prompt": None, "messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": grow.table(size)}),),
+    "TokenizeRequest.chat_template_kwargs": tuple(replace(
+        one, beside={"prompt": None, "messages": [{"role": "user", "content": "a"}]}) for one in _KWARGS),
     "TokenizeRequest.messages": (replace(_MESSAGES, beside={"prompt": None}),),
     "TokenizeRequest.tools": (replace(
         _TOOLS, beside={"prompt": None, "messages": [{"role": "user", "content": "a"}]}),),
@@ -192,6 +211,15 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "/kv_events?since": (EXPONENT,),
     "/kv_events?wait": (Way(how="value", make=lambda size: 0.01 * size, most=1 << 14),),
 }  # fmt: skip
+
+
+BESIDE: Mapping[str, Mapping[str, Any]] = {  # of fields with finitely many values: what they stand beside
+    "StructuredOutputs.disable_any_whitespace": {"json": SCHEMA},
+    "ChatRequest.continue_final_message": {
+        "add_generation_prompt": False,
+        "messages": [{"role": "assistant", "content": "It was"}],
+    },
+}
 
 
 def ways_of(field: Field) -> tuple[Way, ...]:
