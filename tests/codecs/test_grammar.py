@@ -165,6 +165,18 @@ def test_a_mask_that_takes_too_much_work_ends_the_request_alone():
     assert told(form.allowed([1])) == {2}
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_kept_token_that_meets_a_limit_is_the_forms_fault(monkeypatch, asks):
+    """And none of a rule that kept what is forbidden, which would be a fault of ours."""
+    monkeypatch.setattr(compiling, "LIMITS", {**compiling.LIMITS, "max_items_in_row": 60})
+    made = Grammars(CODEC, vocab_size=ROWS, ends={0, 9})
+    form = made.constraint(Params(grammar="start: e\ne: e e | /./"), ignore_eos=False)()
+    with pytest.raises(RequestError, match="structured_outputs: the form takes too much work behind"):
+        for _ in range(60):
+            assert not asks or form.allowed([])[1]
+            form.advance(1)
+
+
 def test_all_texts_of_a_request_share_what_masks_may_cost(monkeypatch):
     monkeypatch.setattr(budget, "TOKEN_SECONDS", 0.0)
     make = grammars().constraint(Params(regex="[ab]+"), ignore_eos=False)
