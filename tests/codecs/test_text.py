@@ -47,6 +47,16 @@ def test_decode_equals_the_library_on_any_ids(codec: TextCodec, data: st.DataObj
     assert codec.decode(ids) == codec._tokenizer.decode(ids)
 
 
+def test_added_tokens_in_any_order_keep_their_ids(tmp_path: Path):
+    tokenizer = Tokenizer(models.BPE({"a": 0, "b": 1}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    described = json.loads(tokenizer.to_str())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    listed = [{"id": i, "content": f"<{i}>", "special": True, **flags} for i in (3, 2)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**described, "added_tokens": listed}))
+    assert TextCodec.load(tmp_path).encode("<2>a<3>") == [2, 0, 3]
+
+
 def test_start_token_and_continuation(codec: TextCodec, real_directory: Path):
     ids = codec.encode("Once upon a time")
     if real_directory.name == "tinystories-656k":

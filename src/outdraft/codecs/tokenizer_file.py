@@ -7,6 +7,7 @@ added token that it gives another id than the file does.
 
 import json
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
     described = read_json(path)  # so a cut file gets our message, not a position in a compiled library
     _check_ids(described)
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer = _loaded(path, described)
     except Exception as error:  # the library raises bare Exception
         raise ModelLoadError(f"{path.name} is not a tokenizer this version reads: {error}") from error
     for key, value in _unread(tokenizer, described):
@@ -49,6 +50,15 @@ def read_tokenizer(path: Path) -> Tokenizer:
             )
     note(f"{path.parent.name}/{path.name}", make_whole(tokenizer), "left out: a prompt is read whole, always alike")
     return tokenizer
+
+
+def _loaded(path: Path, described: Mapping[str, Any]) -> Tokenizer:
+    """The library numbers added tokens in the order of the file, so they are put into the order of their ids."""
+    added = described.get("added_tokens") or []
+    ordered = sorted(added, key=itemgetter("id"))
+    if ordered == added:
+        return Tokenizer.from_file(str(path))
+    return Tokenizer.from_str(json.dumps({**described, "added_tokens": ordered}))
 
 
 def make_whole(tokenizer: Tokenizer) -> dict[str, Any]:
