@@ -167,4 +167,6 @@ def test_a_model_on_this_machine_is_called_by_its_name_and_not_by_its_path(chat_
     assert [serve._name_of(one) for one in ("zoo:target", "Qwen/Qwen3-0.6B")] == ["zoo:target", "Qwen/Qwen3-0.6B"]
     with command(chat_model) as address:
         assert httpx.get(f"{address}/v1/models").json()["data"][0]["id"] == chat_model.name
+        asked = {"model": str(chat_model), "prompt": "It", "max_tokens": 2}
+        assert httpx.post(f"{address}/v1/completions", json=asked).status_code == 200
         assert str(chat_model) not in httpx.get(f"{address}/metrics").text

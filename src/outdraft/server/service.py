@@ -75,7 +75,7 @@ class Service:
 
     def check_model(self, name: str | None) -> None:
         """Raise `ApiError` for a model that is not served here."""
-        if name is not None and name not in self.settings.served_model_name:
+        if name is not None and name not in (*self.settings.served_model_name, self.settings.model_path):
             known = ", ".join(self.settings.served_model_name)
             raise ApiError(404, f"the model {name!r:.100} is not served here; served: {known}", param="model",
                            code="model_not_found")  # fmt: skip

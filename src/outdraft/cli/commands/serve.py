@@ -149,7 +149,7 @@ def _settings(options: Options) -> "ServerSettings":
             "ssl_keyfile"}  # fmt: skip
     return ServerSettings(
         served_model_name=given.served_model_name or (_name_of(options.engine.model),), api_keys=_keys(given),
-        timeout=given.request_timeout,
+        model_path="" if given.served_model_name else options.engine.model, timeout=given.request_timeout,
         **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in ours},
     )  # fmt: skip
 
