@@ -25,6 +25,8 @@ from math import log
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
+from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
+from outdraft.decode.step import Parts
 
 _EVERY = 4  # rounds, of which one asks for confidences
 _BROKEN, _SOUND = log(1e6), -log(1e3)
@@ -133,6 +135,13 @@ class SuspiciousPolicy:
 
     def end(self, seqs: Seq[Sequence]) -> None:
         self.inner.end(seqs)
+
+
+def shielded(parts: Parts, suspicion: Suspicion) -> Parts:
+    """The parts of an engine that serves: errors of plug-ins are caught, and the drafters are watched."""
+    suspicion.watch(parts.held.watched)
+    policy = SuspiciousPolicy(ShieldedPolicy(parts.policy), suspicion)
+    return replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=policy)
 
 
 def _gain(sound: float, broken: float, accepted: bool) -> float:

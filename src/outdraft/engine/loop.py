@@ -22,10 +22,9 @@ from outdraft.core.watch import Watches
 from outdraft.decode.apart import fail
 from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import guides
-from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts
 from outdraft.decode.steps import Steps
-from outdraft.decode.suspicion import Suspicion, SuspiciousPolicy
+from outdraft.decode.suspicion import Suspicion, shielded
 from outdraft.engine.requests.checks import most_held
 from outdraft.engine.requests.prepare import Terms, make_sequence
 from outdraft.engine.requests.speculative import settle
@@ -78,12 +77,9 @@ class Engine(OneProcess):
     def parts(self, parts: Parts) -> None:
         self._parts: Parts | None = parts
         self._held = parts.held
-        self._used = replace(parts, verifier=self._rules)
         self._is_guided = guides(parts.target)
-        if self.isolates:
-            self._suspicion.watch(parts.held.watched)
-            policy = SuspiciousPolicy(ShieldedPolicy(parts.policy), self._suspicion)
-            self._used = replace(self._used, drafter=ShieldedDrafter(parts.drafter), policy=policy)
+        used = replace(parts, verifier=self._rules)
+        self._used = shielded(used, self._suspicion) if self.isolates else used
 
     def let_go(self) -> None:
         """Hold no parts, until others are given."""
