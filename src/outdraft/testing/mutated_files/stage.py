@@ -204,7 +204,9 @@ def _open_gguf(home: Path) -> Callable[[], object]:
 def _save_gguf(source: Path, path: Path) -> None:
     """The model with a vocabulary of one merge, for a GGUF file without any is none."""
     names = [*LETTERS[: VOCAB - 1], LETTERS[1] + LETTERS[2]]
-    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[(LETTERS[1], LETTERS[2])]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[(LETTERS[1], LETTERS[2])])
+    )
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     with TemporaryDirectory() as beside:
         home = Path(shutil.copytree(source, beside, dirs_exist_ok=True))
