@@ -152,7 +152,7 @@ class Architecture:
     ignored: tuple[str, ...] = ()  # endings of stored buffers that are not weights
 
     def read(self, raw: dict[str, object], *, strict: bool = False, beside: Collection[str] = ()) -> ModelConfig:
-        """The configuration of a config.json; `strict`: a key that nobody knows is an error, else a line in the log.
+        """The configuration of a config.json; `strict`: an unknown key is an error, else a line in the log.
 
         beside: keys that another reader reads. Raises `ModelLoadError`; `models/config_keys.py` says for which keys.
         """

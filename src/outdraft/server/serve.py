@@ -30,7 +30,7 @@ _LAST = 0.5  # seconds that connections have at least to end, once nothing is un
 
 
 def check_address(host: str, port: int) -> None:
-    """Raise `ConfigError` where nobody can listen, so that no model is loaded for it."""
+    """Raise `ConfigError` for an address that cannot be listened on, so that no model is loaded for it."""
     if not 0 <= port <= 65535:
         raise ConfigError(f"port={port} is out of range: it must be 0 to 65535 (0 takes a free one)")
     try:
@@ -95,7 +95,7 @@ class _Server(uvicorn.Server):
         self._end = 0.0  # of the time for a drain, once it has begun
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        """With listeners of our own. Raises `ConfigError` where nobody can listen."""
+        """With listeners of our own. Raises `ConfigError` for an address that is taken."""
         config, loop = self.config, asyncio.get_running_loop()
         try:
             bound = await loop.create_server(self._connect, config.host, config.port, start_serving=False)

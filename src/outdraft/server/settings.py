@@ -16,7 +16,7 @@ class ServerSettings:
     """Raises `ConfigError` naming the setting that is out of range."""
 
     served_model_name: tuple[str, ...]  # the first one stands in answers; a request may name any of them
-    model_path: str = ""  # a request may name the model by it too, as with vLLM; it is told to no other
+    model_path: str = ""  # a request may name the model by it too, as with vLLM; /v1/models does not list it
     api_keys: tuple[str, ...] = ()  # empty: everybody may ask
     max_body_bytes: int = 4 * MIB  # of a request
     head_timeout: float = 10.0  # seconds in which the head of a request must have come

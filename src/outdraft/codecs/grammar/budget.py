@@ -31,7 +31,7 @@ class MaskBudget:
         return Charged(matcher, self)
 
     def charge(self, seconds: float) -> None:
-        """Of one call."""
+        """Count the processor time of one call, in seconds."""
         self._spent += seconds
         self._longest = max(self._longest, seconds)
 

@@ -159,7 +159,7 @@ class GrammarConstraint:
         if self._matcher.is_error():
             if not first_line(self._matcher.get_error()).startswith("NoExtension"):
                 raise self._given_up()
-            self._begin_again()  # no token spells what the grammar wants, and whoever chooses one says so
+            self._begin_again()  # no token spells what the grammar wants; the choice of one raises the error
         else:
             mask[: self._num_tokens] = torch.frombuffer(bytearray(read), dtype=torch.uint8)[: self._num_tokens] != 0
         return accepts, mask

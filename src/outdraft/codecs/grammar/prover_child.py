@@ -27,7 +27,7 @@ _ARENA = 128 << 20  # addresses that a thread's memory may reserve and never use
 
 
 def send(stream: BinaryIO, message: Any) -> None:
-    """One message."""
+    """Write one message: its length in 8 bytes, then its pickle."""
     data = pickle.dumps(message)
     stream.write(struct.pack("<Q", len(data)) + data)
     stream.flush()
@@ -137,4 +137,4 @@ if __name__ == "__main__":
     try:
         main()
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        os._exit(0)  # whoever asked has gone
+        os._exit(0)  # the parent has ended

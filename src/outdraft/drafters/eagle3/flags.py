@@ -43,7 +43,7 @@ def nested(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_nested(raw: Mapping[str, Any], where: Path) -> None:
-    """Raise `ModelLoadError` for what `eagle_config` asks for and is not computed; one line for what nobody reads."""
+    """Raise `ModelLoadError` for what `eagle_config` asks for and is not computed; one line for other keys."""
     table = nested(raw)
     for key, only in ONLY.items():
         if table.get(key, only) not in (only, None):

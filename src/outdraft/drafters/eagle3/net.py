@@ -90,7 +90,7 @@ class Eagle3Net(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its numbers."""
+        """The type of the weights, and of what is drafted with them."""
         return self.norm.weight.dtype  # type: ignore[return-value]
 
     @property

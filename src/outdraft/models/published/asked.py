@@ -1,4 +1,4 @@
-"""A `quantization_config` that knows which of its keys a reader asked for: what nobody asked for is named once."""
+"""A `quantization_config` that knows which of its keys a reader asked for: the others are named once."""
 
 from collections.abc import Iterator, Mapping
 

@@ -28,7 +28,7 @@ class Tally:
         self.drafted = self.accepted = self.runs = self.cut = 0
 
     def plus(self, other: "Tally") -> "Tally":
-        """Both together."""
+        """The counts of both, added."""
         return Tally(
             drafted=self.drafted + other.drafted, accepted=self.accepted + other.accepted,
             runs=self.runs + other.runs, cut=self.cut + other.cut,
