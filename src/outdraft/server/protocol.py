@@ -6,8 +6,8 @@
     a refused body that goes on for `body_timeout` seconds                        the connection ends
     an answer of which the client takes nothing for `send_timeout` seconds        the connection ends
 
-Until then a refused body is read and dropped, so that a client which sends first and reads then gets the answer, and no reset
-(`lingering.py`).
+Until then a refused body is read and dropped, so that a client which sends first and reads then gets the answer, and no
+reset (`lingering.py`).
 """
 
 import asyncio
