@@ -155,6 +155,8 @@ def test_nothing_of_a_request_reaches_the_disk_another_program_or_another_machin
     sys.addaudithook(_hook)  # it cannot be taken out again, and does nothing later
     with serving(llm, max_body_bytes=8 << 20) as (address, _):
         http.post(f"{address}/v1/completions", json=BODY)
+        # The first form starts the child that tries forms, once and with nothing of the request in its command.
+        http.post(f"{address}/v1/completions", json={**BODY, "structured_outputs": {"regex": "[a-c]+"}})
         _watches.set()
         try:
             for body in (
