@@ -30,7 +30,7 @@ class PlainRows:
         self.chains = chains
         self._decode = decode
         self._plain: dict[int, int] = {}  # sequence -> first rows of its cache that are plain decoding's
-        self._alone: dict[int, bool] = {}  # sequence -> its last pass had plain decoding's shape
+        self._plain_pass: dict[int, bool] = {}  # sequence -> its last pass had plain decoding's shape
         self._starts: dict[int, int] = {}  # sequences replayed since the last pass -> rows cached before it
 
     def begin(self, seq: Sequence, num_there: int = 0) -> None:
@@ -39,7 +39,7 @@ class PlainRows:
 
     def end(self, seq: Sequence) -> None:
         del self._plain[seq.id]
-        self._alone.pop(seq.id, None)
+        self._plain_pass.pop(seq.id, None)
         self._starts.pop(seq.id, None)
 
     def drifted(self, packed: PackedDrafts) -> frozenset[int]:
@@ -48,14 +48,14 @@ class PlainRows:
             if (start := self._starts.pop(seq.id, None)) is not None:  # the last round came to nothing
                 self.cache.truncate(seq.id, start)
                 self._plain[seq.id] = start
-        self._alone.update((seq.id, self._is_alone(packed, i)) for i, seq in enumerate(packed.seqs))
+        self._plain_pass.update((seq.id, self._is_plain_pass(packed, i)) for i, seq in enumerate(packed.seqs))
         return frozenset(
             i
             for i, seq in enumerate(packed.seqs)
-            if not self._alone[seq.id] or self._plain[seq.id] < self.cache.length(seq.id)
+            if not self._plain_pass[seq.id] or self._plain[seq.id] < self.cache.length(seq.id)
         )
 
-    def _is_alone(self, packed: PackedDrafts, i: int) -> bool:
+    def _is_plain_pass(self, packed: PackedDrafts, i: int) -> bool:
         """Whether sequence i's rows get the bits of plain decoding's own pass."""
         draft, tree = packed.drafts[i], packed.trees[i]
         if len(packed.seqs) > 1 and not (self.chains and len(packed.nodes) == packed.row_starts[-1]):
@@ -75,7 +75,7 @@ class PlainRows:
         length = self.cache.length(seq.id)
         # Behind the prompt plain decoding wrote row by row; a text that is read again is read in chunks there too.
         as_plain = self.chains or len(keep) == 1 or length + len(keep) <= seq.prompt_len
-        if self._alone[seq.id] and as_plain and self._plain[seq.id] == length:
+        if self._plain_pass[seq.id] and as_plain and self._plain[seq.id] == length:
             self._plain[seq.id] += len(keep)
         self.cache.commit(seq.id, keep)
 
