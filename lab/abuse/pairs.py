@@ -137,7 +137,8 @@ PAIRS: tuple[Pair, ...] = (
         regex="(" + "|".join(f"{i}x" for i in range(at(s, 4096))) + f"){{{s}}}")),
     _complete("regex x classes", lambda s: _form(regex=rf"(\p{{L}}\p{{N}}){{{s}}}")),
     _complete("n x regex", lambda s: {"n": _n(s), **_form(regex=f"[a-z ]{{{at(s, 2000)}}}")}, many=True),
-    _complete("n x grammar", lambda s: {"n": _n(s), **_form(grammar="start: e\ne: e e | /./")}, many=True),
+    _complete("n x grammar", lambda s: {
+        "n": _n(s), "max_tokens": 8, **_form(grammar="start: e\ne: e e | /[a-z ]/")}, many=True),
     _complete("ambiguous grammar x max_tokens", lambda s: {
         "max_tokens": at(s, 900), **_form(grammar="start: e\ne: e e | /./")}),
     _complete("ambiguous grammar x draft length", lambda s: {

@@ -1,9 +1,11 @@
 """Three servers under random abuse beside honest clients: `python -m lab.abuse.storm --minutes 30`.
 
-A plain server, one with TLS, one with two keys. Windows take turns: one of abuse, and one in which the abuser sends as
-many harmless requests; honest clients ask in both. Data out: a line for each window, and at the end what memory,
-descriptors and threads have become. A run that is interrupted goes on with the next window. Exit code 1 if a text was
-wrong or lost, if first tokens took twice as long as beside harmless requests, or if a server did not come back to rest.
+A plain server, one with TLS, one with two keys; each may keep 64 MiB of keys and values, which are full before anything
+is read, since what a server keeps by design is no growth. Windows take turns: one of abuse, and one, half as long, in
+which the abuser sends harmless requests as often; honest clients ask in both. Data out: a line for each window, and at
+the end what memory, descriptors and threads have become. A run that is interrupted goes on with the next window. Exit
+code 1 if a text was wrong or lost, if first tokens took twice as long as beside harmless requests, or if a server did
+not come back to rest.
 """
 
 import argparse
@@ -35,12 +37,15 @@ from outdraft.testing.soak_http.asked import kinds, right
 from outdraft.testing.soak_http.run import Tally
 
 KEYS = ("honest-key", "abusers-key")
+_FLAGS = ("--tool-call-parser", "hermes", "--kv-cache-memory", "64MiB")
+_HARMLESS = 0.5  # of the seconds, and of the requests, of a window of abuse
 _WARM = 15.0  # seconds of honest clients alone before anything is read
 _IDLE = 20.0  # seconds without a request before the last reading
 _KINDS = 24
 _FIRST: tuple[dict[str, Any], ...] = (
     {"prompt": "a " * 100_000}, {"structured_outputs": {"regex": "[a-c]+"}}, {"stop": ["q"]},
-    {"structured_outputs": {"json": {"type": "object"}}}, {"n": 8, "temperature": 1.0},
+    {"structured_outputs": {"json": {"type": "object"}}}, {"references": ["It was late. " * 1000]},
+    *({"n": 32, "temperature": 1.0, "max_tokens": 600, "ignore_eos": True},) * 2,
 )  # fmt: skip
 _LATE = 400.0  # seconds beyond its window in which the abuser must answer
 
@@ -63,7 +68,7 @@ class Storm:
         }  # fmt: skip
         for kind, more in flags.items():
             log = self._held.enter_context((directory / f"{kind}.log").open("ab"))
-            served = Served(str(model), "--tool-call-parser", "hermes", *more, log=log,
+            served = Served(str(model), *_FLAGS, *more, log=log,
                             key=KEYS[0] if kind == "keys" else None)  # fmt: skip
             self.servers[kind] = await self._held.enter_async_context(served)
         asked = kinds(Random(options.seed), _KINDS)
@@ -147,8 +152,9 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
                 await storm.warm()
                 record.add({"mode": "begin", "servers": storm.readings(), "logs": storm.log_sizes()})
                 for at in range(done, 2 * count):
-                    last = next((row for row in reversed(record.rows) if row["mode"] in MODES), None)
-                    row = await storm.window(MODES[at % 2], options.window, *_what(at, last))
+                    last = next((row for row in reversed(record.rows) if row["mode"] == "abuse"), None)
+                    seconds = options.window * (_HARMLESS if at % 2 else 1.0)
+                    row = await storm.window(MODES[at % 2], seconds, *_what(at, last))
                     record.add(row)
                     _tell(f"window {at + 1} of {2 * count}: {_line(row)}")
                     if row["dead"]:
@@ -161,11 +167,12 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _what(at: int, last: dict[str, Any] | None) -> tuple[int, int | None]:
-    """The number of a window's first attack, and how many: a harmless window repeats those of the one before it."""
+    """The number of a window's first attack, and how many, behind the `last` window of abuse; a harmless window repeats
+    the first ones of that."""
     if last is None:
         return 0, None
     if at % 2:
-        return last["from"], last["abuser"]["count"]
+        return last["from"], int(last["abuser"]["count"] * _HARMLESS)
     return last["from"] + last["abuser"]["count"], None
 
 
@@ -207,7 +214,9 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.abuse.storm", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="zoo:target")
     parser.add_argument("--record", type=Path, default=Path("storm.jsonl"))
-    parser.add_argument("--minutes", type=float, default=30.0, help="of abuse; harmless windows take as long again")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="of abuse; harmless windows take half as long beside"
+    )
     parser.add_argument("--window", type=float, default=60.0, help="seconds of one window")
     parser.add_argument("--clients", type=int, default=16, help="honest ones")
     parser.add_argument("--thinks", type=float, default=3.0, help="seconds between two texts of a client")

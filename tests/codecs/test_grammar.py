@@ -194,6 +194,29 @@ def test_all_texts_of_a_request_share_what_masks_may_cost(monkeypatch):
         other.advance(1)
 
 
+def test_a_vocabulary_larger_than_a_pipe_reaches_the_child():
+    """Pipes hold 64 KiB; vocabularies of real models have 50,000 tokens and more."""
+    codec = TinyTokens([*TOKENS, *(f"word{i:06}" for i in range(30_000))], end=0)
+    form = Grammars(codec, vocab_size=len(codec.tokens), ends={0}).constraint(
+        Params(regex="word000007"), ignore_eos=False
+    )()
+    assert told(form.allowed([])) == {len(TOKENS) + 7}
+
+
+def test_masks_that_take_long_are_dear_until_they_are_quick_again():
+    form = begin(Params(regex="[ab]+"))
+    form.allowed([])
+    assert not form.is_dear
+    for _ in range(3):
+        form._budget.charge(0.004, is_mask=True)
+        for _ in range(9):
+            form._budget.charge(0.0)  # other calls of the library are no masks
+    assert form.is_dear
+    for _ in range(12):
+        form._budget.charge(0.0001, is_mask=True)
+    assert not form.is_dear
+
+
 def test_masks_are_kept_along_the_path_that_comes():
     form = begin(Params(choice=["abcc", "ac"]))
     ahead = form.allowed([1, 2])

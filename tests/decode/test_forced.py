@@ -130,6 +130,18 @@ def test_nobody_works_ahead_of_what_is_forced():
     assert forced.continuation is None and own.continuation == Continuation(token=4)
 
 
+@pytest.mark.parametrize("dear", [False, True])
+def test_nothing_is_guessed_where_masks_are_dear(dear):
+    """The text is the same, and the policy learns nothing of a round that went otherwise than planned."""
+    song = Song([5, 6, 7, 8], free=0)
+    song.is_dear, song.forced = dear, lambda: []
+    engine, seqs = begin(song, None)
+    events = step(seqs, engine.parts)
+    assert [event.draft_depth for event in events] == [0 if dear else 2, 2]
+    assert [event.seq_id for event in engine.parts.policy.told[0]] == [seq.id for seq in seqs[dear:]]
+    assert seqs[0].output[0] == seqs[1].output[0]
+
+
 def test_others_are_asked_and_share_the_time(monkeypatch):
     engine, seqs = begin(Song([5, 6, 7, 8]), None, Song([4] * 5), None)
     clock = iter([0.0, 1.0, 3.0, 7.0, 15.0])

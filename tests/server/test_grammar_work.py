@@ -19,7 +19,7 @@ from outdraft.core.structured import StructuredOutputsParams as Params
 
 http = httpx.Client(timeout=120)
 PROMPT = "It was late when"
-AMBIGUOUS = {"grammar": "start: e\ne: e e e | e e | /./"}
+AMBIGUOUS = {"grammar": "start: e\ne: e e | /[a-z ]/"}
 CHAIN = "start: A0\n" + "\n".join(f"A{i}: A{i + 1}" for i in range(3900)) + '\nA3900: "x"\n'
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 
+from outdraft.codecs.encoded import encoded
 from outdraft.core.errors import RequestError
 
 Span = tuple[int, int]  # begin and end in characters
@@ -54,8 +55,8 @@ class ControlTokens:
     def spans(self, text: str) -> tuple[Span, ...]:
         """Where the names of control tokens stand in a text, from left to right; none in one that is not UTF-8."""
         try:
-            read = self._finder.encode(text)
-        except UnicodeEncodeError:
+            read = encoded(self._finder, text, add_special=True, with_offsets=True)
+        except (UnicodeEncodeError, TypeError):  # of a long one
             return ()
         return tuple(span for span, name in zip(read.offsets, read.tokens, strict=True) if name in self.ids)
 

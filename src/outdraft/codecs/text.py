@@ -24,13 +24,14 @@ from outdraft.codecs.byte_level import byte_level, cure
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
 from outdraft.codecs.control_tokens import ControlTokens
 from outdraft.codecs.documents import read_json, read_text
+from outdraft.codecs.encoded import encoded
 from outdraft.codecs.fewest import spells_all
 from outdraft.codecs.generation_defaults import read_ends
 from outdraft.codecs.noted import note
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
 from outdraft.codecs.token_settings import NEVER_ADDED, WRITTEN, note_unused, read_settings, special_tokens
-from outdraft.codecs.tokenizer_file import read_tokenizer
+from outdraft.codecs.tokenizer_file import last_id, read_tokenizer
 from outdraft.core.errors import ModelLoadError, RequestError
 
 
@@ -50,7 +51,7 @@ class TextCodec:
         self._longest: int | None = None
         self.vocab_size = tokenizer.get_vocab_size()
         self._added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
-        self._end = 1 + max((_last_id(described["model"]["vocab"]), *self._added.values()))
+        self._end = 1 + max((last_id(described["model"]["vocab"]), *self._added.values()))
         self.special_ids = frozenset(token["id"] for token in described["added_tokens"] if token["special"])
         self.special_tokens = special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")
@@ -118,9 +119,9 @@ class TextCodec:
         if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):
             raise RequestError(f"the text holds {half!r}, half a character: it was not read as UTF-8")
         if self._add_bos is None or not add_special:
-            ids = self._without_end(tokenizer.encode(text, add_special_tokens=add_special))
+            ids = self._without_end(encoded(tokenizer, text, add_special=add_special))
             return ids[1:] if add_special and self._starts_twice(tokenizer, ids, text) else ids
-        ids = list(tokenizer.encode(text, add_special_tokens=False).ids)
+        ids = list(encoded(tokenizer, text, add_special=False).ids)
         adds = self._add_bos and self.bos_token_id is not None and ids[:1] != [self.bos_token_id]
         return [self.bos_token_id, *ids] if adds else ids  # type: ignore[list-item]
 
@@ -135,7 +136,7 @@ class TextCodec:
         """Whether a start token was put before a text that has its own, as a rendered chat template does."""
         if len(ids) < 2 or ids[0] != ids[1] or ids[0] not in self.special_ids:
             return False
-        bare = tokenizer.encode(text, add_special_tokens=False).ids
+        bare = encoded(tokenizer, text, add_special=False).ids
         return bare[:1] == ids[:1] and len(bare) < len(ids)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
@@ -231,11 +232,6 @@ class TextCodec:
             return None if name is None else self._tokenizer.token_to_id(name)
         except UnicodeEncodeError as error:
             raise ModelLoadError(f"tokenizer_config.json: {role}={name!r} holds half a character") from error
-
-
-def _last_id(vocab: Any) -> int:
-    """The largest id of a tokenizer's own vocabulary: a table of ids, or a list of pieces with their scores."""
-    return max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
 
 
 def _tokenizer(directory: Path, settings: Mapping[str, Any]) -> Tokenizer:

@@ -117,3 +117,8 @@ def _missing(given: Any, read: Any, where: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(given, list) and isinstance(read, list):
         for number, (one, other) in enumerate(zip(given, read, strict=False)):
             yield from _missing(one, other, f"{where}[{number}]")
+
+
+def last_id(vocab: Any) -> int:
+    """The largest id of a tokenizer's own vocabulary: a table of ids, or a list of pieces with their scores."""
+    return max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1

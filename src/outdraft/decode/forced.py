@@ -55,6 +55,12 @@ def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
     return ForcedDraft(tokens=ids, parents=torch.arange(-1, len(tokens)))
 
 
+def is_dear(seq: Sequence) -> bool:
+    """Whether each mask of its constraint takes so long that a guess, whose every node needs one, would hold up the
+    other texts of the pass."""
+    return bool(getattr(seq.constraint, "is_dear", False))
+
+
 def fitted(seq: Sequence, draft: Draft, *, cuts: bool, fills: bool) -> Draft:
     """A drafter's guess under the sequence's constraint; without one nobody looks at it.
 

@@ -35,6 +35,7 @@ from outdraft.decode.forced import (
     drafted_by,
     fitted,
     forced_draft,
+    is_dear,
 )
 from outdraft.decode.prompt_logprobs import score_prompts
 
@@ -94,7 +95,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """The drafter's guesses; none this time where its own rows find no room."""
     planned = parts.policy.plan(seqs)
     budgets = [
-        as_asked(seq, budget) if seq.drafts else _none_for(seq, budget)
+        as_asked(seq, budget) if seq.drafts and not is_dear(seq) else _none_for(seq, budget)
         for seq, budget in zip(seqs, planned, strict=True)
     ]  # fmt: skip
     if parts.reads_confidence:  # whatever the policy asks: it must not change what the rule reads
@@ -110,7 +111,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
 
 
 def _none_for(seq: Sequence, planned: Budget) -> Budget:
-    """No guess for want of memory. The policy learns nothing from the round if it had planned one."""
+    """No guess for want of memory, or because masks are dear. The policy learns nothing if it had planned one."""
     seq.is_overruled = planned.depth > 0
     return Budget(depth=0)
 

@@ -24,6 +24,7 @@ from outdraft.server.notify import tell_system
 from outdraft.server.protocol import protocol_of
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
+from outdraft.server.upkeep import give_back_for_ever, prepare
 
 _IDLE = 30  # seconds that a connection is kept for the next request
 _LAST = 0.5  # seconds that connections have at least to end, once nothing is under way
@@ -92,11 +93,14 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._settings, self._drain_app, self._ready = settings, drain, ready
         self._draining: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._end = 0.0  # of the time for a drain, once it has begun
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """With listeners of our own. Raises `ConfigError` for an address that is taken."""
         config, loop = self.config, asyncio.get_running_loop()
+        prepare()
+        self._upkeep = loop.create_task(give_back_for_ever())
         try:
             bound = await loop.create_server(self._connect, config.host, config.port, start_serving=False)
         except OSError as error:

@@ -13,25 +13,33 @@ from outdraft.core.errors import RequestError
 CALL_SECONDS = 0.1  # of processor time, for one call of the library, as a mask is
 REQUEST_SECONDS = 0.25  # for all calls of a request, however many texts it has, and ...
 TOKEN_SECONDS = 0.01  # ... for each token of their output more
+DEAR_SECONDS = 0.001  # of a mask, in the mean of those before: a guess needs one for each of its nodes
+_SHARE = 0.25  # of the newest mask in that mean
 
 
 class MaskBudget:
     """The account of one request."""
 
     def __init__(self) -> None:
-        self._spent = self._longest = 0.0
+        self._spent = self._longest = self._mask = 0.0
         self._num_tokens = 0
 
     def earn(self) -> None:
         """A token more has been written."""
         self._num_tokens += 1
 
+    @property
+    def is_dear(self) -> bool:
+        """Whether masks take so long that guesses would hold up all others."""
+        return self._mask > DEAR_SECONDS
+
     def charged(self, matcher: Any) -> "Charged":
         """The same matcher, on this account."""
         return Charged(matcher, self)
 
-    def charge(self, seconds: float) -> None:
+    def charge(self, seconds: float, *, is_mask: bool = False) -> None:
         """Count the processor time of one call, in seconds."""
+        self._mask += _SHARE * (seconds - self._mask) if is_mask else 0.0
         self._spent += seconds
         self._longest = max(self._longest, seconds)
 
@@ -57,11 +65,11 @@ class Charged:
         self._matcher, self._budget = matcher, budget
 
     def __getattr__(self, name: str) -> Any:
-        return partial(self._call, getattr(self._matcher, name))
+        return partial(self._call, getattr(self._matcher, name), name == "compute_logit_bias")
 
-    def _call(self, method: Any, *given: Any) -> Any:
+    def _call(self, method: Any, is_mask: bool, *given: Any) -> Any:
         began = thread_time()
         try:
             return method(*given)
         finally:
-            self._budget.charge(thread_time() - began)
+            self._budget.charge(thread_time() - began, is_mask=is_mask)

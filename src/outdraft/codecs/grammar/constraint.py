@@ -52,6 +52,11 @@ class GrammarConstraint:
         self._lock = Lock()
         self._has_ended = False
 
+    @property
+    def is_dear(self) -> bool:
+        """Whether its masks take so long that nothing should be guessed (`decode/forced.py`)."""
+        return self._budget.is_dear
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One thread at a time, on the account of the request."""

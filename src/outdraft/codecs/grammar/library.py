@@ -5,12 +5,12 @@ from typing import Any
 
 from outdraft.core.errors import RequestError
 
-LIMITS = MappingProxyType(  # the library's own; one mask within them takes tens of milliseconds at the very most
+LIMITS = MappingProxyType(  # the library's own; one mask within them takes milliseconds at the very most
     {
         "initial_lexer_fuel": 100_000,  # of compiling: about 50 in a microsecond
         "max_grammar_size": 2_000,  # symbols: with more of them compiling takes a second and longer
         "max_items_in_row": 1_200,  # ways to read the text that are open at once: work grows with their square
-        "step_max_items": 50_000,  # such ways of one mask: about 20 in a microsecond
+        "step_max_items": 2_500,  # such ways of one mask: 0.5 to 2 in a microsecond; JSON, SQL and C need below 1,000
         "step_lexer_fuel": 200_000,  # of one mask: about 14 in a microsecond
         "max_lexer_states": 20_000,  # that one text may meet: 1 to 2 kB each
         "precompute_large_lexemes": False,

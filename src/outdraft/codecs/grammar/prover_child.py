@@ -35,11 +35,18 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 def receive(stream: BinaryIO) -> Any:
     """One message. Raises `EOFError` at the end."""
-    head = stream.read(8)
-    data = stream.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
-    if not data:
-        raise EOFError
-    return pickle.loads(data)
+    size = struct.unpack("<Q", _read(stream, 8))[0]
+    return pickle.loads(_read(stream, size))
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    """All of it: a pipe gives what it has, and a large vocabulary does not fit into one."""
+    data = bytearray()
+    while len(data) < size:
+        if not (more := stream.read(size - len(data))):
+            raise EOFError
+        data += more
+    return bytes(data)
 
 
 class _Vocabulary:
