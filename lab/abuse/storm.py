@@ -1,9 +1,9 @@
 """Three servers under random abuse beside honest clients: `python -m lab.abuse.storm --minutes 30`.
 
 A plain server, one with TLS, one with two keys; each may keep 64 MiB of keys and values, which are full before anything
-is read, since what a server keeps by design is no growth. Windows take turns: one of abuse, and one, half as long, in
-which the abuser sends harmless requests as often; honest clients ask in both. Data out: a line for each window, and at
-the end what memory, descriptors and threads have become. A run that is interrupted goes on with the next window. Exit
+is read, since what a server keeps by design is no growth. Windows take turns: one of abuse, and one, a quarter as
+long, in which the abuser sends harmless requests as often; honest clients ask in both. Data out: a line for each
+window, and at the end what memory, descriptors and threads have become. A run that is interrupted goes on with the next window. Exit
 code 1 if a text was wrong or lost, if first tokens took twice as long as beside harmless requests, or if a server did
 not come back to rest.
 """
@@ -38,7 +38,7 @@ from outdraft.testing.soak_http.run import Tally
 
 KEYS = ("honest-key", "abusers-key")
 _FLAGS = ("--tool-call-parser", "hermes", "--kv-cache-memory", "64MiB")
-_HARMLESS = 0.5  # of the seconds, and of the requests, of a window of abuse
+_HARMLESS = 0.25  # of the seconds, and of the requests, of a window of abuse
 _WARM = 15.0  # seconds of honest clients alone before anything is read
 _IDLE = 20.0  # seconds without a request before the last reading
 _KINDS = 24
@@ -215,7 +215,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--model", default="zoo:target")
     parser.add_argument("--record", type=Path, default=Path("storm.jsonl"))
     parser.add_argument(
-        "--minutes", type=float, default=30.0, help="of abuse; harmless windows take half as long beside"
+        "--minutes", type=float, default=30.0, help="of abuse; harmless windows take a quarter as long beside"
     )
     parser.add_argument("--window", type=float, default=60.0, help="seconds of one window")
     parser.add_argument("--clients", type=int, default=16, help="honest ones")

@@ -1,12 +1,14 @@
 """Which values fit which declared types, and the types in words."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from outdraft.core.option_types import fits, in_words
+from outdraft.core.option_types import fits, in_words, own_types
+from outdraft.core.shown import WIDTH, shown
 
 FIT = [
     (3, int), (3, float), (0.5, float), (True, bool), ("a", str), (Path("a"), str), (None, int | None), (2, int | None),
@@ -37,3 +39,18 @@ def test_words():
     assert in_words(tuple[tuple[float, ...], ...]) == "a list, each a list, each a number"
     assert in_words(str | Mapping[str, Any]) == "a text or a table"
     assert in_words(Mapping[int, float] | None) == "a table from a whole number to a number or nothing"
+
+
+def test_a_long_table_of_numbers_is_looked_at_as_a_short_one():
+    numbers = {i: 0.5 for i in range(1000)}
+    assert fits(numbers, Mapping[int, float]) and own_types(numbers, Mapping[int, float]) == numbers
+    assert own_types(numbers, Mapping[int, float]) is not numbers
+    for wrong in ({999: math.nan}, {999: "a"}, {"999": 1.0}, {True: 1.0}, {2**64: 1.0}):
+        assert not fits(numbers | wrong, Mapping[int, float])
+    assert fits(numbers | {999: 1}, Mapping[int, float])
+
+
+def test_what_is_shown_of_large_values_is_their_beginning():
+    for value in ({i: i for i in range(10**5)}, "x" * 10**6, b"x" * 10**6, list(range(10**5))):
+        assert shown(value) == repr(value)[: WIDTH - 3] + "..."
+    assert shown({1: "a"}) == "{1: 'a'}" and shown("x" * 70) == repr("x" * 70)

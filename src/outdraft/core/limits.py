@@ -7,7 +7,8 @@ can; what the operator of a server decides is in `server/settings.py`. All of th
 PLAIN_ID = r"^[A-Za-z0-9_.:-]{1,128}$"  # of a request: it stands in logs, in headers and in every chunk
 LONGEST_NAME = 256  # characters of what only names something: a user, a salt, a method
 MOST_METADATA = 16 * 1024  # characters of it as JSON
-MOST_IDS = 1 << 18  # token ids of a list, and biases: the largest vocabularies have as many
+MOST_IDS = 1 << 16  # token ids of a list
+MOST_BIASES = 4096  # of logits; lists of what is allowed or banned say more
 
 MOST_STOPS, LONGEST_STOP = 64, 256  # of a request to the server: strings, characters of one
 ALL_STOPS = 1 << 16  # characters of all stop strings of a request

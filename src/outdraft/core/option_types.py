@@ -54,7 +54,10 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, list | tuple) and _each_fits(value, origin, parts)
     if origin is Mapping:
         keys, values = parts or (Any, Any)
-        return isinstance(value, Mapping) and all(fits(key, keys) and fits(value[key], values) for key in value)
+        return isinstance(value, Mapping) and (
+            _is_plain_table(value, keys, values)
+            or all(fits(key, keys) and fits(value[key], values) for key in value)
+        )  # fmt: skip
     if origin in _KINDS:
         return _KINDS[origin][1](value)
     is_class = isinstance(origin, type) and origin is not Any and not getattr(origin, "_is_protocol", False)
@@ -74,6 +77,8 @@ def own_types(value: Any, hint: Any) -> Any:
         return tuple(made) if isinstance(value, tuple) else made
     if origin is Mapping:
         keys, values = parts or (Any, Any)
+        if _is_plain_table(value, keys, values):
+            return dict(value)
         return {own_types(key, keys): own_types(one, values) for key, one in value.items()}
     return fspath(value) if origin is str else value
 
@@ -101,10 +106,17 @@ def _each_fits(values: Sequence[Any], origin: Any, parts: tuple[Any, ...]) -> bo
 
 
 def _are_plainly(values: Sequence[Any], hint: Any) -> bool:
-    """Whether all are texts, or all whole numbers in bounds; of a vocabulary or a long prompt this is found quickly."""
-    if hint not in (str, int) or not set(map(type, values)) <= {hint}:
+    """Whether all are texts, or all whole numbers in bounds, or all Python's own other numbers; of a vocabulary or a
+    long prompt this is found quickly."""
+    if hint not in (str, int, float) or not set(map(type, values)) <= {hint}:
         return False
+    if hint is float:
+        return not any(map(math.isnan, values))
     return hint is str or not values or (WHOLE[0] <= min(values) and max(values) <= WHOLE[1])
+
+
+def _is_plain_table(value: Mapping[Any, Any], keys: Any, values: Any) -> bool:
+    return _are_plainly([*value], keys) and _are_plainly([*value.values()], values)
 
 
 def _says_what(parts: tuple[Any, ...]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Never
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import RequestError
 from outdraft.core.foreign_params import CALLED, ELSEWHERE, REFUSED
-from outdraft.core.limits import ALL_BAD_WORDS, ALL_STOPS, LONGEST_PREFIX, MOST_IDS
+from outdraft.core.limits import ALL_BAD_WORDS, ALL_STOPS, LONGEST_PREFIX, MOST_BIASES, MOST_IDS
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.shown import shown
@@ -152,7 +152,7 @@ class SamplingParams:
             "stop": (sum(map(len, self.stop)), ALL_STOPS, "characters in all"),
             "bad_words": (sum(map(len, self.bad_words)), ALL_BAD_WORDS, "characters and tokens in all"),
             "forced_prefix": (len(self.forced_prefix), LONGEST_PREFIX, "characters or tokens"),
-            "logit_bias": (len(self.logit_bias), MOST_IDS, "tokens"),
+            "logit_bias": (len(self.logit_bias), MOST_BIASES, "tokens"),
             "stop_token_ids": (len(self.stop_token_ids), MOST_IDS, "tokens"),
             "banned_token_ids": (len(self.banned_token_ids), MOST_IDS, "tokens"),
             "allowed_token_ids": (len(self.allowed_token_ids or ()), MOST_IDS, "tokens"),

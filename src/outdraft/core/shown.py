@@ -1,5 +1,6 @@
 """How a user's value, or somebody's exception, is printed in an error message, whatever object it is."""
 
+from itertools import islice
 from typing import Any
 
 from outdraft.core.foreign import anything_but_an_interrupt
@@ -9,8 +10,10 @@ WIDTH = 80
 
 def shown(value: Any) -> str:
     """`repr(value)` on one line, cut where it is long; the type's name where an object cannot be shown."""
-    if type(value) is list:
+    if type(value) in (list, str, bytes):
         value = value[:WIDTH]  # more would be cut from the text
+    elif type(value) is dict:
+        value = dict(islice(value.items(), WIDTH))
     try:
         text = " ".join(repr(value).split("\n"))
     except anything_but_an_interrupt():  # a number of 5000 digits, or a stranger's __repr__

@@ -42,6 +42,7 @@ def make_app(service: Service) -> FastAPI:
     """The ASGI application of a service."""
     app = FastAPI(title="outdraft", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.router.route_class = StrictRoute
+    app.state.max_len = service.llm.config["max_model_len"]
     for endpoint in _ENDPOINTS:
         endpoint.add(app, service)
     describe(app, has_keys=bool(service.settings.api_keys))

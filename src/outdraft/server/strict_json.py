@@ -3,6 +3,7 @@
 Python's own reader takes all of these, and they would come up again where an answer is written or a schema is read.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -11,6 +12,8 @@ import orjson
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+
+from outdraft.server.body_values import MOST_VALUES, check_values, seems_large
 
 _SAID = {  # what orjson says, in the words of whoever wrote the text
     "surrogate": "a text in it has half a character (a surrogate that stands alone)",
@@ -23,10 +26,12 @@ _SAID = {  # what orjson says, in the words of whoever wrote the text
 
 
 class StrictRequest(Request):
-    """Raises `json.JSONDecodeError`, which FastAPI turns into its error of a body."""
+    """Raises `json.JSONDecodeError`, which FastAPI turns into its error of a body; `ApiError` for too many values."""
 
     async def json(self) -> Any:
-        body = await self.body()
+        body, most = await self.body(), max(MOST_VALUES, 2 * self.app.state.max_len)
+        if seems_large(body, most):
+            await asyncio.to_thread(check_values, body, most)
         try:
             return orjson.loads(body)
         except orjson.JSONDecodeError as error:

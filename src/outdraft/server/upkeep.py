@@ -6,13 +6,14 @@ would stay with the process until it ends.
 
 import asyncio
 import ctypes
+import gc
 import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-TURN = 0.0005  # seconds that a thread may keep Python's lock from the engine's; Python's own is ten times as long
+TURN = 0.0002  # seconds that a thread may keep Python's lock from the engine's; Python's own are 25 times as long
 READERS = 2  # threads that read short bodies: more of them wait for each other
 HEAPS = 2  # of the C library
 EVERY = 2.0  # seconds between two looks at the memory
@@ -23,6 +24,8 @@ _ARENA_MAX = -8  # the number of that setting, M_ARENA_MAX
 def prepare() -> None:
     """Once, in the thread whose event loop serves."""
     sys.setswitchinterval(TURN)
+    gc.collect()
+    gc.freeze()  # a full collection then looks at what requests have made, and not at the model for a tenth of a second
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(READERS, "outdraft-texts"))
     if (library := _c_library("mallopt")) is not None:
         library.mallopt(_ARENA_MAX, HEAPS)

@@ -17,6 +17,7 @@ from outdraft.core.limits import (
     LONGEST_PREFIX,
     LONGEST_STOP,
     MOST_BAD_WORDS,
+    MOST_BIASES,
     MOST_IDS,
     MOST_REFERENCES,
     MOST_STOPS,
@@ -45,6 +46,9 @@ _SETTINGS = (
 
 def _numbers(given: Any) -> Any:
     """The first wrong value of a table tells enough, and an error for each takes memory."""
+    if isinstance(given, dict) and len(given) > MOST_BIASES:
+        sizes = {"size": len(given), "most": MOST_BIASES}
+        raise PydanticCustomError("too_long", "it has {size} tokens, and {most} are taken: send less", sizes)
     wrong = [key for key, one in given.items() if type(one) not in (int, float)] if isinstance(given, dict) else []
     if wrong:
         told = {"key": shown(wrong[0]), "value": shown(given[wrong[0]])}
@@ -52,7 +56,7 @@ def _numbers(given: Any) -> Any:
     return given
 
 
-_Biases = Annotated[dict[str, float], Field(max_length=MOST_IDS), BeforeValidator(_numbers)]
+_Biases = Annotated[dict[str, float], Field(max_length=MOST_BIASES), BeforeValidator(_numbers)]
 RequestId = Annotated[str, Field(pattern=PLAIN_ID)]  # it stands in every chunk
 _Reference = Annotated[str, Field(max_length=ALL_REFERENCES)]
 References = Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)]  # texts that the answer may copy from
