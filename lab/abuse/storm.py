@@ -1,11 +1,11 @@
 """Three servers under random abuse beside honest clients: `python -m lab.abuse.storm --minutes 30`.
 
 A plain server, one with TLS, one with two keys; each may keep 64 MiB of keys and values, which are full before anything
-is read, since what a server keeps by design is no growth. Windows take turns: one of abuse, and one, a quarter as
-long, in which the abuser sends harmless requests as often; honest clients ask in both. Data out: a line for each
-window, and at the end what memory, descriptors and threads have become. A run that is interrupted goes on with the next window. Exit
-code 1 if a text was wrong or lost, if first tokens took twice as long as beside harmless requests, or if a server did
-not come back to rest.
+is read, since what a server keeps by design is no growth. Windows take turns: one of abuse, and one, a quarter as long,
+in which the abuser sends harmless requests as often; honest clients ask in both. Data out: a line for each window, and
+at the end what memory, descriptors and threads have become. A run that is interrupted goes on with the next window.
+Exit code 1 if a text was wrong or lost, if first tokens took twice as long as beside harmless requests, or if a server
+did not come back to rest.
 """
 
 import argparse
