@@ -22,7 +22,7 @@ MOST_GROWTH = 200 << 20  # bytes that may stay
 _QUICK, _TURN = 0.25, 1.0  # seconds of a look
 _TURNS = 3
 _ROUNDS = 3
-_FELT = 2.0  # times the harmless gap, from which a quick look is not enough
+_FELT = 2.5  # times the harmless gap, from which a quick look is not enough
 _LEAST_GAP = 0.004  # seconds: shorter ones are the clock's and the machine's
 _FALLS = 3.0  # seconds in which memory must have fallen again
 
