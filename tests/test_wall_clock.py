@@ -25,7 +25,7 @@ SHOWN = {
     "server/endpoints/answering.py": "created",
     "server/endpoints/responses.py": "completed_at",
     "server/service.py": "when the server began",
-    "testing/conformance/page.py": "the date of a page",
+    "lab/conformance/page.py": "the date of a page",
 }
 
 

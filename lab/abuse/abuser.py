@@ -20,7 +20,7 @@ from lab.abuse.bodies import BODIES, Body
 from lab.abuse.places import COMPLETIONS
 from lab.abuse.sockets import SOCKETS
 from lab.abuse.target import Target
-from outdraft.testing.soak_http.wire import BrokenError, StuckError
+from lab.soak_http.wire import BrokenError, StuckError
 
 AT_ONCE = 12  # attacks under way
 PACE = 0.15  # seconds at least between two beginnings

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from outdraft.testing.soak_http.judge import faults_of_error
-from outdraft.testing.soak_http.wire import BrokenError, Connection, StuckError, request
+from lab.soak_http.judge import faults_of_error
+from lab.soak_http.wire import BrokenError, Connection, StuckError, request
 
 DEADLINE = 30.0  # seconds
 REFUSALS = (400, 404, 408, 413, 414, 422, 429, 431, 503)

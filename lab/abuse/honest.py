@@ -12,9 +12,9 @@ from typing import Any
 
 from lab.abuse.look import quantile
 from lab.abuse.target import Target
-from outdraft.testing.soak_http.asked import Kind, Written
-from outdraft.testing.soak_http.judge import StreamJudge, joined
-from outdraft.testing.soak_http.wire import BrokenError, Connection, StuckError, request
+from lab.soak_http.asked import Kind, Written
+from lab.soak_http.judge import StreamJudge, joined
+from lab.soak_http.wire import BrokenError, Connection, StuckError, request
 
 _MOST_TOLD = 20
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from outdraft.testing.soak_http import model
+from lab.soak_http import model
 
 _READS = "{{ reasoning_effort }}{{ style | string }}"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
-from outdraft.testing.soak_http.wire import BrokenError, Connection, StuckError, request
+from lab.soak_http.wire import BrokenError, Connection, StuckError, request
 
 TOKENS = 800  # of a stream
 _BODY = {

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.source import digest_source
 from outdraft.core.errors import ConfigError
-from outdraft.testing.source import digest_source
 
 
 class Record:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from outdraft.testing.soak_http.process import END, ServerProcess
+from lab.soak_http.process import END, ServerProcess
 
 ROOM = 4 << 30  # bytes of address space that it may take beyond those of its start
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -13,9 +13,9 @@ from random import Random
 from lab.abuse.ask import Asked, ask
 from lab.abuse.places import COMPLETIONS, PROMPT
 from lab.abuse.target import Target
-from outdraft.testing.soak_http.asked import Kind
-from outdraft.testing.soak_http.broken import broken
-from outdraft.testing.soak_http.wire import BrokenError, Connection, request
+from lab.soak_http.asked import Kind
+from lab.soak_http.broken import broken
+from lab.soak_http.wire import BrokenError, Connection, request
 
 HELD = 6.0  # seconds
 _STREAM = {**PROMPT, "max_tokens": 400, "ignore_eos": True, "stream": True, "stream_interval": 1}
@@ -23,7 +23,7 @@ _KINDS = [Kind(name="a", path=COMPLETIONS, body=PROMPT, prompts=[], params=None)
 
 
 async def broken_request(target: Target, dice: Random) -> str:
-    """As `outdraft.testing.soak_http.broken` makes them: heads, JSON, types, numbers, sizes, schemas."""
+    """As `lab.soak_http.broken` makes them: heads, JSON, types, numbers, sizes, schemas."""
     return _told(await ask(target.address, Asked(data=broken(dice, _KINDS).data)))
 
 

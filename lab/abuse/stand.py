@@ -10,7 +10,7 @@ from lab.abuse.harmless import Harmless, calibrated
 from lab.abuse.look import Watcher
 from lab.abuse.neighbour import Neighbour
 from lab.abuse.served import Served
-from outdraft.testing.soak_http.__main__ import ask
+from lab.soak_http.__main__ import ask
 
 FLAGS = ("--tool-call-parser", "hermes", "--kv-events")
 _WARM, _SETTLE = 2.0, 1.5  # seconds

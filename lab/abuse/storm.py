@@ -31,10 +31,10 @@ from lab.abuse.record import Record
 from lab.abuse.served import Served, readings
 from lab.abuse.target import Target
 from lab.abuse.verdict import MODES, verdict
+from lab.soak_http.__main__ import rights_of
+from lab.soak_http.asked import kinds, right
+from lab.soak_http.run import Tally
 from outdraft.engine.llm import LLM
-from outdraft.testing.soak_http.__main__ import rights_of
-from outdraft.testing.soak_http.asked import kinds, right
-from outdraft.testing.soak_http.run import Tally
 
 KEYS = ("honest-key", "abusers-key")
 _FLAGS = ("--tool-call-parser", "hermes", "--kv-cache-memory", "64MiB")

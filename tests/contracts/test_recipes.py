@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from contracts.spec_rows import ROWS
 
+from lab.conformance.stand import RecipeSubject, row_of
 from outdraft import LLM
 from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.core.registry import names
 from outdraft.core.request import Request
 from outdraft.engine.assembly.recipe import FOLDER, read_recipe, recipe_names
-from outdraft.testing.conformance.stand import RecipeSubject, row_of
 from outdraft.testing.subject import run
 
 GREEDY = SamplingParams(max_tokens=16)

@@ -17,9 +17,9 @@ from lab.abuse.honest import Honest
 from lab.abuse.storm import main
 from lab.abuse.target import Target
 from lab.abuse.verdict import verdict
+from lab.soak_http.asked import Written, kinds, right
+from lab.soak_http.model import write_model
 from outdraft import LLM
-from outdraft.testing.soak_http.asked import Written, kinds, right
-from outdraft.testing.soak_http.model import write_model
 
 KINDS = [one for one in kinds(Random(3), 16) if one.params is not None][:6]
 

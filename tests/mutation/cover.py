@@ -20,7 +20,7 @@ from mutation.mutants import ROOT, SOURCE
 
 NEAR = {  # area -> the tests that ought to notice a fault in it
     "verify": ("tests/verify", "tests/decode", "tests/contracts/test_option_pages.py"),
-    "sampling": ("tests/sampling", "tests/verify", "tests/decode", "tests/testing/test_fuzz.py"),
+    "sampling": ("tests/sampling", "tests/verify", "tests/decode", "tests/lab/test_fuzz.py"),
     "cache": ("tests/cache", "tests/contracts/test_caches.py", "tests/decode"),
     "control": ("tests/control", "tests/engine", "tests/contracts/test_option_pages.py"),
     "decode": ("tests/decode", "tests/contracts/test_scripted.py", "tests/verify", "tests/engine"),

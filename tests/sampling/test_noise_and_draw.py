@@ -6,11 +6,11 @@ import itertools
 import pytest
 import torch
 
+from lab.fuzz.keyed_draw import noise
 from outdraft.core.errors import NumericsError
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins, draft_coins, target_key, verifier_coins
 from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
-from outdraft.testing.fuzz.keyed_draw import noise
 from outdraft.testing.tables import one_sequence
 
 
@@ -90,7 +90,7 @@ def test_the_targets_draw_belongs_to_the_absolute_position():
 
 
 def test_the_noise_is_that_of_the_page():
-    """docs/proof.md tells an independent program how to draw; `testing/fuzz/keyed_draw.py` is one."""
+    """docs/proof.md tells an independent program how to draw; `lab/fuzz/keyed_draw.py` is one."""
     for seed, position in ((0, 0), (1, 7), (2**63 + 5, 12_345), (2**64 - 1, 3)):
         assert torch.equal(uniforms(target_key(seed, position), 50), torch.from_numpy(noise(seed, position, 50)))
 

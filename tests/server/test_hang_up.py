@@ -12,11 +12,11 @@ import pytest
 import torch
 from serving import opened, serving
 
+from lab.soak import runner_of
 from outdraft import LLM, SamplingParams
 from outdraft.server.connection import EventStream
 from outdraft.server.errors import ApiError
 from outdraft.server.service import Service
-from outdraft.testing.soak import runner_of
 
 LONG = {"prompt": "It was late when", "max_tokens": 1000, "ignore_eos": True, "temperature": 1, "seed": 1}
 

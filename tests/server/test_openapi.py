@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from outdraft.testing.fuzz_http import faults_of_answer
+from lab.fuzz_http import faults_of_answer
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 ASKED: dict[str, dict[str, Any]] = {
@@ -108,7 +108,7 @@ def test_the_fuzz_finds_what_is_wrong_and_nothing_else(
     address: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("schemathesis")
-    from outdraft.testing.fuzz_http import Fuzz
+    from lab.fuzz_http import Fuzz
 
     good = Fuzz(address, 1)
     assert good.run(150) >= 100 and good.faults == {}

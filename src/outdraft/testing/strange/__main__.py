@@ -1,8 +1,0 @@
-"""`python -m outdraft.testing.strange --count 5000`: see `outdraft.testing.sweep.run`."""
-
-import sys
-
-from outdraft.testing.sweep.run import main
-
-if __name__ == "__main__":
-    sys.exit(main("outdraft.testing.strange.cases", 5000))
