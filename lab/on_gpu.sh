@@ -26,5 +26,5 @@ part() { # name, seconds, command...
 part machine 60 "$PY" -c "import torch, sys; print(sys.version.split()[0], torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())"
 part tests 110 "$PY" -m pytest -q --import-mode=importlib -p no:cacheprovider -n "${WORKERS:-4}" -m "gpu or not gpu" tests/gpu tests/nn/attention
 part texts 130 "$PY" -m lab.gpu.texts --device "$DEVICE" --minutes 1.7 --out "$OUT/texts.jsonl"
-part bench 180 "$PY" -m outdraft.bench.gpu --device "$DEVICE" --size "$SIZE" --minutes 2.5 --out "$OUT/bench.jsonl"
+part bench 180 "$PY" -m lab.gpu --device "$DEVICE" --size "$SIZE" --minutes 2.5 --out "$OUT/bench.jsonl"
 echo "on_gpu: $SECONDS s, written to $OUT"

@@ -5,10 +5,10 @@ import warnings
 import pytest
 import torch
 
+from lab.gpu.pair import make_pair
+from lab.gpu.rounds import Way, make_engine, started
+from lab.gpu.rows import examine_rows
 from outdraft import LLM, SamplingParams
-from outdraft.bench.gpu.pair import make_pair
-from outdraft.bench.gpu.rounds import Way, make_engine, started
-from outdraft.bench.gpu.rows import examine_rows
 from outdraft.engine.graphed import GraphedRunner
 
 pytestmark = [

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from outdraft.scale.measure import main
+from lab.bench.ray import main
 
 
 @pytest.mark.slow
