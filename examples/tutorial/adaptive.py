@@ -43,6 +43,7 @@ class AdaptiveDraftModel:
             directory_of(target_model, tokenizer), **_several(draft_models, max_speculative_tokens), policy="bandit",
             policy_options={"lengths": (0, max_speculative_tokens), "discount": 0.98}, **engine,
         )  # fmt: skip
+        self._drafts = list(draft_models)
         self._arms = [i for i, (_, length) in enumerate(self.bandit.arms) if length]  # the bandit's arm of each draft
 
     @property
@@ -52,26 +53,32 @@ class AdaptiveDraftModel:
         assert isinstance(policy, BanditPolicy)
         return policy
 
-    def select_best_draft(self) -> int:
+    def select_best_draft(self, tokens: Seq[int] = ()) -> int:
         """The number of the draft model with the most tokens a second so far; one that was never tried comes first.
 
-        Plain decoding may be faster still: `bandit.rates` has it too.
+        `tokens`, of the text, change nothing: speeds are measured, and not foretold from a text. Plain decoding may be
+        faster still: `bandit.rates` has it too.
         """
         rates = [self.bandit.rates[arm] for arm in self._arms]
         return rates.index(max(rates))
 
-    def update_performance(self, draft: int, num_tokens: int, seconds: float) -> None:
-        """Tell of rounds that were measured elsewhere: what they brought with this draft model, and what they took.
+    def get_current_draft(self) -> Model:
+        """The draft model that `select_best_draft` names."""
+        return self._drafts[self.select_best_draft()]
 
-        Raises `ConfigError` for a draft model that there is not, for less than one token, and for a time that is none.
+    def update_performance(self, i: int, accepted: int, total: int, time: float) -> None:
+        """Enter a round that was measured elsewhere: draft model i guessed `total` tokens, of which `accepted` were
+        accepted, so that the round emitted one more; it took `time` seconds.
+
+        Raises `ConfigError` for a draft model that there is not, for impossible counts, and for a time that is none.
         """
-        if not 0 <= draft < len(self._arms):
-            raise ConfigError(f"draft={draft}: must be between 0 and {len(self._arms) - 1}, an index into draft_models")
-        if num_tokens < 1:
-            raise ConfigError(f"num_tokens={num_tokens}: must be at least 1, which every round emits")
-        if not 0 < seconds < math.inf:
-            raise ConfigError(f"seconds={seconds:g}: must be above 0 and finite; take a finer clock, or more rounds")
-        self.bandit.enter(self._arms[draft], num_tokens, seconds)
+        if not 0 <= i < len(self._arms):
+            raise ConfigError(f"i={i}: must be between 0 and {len(self._arms) - 1}, an index into draft_models")
+        if not 0 <= accepted <= total:
+            raise ConfigError(f"accepted={accepted}, total={total}: need 0 <= accepted <= total")
+        if not 0 < time < math.inf:
+            raise ConfigError(f"time={time:g}: must be above 0 seconds and finite; take a finer clock, or more rounds")
+        self.bandit.enter(self._arms[i], accepted + 1, time)
 
     def generate(self, prompt: AnyPrompt, max_new_tokens: int = 100, **sampling: Any) -> Result:
         """Continue `prompt`; each round the bandit chooses a draft model, or none."""
@@ -120,7 +127,7 @@ class AdaptiveSpeculativeDecoding:
         Half of the longest before costs are known, and after seven texts without a draft.
         """
         seen = {"entropies": list(self.entropies), "rejections": list(self.rejections)}
-        easy = 1 - self.estimator.score(tokens, **seen)
+        easy = 1 - self.estimator.estimate(tokens, **seen)
         alpha = estimate_alpha(self._accepted + self._prior * easy, self._rejected + self._prior * (1 - easy))
         trial = max(1, self._longest // 2)
         if self._draft_cost is None:

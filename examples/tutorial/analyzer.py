@@ -15,10 +15,10 @@ class SpeedupAnalyzer:
 
     @staticmethod
     def optimal_candidate_count(
-        acceptance_rate: float, draft_cost: float, longest: int = 32, *, pass_cost: PassCost = flat
+        acceptance_rate: float, draft_cost: float, max_candidates_range: int = 32, *, pass_cost: PassCost = flat
     ) -> int:
-        """How many to draft; 0 if plain decoding is best."""
-        return best_length(acceptance_rate, draft_cost=draft_cost, pass_cost=pass_cost, longest=longest)
+        """How many to draft, at most `max_candidates_range`; 0 if plain decoding is best."""
+        return best_length(acceptance_rate, draft_cost=draft_cost, pass_cost=pass_cost, longest=max_candidates_range)
 
     @staticmethod
     def expected_tokens(acceptance_rate: float, num_tokens: int) -> float:

@@ -22,7 +22,7 @@ class SequenceComplexityEstimator:
     window: int = 64
     scale: float = 2.0
 
-    def score(self, tokens: Seq[int], *, entropies: Seq[float] = (), rejections: Seq[float] = ()) -> float:
+    def estimate(self, tokens: Seq[int], *, entropies: Seq[float] = (), rejections: Seq[float] = ()) -> float:
         """The mean of the parts that are known. `rejections`: a rate in [0, 1] for each round or text, oldest first."""
         parts = [1 - self.repetition(tokens)] if len(tokens) >= _SHORTEST else []
         if entropies:

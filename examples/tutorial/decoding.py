@@ -60,7 +60,7 @@ class SpeculativeDecoding:
             directory_of(target_model, tokenizer), draft_model=directory_of(draft_model),
             num_speculative_tokens=max_speculative_tokens, **engine,
         )  # fmt: skip
-        self.statistics = Statistics()
+        self.stats = Statistics()
 
     def generate(
         self, prompt: AnyPrompt, max_new_tokens: int = 100, *, max_length: int | None = None, **sampling: Any
@@ -73,13 +73,13 @@ class SpeculativeDecoding:
         if max_length is not None:
             max_new_tokens = max_length - len(self.llm.encode(ready))
         result = self.llm.generate(ready, SamplingParams(max_tokens=max_new_tokens, **sampling))
-        self.statistics.add(result.stats)
+        self.stats.add(result.stats)
         return result
 
     @property
     def acceptance_rate(self) -> float:
         """Accepted over judged draft tokens, over all texts so far."""
-        return self.statistics.acceptance_rate
+        return self.stats.acceptance_rate
 
     def get_acceptance_rate(self) -> float:
         return self.acceptance_rate
@@ -111,10 +111,22 @@ class AdvancedSpeculativeDecoding(SpeculativeDecoding):
 
 
 class MemoryOptimizedSpeculativeDecoding(SpeculativeDecoding):
-    """Keys and values of both models are reused in every class here; in this one they lie in pages, taken as needed."""
+    """Keys and values of both models are reused in every class here; in this one they lie in pages, taken as needed.
 
-    def __init__(self, target_model: Model, draft_model: Model, max_speculative_tokens: int = 5, **engine: Any) -> None:
-        super().__init__(target_model, draft_model, max_speculative_tokens, **{"kv_cache": "paged", **engine})
+    `kv_cache_optimization`: False lays each text's in one piece, of the length that it may come to have.
+    """
+
+    def __init__(
+        self,
+        target_model: Model,
+        draft_model: Model,
+        max_speculative_tokens: int = 5,
+        *,
+        kv_cache_optimization: bool = True,
+        **engine: Any,
+    ) -> None:
+        layout = "paged" if kv_cache_optimization else "static"
+        super().__init__(target_model, draft_model, max_speculative_tokens, kv_cache=layout, **engine)
 
     def reset_cache(self) -> None:
         """Forget earlier texts. Their keys and values went when they ended; what a drafter has learned goes now."""
@@ -125,7 +137,7 @@ class QuantizedSpeculativeDecoding(SpeculativeDecoding):
     """On fewer bits: the draft costs nothing but acceptance; the target's distribution changes, and results name its
     variant.
 
-    quantize_draft: the draft model's weights as `bits` (4 or 8) say; quantize_target: its middle layers on 4 bits.
+    draft_quantized: the draft model's weights as `bits` (4 or 8) say; target_quantized: its middle layers on 4 bits.
     """
 
     def __init__(
@@ -134,25 +146,25 @@ class QuantizedSpeculativeDecoding(SpeculativeDecoding):
         draft_model: Model,
         max_speculative_tokens: int = 5,
         *,
-        quantize_draft: bool = True,
-        quantize_target: bool = False,
+        draft_quantized: bool = True,
+        target_quantized: bool = False,
         bits: int = 4,
         **engine: Any,
     ) -> None:
-        rounding = f"int{bits}" if quantize_draft else "none"
+        rounding = f"int{bits}" if draft_quantized else "none"
         words: Mapping[str, Any] = {
             "drafter_options": {"quantization": rounding},
-            "precision": "mixed" if quantize_target else "full",
+            "precision": "mixed" if target_quantized else "full",
         }
         super().__init__(target_model, draft_model, max_speculative_tokens, **words, **engine)
 
     def measure(self, prompts: list[AnyPrompt], max_new_tokens: int = 64) -> dict[str, Any]:
         """What it comes to on this machine, greedy: nothing here is a constant."""
-        began, before = perf_counter(), self.statistics
-        self.statistics = Statistics()
+        began, before = perf_counter(), self.stats
+        self.stats = Statistics()
         for prompt in prompts:
             self.generate(prompt, max_new_tokens)
-        measured, self.statistics = self.statistics, before
+        measured, self.stats = self.stats, before
         return {
             "target_variant": self.llm.config["variant"],
             "draft_variant": self.llm.config["drafter"]["variant"],

@@ -26,7 +26,7 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
-STRATEGIES = ("stochastic", "deterministic", "conservative")
+METHODS = ("stochastic", "deterministic", "conservative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,47 +40,47 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class ProbabilisticVerification:
-    """Which rule judges. Raises `ConfigError` for a strategy that there is not, and for a lossy "stochastic"."""
+    """Which rule judges. Raises `ConfigError` for a method that there is not, and for a lossy "stochastic"."""
 
-    strategy: str = "stochastic"
+    method: str = "stochastic"
     threshold: float = field(default=0.5, kw_only=True)  # of "conservative"
     exact: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            known = list(STRATEGIES)
+        if self.method not in METHODS:
+            known = list(METHODS)
             raise ConfigError(
-                f"strategy={self.strategy!r} is unknown{near_miss(self.strategy, known)}; known: {', '.join(known)}"
+                f"method={self.method!r} is unknown{near_miss(self.method, known)}; known: {', '.join(known)}"
             )
-        if self.strategy == "stochastic" and not self.exact:
-            raise ConfigError("'stochastic' is exact in any case: leave exact=False out, or take another strategy")
+        if self.method == "stochastic" and not self.exact:
+            raise ConfigError("'stochastic' is exact in any case: leave exact=False out, or take another method")
         if not self.threshold > 0:  # so that NaN is none either
             raise ConfigError(f"threshold={self.threshold:g}: must be above 0; 0.5 is the usual one")
 
     @property
     def verifier(self) -> str:
-        return "rejection" if self.strategy == "stochastic" else "gated"
+        return "rejection" if self.method == "stochastic" else "gated"
 
     @property
     def verifier_options(self) -> dict[str, Any]:
-        if self.strategy == "stochastic":
+        if self.method == "stochastic":
             return {}
-        return {"ratio": 1.0 if self.strategy == "deterministic" else self.threshold, "exact": self.exact}
+        return {"ratio": 1.0 if self.method == "deterministic" else self.threshold, "exact": self.exact}
 
     def verify_tokens(
-        self, draft_tokens: Seq[int], draft_probs: Tensor | None, target_probs: Tensor, *, seed: int | None = None
+        self, target_probs: Tensor, draft_probs: Tensor | None, draft_tokens: Seq[int], *, seed: int | None = None
     ) -> Verified:
         """Judge one draft of k tokens by the engine's own rule.
 
-        draft_probs: [k, V], what each token was drawn from; None: a deterministic draft. target_probs: [k + 1, V], the
-        target's at the same positions and after the last token. seed: of the coins.
+        target_probs: [k + 1, V], the target's at the positions of the tokens and after the last one. draft_probs: [k,
+        V], what each token was drawn from; None: a deterministic draft. seed: of the coins.
         """
         tokens = [int(token) for token in draft_tokens]
         _check_shape("target_probs", target_probs, (len(tokens) + 1, target_probs.shape[-1]))
         if draft_probs is not None:
             _check_shape("draft_probs", draft_probs, (len(tokens), target_probs.shape[-1]))
-        method = find("verifier", self.verifier)
-        rule = method.build(make_options(method, self.verifier_options))
+        found = find("verifier", self.verifier)
+        rule = found.build(make_options(found, self.verifier_options))
         seq = Sequence(
             id=0,
             request=Request(prompt_token_ids=(0,), params=SamplingParams(temperature=1.0)),

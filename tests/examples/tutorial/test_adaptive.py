@@ -26,8 +26,8 @@ def test_the_best_draft_is_found_and_found_again(models):
     """The engine's own bandit, told of rounds: a swap of the two drafts' worth is noticed."""
     adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
     assert adaptive.select_best_draft() == 0, "one that was never tried comes first"
-    adaptive.update_performance(0, 4, 1.0)
-    assert adaptive.select_best_draft() == 1
+    adaptive.update_performance(0, 3, 4, 1.0)
+    assert adaptive.select_best_draft([5, 6]) == 1 and adaptive.get_current_draft() == models["good"]
     arms = adaptive.bandit.arms
     assert arms == [(0, 0), (0, 4), (1, 4)], "plain decoding is a choice"
     rng = random.Random(1)
@@ -37,7 +37,7 @@ def test_the_best_draft_is_found_and_found_again(models):
             draft, length = arms[arm := adaptive.bandit._ucb()]
             tokens = round(80 * (rates[draft] if length else plain) * rng.uniform(0.8, 1.2))
             if length:
-                adaptive.update_performance(draft, tokens, 8.0)
+                adaptive.update_performance(draft, tokens - 1, tokens, 8.0)
             else:
                 adaptive.bandit.enter(arm, tokens, 8.0)
             chosen.append(arm)
@@ -48,8 +48,9 @@ def test_the_best_draft_is_found_and_found_again(models):
 
 @pytest.mark.parametrize(
     "told, says",
-    [((-1, 4, 1.0), "draft=-1: must be between 0 and 1"), ((2, 4, 1.0), "draft=2"), ((0, 0, 1.0), "num_tokens=0"),
-     ((0, 4, 0), "seconds=0: must be above 0"), ((0, 4, math.nan), "seconds=nan"), ((0, 4, math.inf), "seconds=inf")],
+    [((-1, 4, 4, 1.0), "i=-1: must be between 0 and 1"), ((2, 4, 4, 1.0), "i=2"),
+     ((0, 5, 4, 1.0), "accepted=5, total=4"), ((0, -1, 4, 1.0), "accepted=-1"), ((0, 4, 4, 0), "time=0: must be above 0"), ((0, 4, 4, math.nan), "time=nan"),
+     ((0, 4, 4, math.inf), "time=inf")],
 )  # fmt: skip
 def test_a_performance_that_cannot_be_is_refused(models, told, says):
     adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
@@ -167,7 +168,7 @@ def test_the_estimator_is_given_entropies_and_rejections(models):
     told = []
 
     class Watching(SequenceComplexityEstimator):
-        def score(self, tokens, **seen):
+        def estimate(self, tokens, **seen):
             told.append(seen)
             return 0.5
 
@@ -190,10 +191,10 @@ def test_complexity_is_monotone():
     estimator = SequenceComplexityEstimator()
     rng = random.Random(2)
     repeated, fresh = [1, 2, 3, 4, 5] * 12, [rng.randrange(5000) for _ in range(60)]
-    assert estimator.score(repeated) < 0.1 and estimator.score(fresh) > 0.9
-    assert estimator.score([]) == 0.5
+    assert estimator.estimate(repeated) < 0.1 and estimator.estimate(fresh) > 0.9
+    assert estimator.estimate([]) == 0.5
     for name, values in (("entropies", (0.1, 1.0, 4.0)), ("rejections", (0.0, 0.4, 1.0))):
-        scores = [estimator.score(fresh, **{name: [value]}) for value in values]
+        scores = [estimator.estimate(fresh, **{name: [value]}) for value in values]
         assert scores == sorted(scores) and len(set(scores)) == 3 and all(0 <= score <= 1 for score in scores)
 
 
@@ -217,7 +218,7 @@ def test_complexity_foretells_rejections_and_length_does_not():
         if name.split()[1] in "12345":
             ids = llm.encode(text)
             stats = llm.generate({"prompt_token_ids": ids}, SamplingParams(max_tokens=20, ignore_eos=True)).stats
-            scores.append(SequenceComplexityEstimator().score(ids))
+            scores.append(SequenceComplexityEstimator().estimate(ids))
             lengths.append(float(len(ids)))
             rejected.append(1 - stats.num_accepted_tokens / stats.num_tokens)
     assert correlation(scores, rejected) > max(0.3, correlation(lengths, rejected))

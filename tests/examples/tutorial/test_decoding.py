@@ -43,7 +43,7 @@ def test_text_and_counters(models, plain, draft, k):
         alone = plain.generate(prompt, SamplingParams(max_tokens=24, ignore_eos=True))
         assert result.token_ids == alone.token_ids and result.finish_reason == "length"
         rounds.append(result.stats.num_steps)
-    told = decoder.statistics
+    told = decoder.stats
     assert told.emitted == told.accepted + told.rounds == 96 and told.rounds == sum(rounds) <= 96
     assert decoder.acceptance_rate == told.accepted / (told.accepted + told.rejected)
     assert (decoder.acceptance_rate > 0.6) == (draft == "good")
@@ -145,6 +145,8 @@ def test_both_caches_are_reused(models, plain):
     result = decoder.generate(PROMPTS[0], 40, ignore_eos=True)
     assert result.token_ids == plain.generate(PROMPTS[0], SamplingParams(max_tokens=40, ignore_eos=True)).token_ids
     assert decoder.llm.config["kv_cache"] == "paged" and len(seen) > 5
+    whole = MemoryOptimizedSpeculativeDecoding(models["target"], models["good"], 4, kv_cache_optimization=False)
+    assert whole.llm.config["kv_cache"] == "static"
     assert all(event.num_certain + event.num_draft_tokens + 1 <= 5 for event, _ in seen if not event.num_certain)
 
 
@@ -154,10 +156,10 @@ def test_quantized_is_declared_and_measured():
     draft = QuantizedSpeculativeDecoding("zoo:target", "zoo:draft", 4)
     told = draft.measure(prompts, 16)
     assert told["target_variant"] == "" and told["draft_variant"].startswith("int4")
-    assert told["tokens_per_second"] > 0 and 1 <= told["tokens_per_pass"] <= 5 and draft.statistics.rounds == 0
+    assert told["tokens_per_second"] > 0 and 1 <= told["tokens_per_pass"] <= 5 and draft.stats.rounds == 0
     params = SamplingParams(max_tokens=16)
     assert [draft.generate(p, 16).text for p in prompts] == [plain.generate(p, params).text for p in prompts]
-    both = QuantizedSpeculativeDecoding("zoo:target", "zoo:draft", 4, quantize_target=True, bits=8)
+    both = QuantizedSpeculativeDecoding("zoo:target", "zoo:draft", 4, target_quantized=True, bits=8)
     same = LLM("zoo:target", drafter="none", precision="mixed")
     result = both.generate(prompts[0], 16)
     assert "int4" in result.variant and result.text == same.generate(prompts[0], params).text
@@ -169,7 +171,7 @@ def first_tokens(rule, p, q, count=2000):
     counts, generator = torch.zeros(4), torch.Generator().manual_seed(1)
     for seed in range(count):
         drawn = [int(torch.multinomial(row, 1, generator=generator)) for row in q[:2]]
-        found = rule.verify_tokens(drawn, q[:2], p, seed=seed)
+        found = rule.verify_tokens(p, q[:2], drawn, seed=seed)
         assert len(found.tokens) == found.num_accepted + 1 and list(found.tokens[:-1]) == drawn[: found.num_accepted]
         assert found.is_bonus == (found.num_accepted == 2)
         counts[found.tokens[0]] += 1
@@ -189,11 +191,11 @@ def test_a_deterministic_draft_and_wrong_shapes():
     target, _ = PAIRS["random"]
     p = torch.stack([target([0, 1])] * 3)
     rule = ProbabilisticVerification("stochastic")
-    assert len(rule.verify_tokens([2, 2], None, p, seed=1).tokens) >= 1
+    assert len(rule.verify_tokens(p, None, [2, 2], seed=1).tokens) >= 1
     with pytest.raises(ConfigError, match=r"target_probs has shape \(2, 4\); 3 rows of 4"):
-        rule.verify_tokens([2, 2], None, p[:2])
+        rule.verify_tokens(p[:2], None, [2, 2])
     with pytest.raises(ConfigError, match=r"draft_probs has shape"):
-        rule.verify_tokens([2, 2], p, p)
+        rule.verify_tokens(p, p, [2, 2])
 
 
 def test_loaded_models_tensors_and_the_tutorials_words(tmp_path):
@@ -215,7 +217,7 @@ def test_loaded_models_tensors_and_the_tutorials_words(tmp_path):
     adaptive = AdaptiveDraftModel(target, [draft, target], 3)
     assert adaptive.generate(ids, 24, ignore_eos=True).token_ids == result.token_ids
     ruled = AdvancedSpeculativeDecoding(target, draft, verification_method="conservative")
-    assert ruled.llm.config["verifier"]["name"] == "gated" and ruled.verification.strategy == "conservative"
+    assert ruled.llm.config["verifier"]["name"] == "gated" and ruled.verification.method == "conservative"
     for wrong, says in ((7, "not int"), (object(), "not object")):
         with pytest.raises(ConfigError, match=says):
             SpeculativeDecoding(wrong, draft)
