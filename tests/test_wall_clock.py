@@ -25,7 +25,6 @@ SHOWN = {
     "server/endpoints/answering.py": "created",
     "server/endpoints/responses.py": "completed_at",
     "server/service.py": "when the server began",
-    "lab/conformance/page.py": "the date of a page",
 }
 
 
