@@ -7,8 +7,8 @@ import random
 import sys
 
 from outdraft import LLM, SamplingParams
-from outdraft.scale.affinity import Affinity
-from outdraft.scale.route_key import route_key
+from outdraft.server.fleet.affinity import Affinity
+from outdraft.server.fleet.route_key import route_key
 
 ENGINES, WAVE = ["a", "b", "c"], 6
 TASKS = ["letters", "journeys", "storms", "dinners", "quarrels", "gardens"]

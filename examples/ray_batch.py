@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ray
 
-from outdraft.scale.on_ray.batch import answer_batch
+from outdraft.server.fleet.on_ray.batch import answer_batch
 
 ray.init(address="local", include_dashboard=False, log_to_driver=False, num_cpus=2, _node_ip_address="127.0.0.1")
 with tempfile.TemporaryDirectory() as folder:

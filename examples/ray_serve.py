@@ -4,8 +4,8 @@ import httpx
 import ray
 from ray import serve
 
-from outdraft.scale.on_ray.application import make_application, make_plain_application
-from outdraft.scale.on_ray.settings import ReplicaSettings
+from outdraft.server.fleet.on_ray.application import make_application, make_plain_application
+from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 from outdraft.server.settings import ServerSettings
 
 ENGINE = {"model": "zoo:target", "drafter": "ngram"}

@@ -8,9 +8,9 @@ import pytest
 
 from outdraft import LLM
 from outdraft.core.errors import CapabilityError
-from outdraft.scale.affinity import Affinity
-from outdraft.scale.route_key import route_key
 from outdraft.server.app import make_app
+from outdraft.server.fleet.affinity import Affinity
+from outdraft.server.fleet.route_key import route_key
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 

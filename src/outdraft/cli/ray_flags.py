@@ -9,7 +9,7 @@ from outdraft.cli.options import default_of, flag, flag_name
 from outdraft.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outdraft.scale.on_ray.settings import ReplicaSettings
+    from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 
 _PLACES = ("model", "draft_model", "head", "datastore")
 
@@ -30,7 +30,7 @@ class RayFlags:
 
     def settings(self) -> "ReplicaSettings":
         """As the deployment takes them. Raises `ConfigError` naming what is out of range."""
-        from outdraft.scale.on_ray.settings import ReplicaSettings
+        from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 
         return ReplicaSettings(
             replicas=self.replicas, max_replicas=self.max_replicas, cpus=self.cpus_per_replica,

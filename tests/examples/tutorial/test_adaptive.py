@@ -49,7 +49,8 @@ def test_the_best_draft_is_found_and_found_again(models):
 @pytest.mark.parametrize(
     "told, says",
     [((-1, 4, 4, 1.0), "i=-1: must be between 0 and 1"), ((2, 4, 4, 1.0), "i=2"),
-     ((0, 5, 4, 1.0), "accepted=5, total=4"), ((0, -1, 4, 1.0), "accepted=-1"), ((0, 4, 4, 0), "time=0: must be above 0"), ((0, 4, 4, math.nan), "time=nan"),
+     ((0, 5, 4, 1.0), "accepted=5, total=4"), ((0, -1, 4, 1.0), "accepted=-1"),
+     ((0, 4, 4, 0), "time=0: must be above 0"), ((0, 4, 4, math.nan), "time=nan"),
      ((0, 4, 4, math.inf), "time=inf")],
 )  # fmt: skip
 def test_a_performance_that_cannot_be_is_refused(models, told, says):

@@ -116,7 +116,7 @@ def _run_on_ray(
     options: Options, settings: "ServerSettings", certificate: "Certificate | None", ready: Callable[[str], None]
 ) -> None:
     try:
-        from outdraft.scale.on_ray.serve import serve_on_ray
+        from outdraft.server.fleet.on_ray.serve import serve_on_ray
     except ImportError as error:
         raise ConfigError(f"--ray needs {error.name}: pip install 'outdraft[ray]'") from error
     from outdraft.server.serve import check_address

@@ -14,7 +14,7 @@ from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.scale.draft_service import DraftAsk
+from outdraft.server.fleet.draft_service import DraftAsk
 
 _SHAPE = ("temperature", "top_p", "top_k", "min_p", "typical_p")  # of a distribution, beyond its logits
 

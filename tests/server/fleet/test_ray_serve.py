@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from outdraft import LLM, SamplingParams
-from tests.scale.ray_cluster import free_port
+from tests.server.fleet.ray_cluster import free_port
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -51,9 +51,9 @@ def test_the_plain_deployment_answers_and_a_target_drafts_with_an_actor():
     import ray
     from ray import serve
 
-    from outdraft.scale.on_ray.application import make_plain_application
-    from outdraft.scale.on_ray.drafter import start_draft_actor
-    from outdraft.scale.on_ray.settings import ReplicaSettings
+    from outdraft.server.fleet.on_ray.application import make_plain_application
+    from outdraft.server.fleet.on_ray.drafter import start_draft_actor
+    from outdraft.server.fleet.on_ray.settings import ReplicaSettings
     from outdraft.server.settings import ServerSettings
 
     port = free_port()
@@ -69,7 +69,7 @@ def test_the_plain_deployment_answers_and_a_target_drafts_with_an_actor():
             wanted = llm.generate(BODY["prompt"], params)
             assert reply.json()["choices"][0]["text"] == wanted.text
             actor = start_draft_actor("drafts", {"model": "zoo:draft", "drafter": "none"})
-            beside = llm.with_drafter("outdraft.scale.on_ray.drafter:METHOD", num_speculative_tokens=4)
+            beside = llm.with_drafter("outdraft.server.fleet.on_ray.drafter:METHOD", num_speculative_tokens=4)
             result = beside.generate(BODY["prompt"], params)
             assert result.token_ids == wanted.token_ids and result.stats.num_accepted_tokens > 5
             print(result.stats.tau, ray.get(actor.num_opened.remote()), result.stats.num_steps)

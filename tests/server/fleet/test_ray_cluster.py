@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.scale.on_ray.settings import ReplicaSettings
+from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 from outdraft.server.settings import ServerSettings
-from tests.scale.ray_cluster import cluster, free_port
+from tests.server.fleet.ray_cluster import cluster, free_port
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def expected():
 def three_nodes():
     from ray import serve
 
-    from outdraft.scale.on_ray.application import make_application
+    from outdraft.server.fleet.on_ray.application import make_application
 
     with cluster(2) as made:
         port = free_port()

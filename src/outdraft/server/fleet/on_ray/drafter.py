@@ -1,7 +1,7 @@
 """Drafter and target as separate actors: the draft model in one of its own, perhaps on another machine.
 
     actor = start_draft_actor("drafts", {"model": "zoo:draft", "drafter": "none"})
-    llm = LLM("zoo:target", drafter="outdraft.scale.on_ray.drafter:METHOD", drafter_options={"actor": "drafts"})
+    llm = LLM("zoo:target", drafter="outdraft.server.fleet.on_ray.drafter:METHOD", drafter_options={"actor": "drafts"})
 
 It pays where a guess is worth more than the way to it: a call of Ray's takes about a millisecond.
 """
@@ -17,8 +17,8 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.method import CONTRACT, DrafterMethod
 from outdraft.engine.llm import LLM
 from outdraft.models.port import TargetPort
-from outdraft.scale.draft_service import DraftAsk, DraftService
-from outdraft.scale.remote_drafter import RemoteDrafter
+from outdraft.server.fleet.draft_service import DraftAsk, DraftService
+from outdraft.server.fleet.remote_drafter import RemoteDrafter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from outdraft.scale.ask import Ask, Fleet, Head, ReplicaLost
-from outdraft.scale.cut_stream import CutStream
-from outdraft.scale.route_key import RouteKey
 from outdraft.server.connection import event
 from outdraft.server.errors import ApiError
+from outdraft.server.fleet.ask import Ask, Fleet, Head, ReplicaLost
+from outdraft.server.fleet.cut_stream import CutStream
+from outdraft.server.fleet.route_key import RouteKey
 
 ATTEMPTS = 4  # replicas that may die under one request
 _LOST = "the engine that answered has died, and so have others that were asked in its place: ask again"
-_log = logging.getLogger("outdraft.scale")
+_log = logging.getLogger("outdraft.server.fleet")
 
 
 @dataclass(slots=True)

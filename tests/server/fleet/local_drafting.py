@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from outdraft.core.method import CONTRACT, DrafterMethod
-from outdraft.scale.remote_drafter import RemoteDrafter
+from outdraft.server.fleet.remote_drafter import RemoteDrafter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from outdraft.scale.batch.jobs import read_jobs
-from tests.scale.ray_cluster import cluster
+from outdraft.server.fleet.batch.jobs import read_jobs
+from tests.server.fleet.ray_cluster import cluster
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ ENGINE = {"model": "zoo:target", "drafter": "none"}
 RUN = """
 import sys
 import ray
-from outdraft.scale.on_ray.batch import answer_batch
+from outdraft.server.fleet.on_ray.batch import answer_batch
 ray.init(address=sys.argv[1], log_to_driver=False)
 answer_batch(sys.argv[2], sys.argv[3], {"model": "zoo:target", "drafter": "none"}, actors=2, batch_size=4, seed=7)
 """
@@ -64,7 +64,7 @@ def wait_for_quiet(folder):
 
 
 def test_a_run_that_was_killed_goes_on(tmp_path):
-    from outdraft.scale.on_ray.batch import answer_batch
+    from outdraft.server.fleet.on_ray.batch import answer_batch
 
     source, out = write(tmp_path / "in.jsonl", 120, 120), tmp_path / "out"
     with cluster(2) as made:
@@ -89,7 +89,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
 def test_a_node_is_killed(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
-    from outdraft.scale.on_ray.batch import answer_batch
+    from outdraft.server.fleet.on_ray.batch import answer_batch
 
     source, out = write(tmp_path / "in.jsonl", 120, 120), tmp_path / "out"
     with cluster(2) as made, ThreadPoolExecutor(1) as thread:

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from outdraft.core.errors import ConfigError
-from outdraft.scale.batch.jobs import Job, read_jobs, seed_of
-from outdraft.scale.batch.ledger import Ledger
-from outdraft.scale.batch.worker import BatchWorker
+from outdraft.server.fleet.batch.jobs import Job, read_jobs, seed_of
+from outdraft.server.fleet.batch.ledger import Ledger
+from outdraft.server.fleet.batch.worker import BatchWorker
 
 ENGINE = {"model": "zoo:target", "drafter": "ngram", "num_speculative_tokens": 4}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from outdraft.scale.ask import Head
-from outdraft.scale.front import Front
+from outdraft.server.fleet.ask import Head
+from outdraft.server.fleet.front import Front
 from outdraft.server.settings import ServerSettings
-from tests.scale.fleets import PlannedFleet
+from tests.server.fleet.fleets import PlannedFleet
 
 SETTINGS = ServerSettings(served_model_name=("target",), max_body_bytes=4096)
 BODY = {"seed": 7, "max_tokens": 16, "temperature": 0.8}

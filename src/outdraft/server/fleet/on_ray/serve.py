@@ -10,11 +10,11 @@ import ray
 from ray import serve
 
 from outdraft.core.errors import ConfigError
-from outdraft.scale.front import Front
-from outdraft.scale.on_ray.application import make_engines
-from outdraft.scale.on_ray.fleet import RayFleet
-from outdraft.scale.on_ray.settings import ReplicaSettings
 from outdraft.server.certificate import Certificate
+from outdraft.server.fleet.front import Front
+from outdraft.server.fleet.on_ray.application import make_engines
+from outdraft.server.fleet.on_ray.fleet import RayFleet
+from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 from outdraft.server.serve import serve_app
 from outdraft.server.settings import ServerSettings
 

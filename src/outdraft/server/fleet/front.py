@@ -22,17 +22,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from outdraft.scale.ask import Ask, Fleet
-from outdraft.scale.cut_stream import CutStream, can_resume
-from outdraft.scale.relay import Relay, Tally
-from outdraft.scale.route_key import route_key
 from outdraft.server.connection import EventStream, unless_gone
 from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.errors import ApiError, told
+from outdraft.server.fleet.ask import Ask, Fleet
+from outdraft.server.fleet.cut_stream import CutStream, can_resume
+from outdraft.server.fleet.relay import Relay, Tally
+from outdraft.server.fleet.route_key import route_key
 from outdraft.server.replies import JsonReply, error_reply
 from outdraft.server.settings import ServerSettings
 
-_log = logging.getLogger("outdraft.scale")
+_log = logging.getLogger("outdraft.server.fleet")
 _OF_CONNECTION = (b"content-length", b"transfer-encoding", b"connection", b"date", b"server")
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from outdraft.scale.front import Front
-from outdraft.scale.on_ray.fleet import RayFleet
+from outdraft.server.fleet.front import Front
+from outdraft.server.fleet.on_ray.fleet import RayFleet
 from outdraft.server.settings import ServerSettings
 
 

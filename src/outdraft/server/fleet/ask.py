@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from outdraft.scale.route_key import RouteKey
+from outdraft.server.fleet.route_key import RouteKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from hashlib import blake2b
 
 from outdraft.core.checked import check_fields
 from outdraft.core.ranges import check_range
-from outdraft.scale.route_key import RouteKey
+from outdraft.server.fleet.route_key import RouteKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 
-from outdraft.scale.ask import Ask, Head, ReplicaLost
-from outdraft.scale.route_key import RouteKey
+from outdraft.server.fleet.ask import Ask, Head, ReplicaLost
+from outdraft.server.fleet.route_key import RouteKey
 
 
 class RayFleet:

@@ -17,10 +17,10 @@ from typing import Any
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from outdraft.scale.on_ray.front import FrontReplica
-from outdraft.scale.on_ray.replica import AppReplica, EngineReplica
-from outdraft.scale.on_ray.router import AffinityRouter
-from outdraft.scale.on_ray.settings import ReplicaSettings
+from outdraft.server.fleet.on_ray.front import FrontReplica
+from outdraft.server.fleet.on_ray.replica import AppReplica, EngineReplica
+from outdraft.server.fleet.on_ray.router import AffinityRouter
+from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 from outdraft.server.settings import ServerSettings
 
 _FRONT_REQUESTS = 10_000  # under way in the front, which does little for each

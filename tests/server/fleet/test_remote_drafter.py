@@ -3,8 +3,8 @@
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.scale.draft_service import DraftAsk, DraftService
-from tests.scale import local_drafting
+from outdraft.server.fleet.draft_service import DraftAsk, DraftService
+from tests.server.fleet import local_drafting
 
 PROMPTS = ["It was late in the evening when", "The old man looked at the sea and", "def main("]
 GREEDY = SamplingParams(max_tokens=40)
@@ -30,7 +30,7 @@ def service(draft):
 
 
 def remote(plain):
-    return plain.with_drafter("tests.scale.local_drafting:METHOD", num_speculative_tokens=4)
+    return plain.with_drafter("tests.server.fleet.local_drafting:METHOD", num_speculative_tokens=4)
 
 
 @pytest.mark.parametrize("params", [GREEDY, SEEDED], ids=["greedy", "seeded"])

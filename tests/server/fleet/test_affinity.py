@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from outdraft.core.errors import ConfigError
-from outdraft.scale.affinity import Affinity, AffinitySettings
-from outdraft.scale.route_key import RouteKey, route_key
+from outdraft.server.fleet.affinity import Affinity, AffinitySettings
+from outdraft.server.fleet.route_key import RouteKey, route_key
 
 HERE = ["a", "b", "c"]
 

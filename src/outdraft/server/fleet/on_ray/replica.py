@@ -11,10 +11,10 @@ import torch
 
 from outdraft.core.cores import count_cores
 from outdraft.engine.llm import LLM
-from outdraft.scale.ask import Ask, Head
-from outdraft.scale.in_process import ask_here
-from outdraft.scale.route_key import RouteKey
 from outdraft.server.app import make_app
+from outdraft.server.fleet.ask import Ask, Head
+from outdraft.server.fleet.in_process import ask_here
+from outdraft.server.fleet.route_key import RouteKey
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 

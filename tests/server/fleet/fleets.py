@@ -5,9 +5,9 @@ from contextlib import aclosing
 
 from starlette.types import ASGIApp
 
-from outdraft.scale.ask import Ask, Head, ReplicaLost
-from outdraft.scale.in_process import ask_here
-from outdraft.scale.route_key import RouteKey
+from outdraft.server.fleet.ask import Ask, Head, ReplicaLost
+from outdraft.server.fleet.in_process import ask_here
+from outdraft.server.fleet.route_key import RouteKey
 
 
 class PlannedFleet:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-from outdraft.scale.ask import Ask, Head
+from outdraft.server.fleet.ask import Ask, Head
 
 
 async def ask_here(app: ASGIApp, ask: Ask) -> AsyncGenerator[Head | bytes, None]:

@@ -4,8 +4,8 @@ from typing import Any
 
 from ray.serve.request_router import FIFOMixin, PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from outdraft.scale.affinity import Affinity
-from outdraft.scale.route_key import RouteKey
+from outdraft.server.fleet.affinity import Affinity
+from outdraft.server.fleet.route_key import RouteKey
 
 
 class AffinityRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]

@@ -22,7 +22,7 @@ import orjson
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
-from outdraft.scale.batch.jobs import Job
+from outdraft.server.fleet.batch.jobs import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

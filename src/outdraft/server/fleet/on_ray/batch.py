@@ -1,7 +1,7 @@
 """A batch on Ray Data: `map_batches` over the requests that have no answer yet, with one engine an actor.
 
 Ray cuts the requests into batches, hands them to actors, and hands a batch out again whose actor or node has died.
-What makes that exactly once is the ledger (`scale/batch/ledger.py`); what makes it the same text, the seeds.
+What makes that exactly once is the ledger (`fleet/batch/ledger.py`); what makes it the same text, the seeds.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import ray.data
 
-from outdraft.scale.batch.jobs import Job, read_jobs
-from outdraft.scale.batch.ledger import Account, Ledger, has_worked
-from outdraft.scale.batch.worker import BatchWorker
+from outdraft.server.fleet.batch.jobs import Job, read_jobs
+from outdraft.server.fleet.batch.ledger import Account, Ledger, has_worked
+from outdraft.server.fleet.batch.worker import BatchWorker
 
 
 class BatchActor:
