@@ -3,10 +3,10 @@
     64 callers -> LLM (bounded pool, prefix caching, speculation) -> each text is compared with the one right answer
 
 Three in ten requests are cancelled midway, some have a deadline, and faults are planted: a constraint that raises in
-the middle of a text, vectors that make logits of no value, a pool that says it is full, a drafter that raises. Whoever
-is not to blame must get its text; who is gets one clear error. In the end nothing runs, no page is taken, of the
-target's or of a drafter's, no thread is left, and memory has stopped growing. Which request gets what is a function of
-the seed; when it runs is not.
+the middle of a text, vectors that make logits of no value, a pool that says it is full, a drafter that raises. A
+request not to blame must get its text; one to blame gets one clear error. In the end nothing runs, no page is taken, of
+the target's or of a drafter's, no thread is left, and memory has stopped growing. Which request gets what is a function
+of the seed; when it runs is not.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Raises:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened. `wrong`: texts that are not what they should be, and errors that nobody planted."""
+    """What happened. `wrong`: texts that are not what they should be, and errors that were not planted."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -234,7 +234,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--breaks", type=float, default=0.0005, help="how often a drafter raises")
     asked = parser.parse_args(words)
     drafts = {} if asked.drafter is None else {"drafter": asked.drafter}
-    logging.getLogger("outdraft").setLevel(logging.CRITICAL)  # it tells of every planted fault
+    logging.getLogger("outdraft").setLevel(logging.CRITICAL)  # it reports every planted fault
     llm = LLM(asked.model, kv_cache_memory=asked.kv_cache_memory, enable_prefix_caching=True, max_num_seqs=24, **drafts)
     threads = threading.active_count()
     cache = runner_of(llm.engine.parts).cache

@@ -1,4 +1,4 @@
-"""One request with a deadline: its status, what it was told, and whether the answer has a clean form.
+"""One request with a deadline: its status, what it was answered, and whether the answer has a clean form.
 
 A refusal is one clear sentence in OpenAI's shape. Status 0: the answer broke off, or has no end within the deadline;
 the latter is no fault by itself, as a long text takes its time.

@@ -2,7 +2,7 @@
 
 A quick look says whether anything was felt at all. Where it was, attack and harmless load take turns, several times,
 and the gaps of all turns are compared. What is too much must be so in each of three such rounds, of which the mildest
-is told: a machine that stalls is not taken for a fault.
+is reported: a machine that stalls is not taken for a fault.
 """
 
 import fcntl

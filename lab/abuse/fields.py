@@ -1,4 +1,4 @@
-"""Every field that a request may have, as /openapi.json tells them.
+"""Every field that a request may have, as /openapi.json lists them.
 
 A field is named by its table and its name, as in `ChatRequest.messages`; what stands in a path or behind it by the
 path, as in `/kv_events?since`. A field of finitely many values (true and false, an enumeration) has nothing that could

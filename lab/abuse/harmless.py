@@ -1,7 +1,7 @@
 """Harmless requests that cost the server as much processor time as another one: ordinary texts, plainly asked for.
 
 Their cost is measured beside the same neighbour: seconds of processor time for a text of so many tokens, whose slope
-tells how many tokens a given cost buys. Requests that write several texts are compared with as many ordinary ones at
+says how many tokens a given cost buys. Requests that write several texts are compared with as many ordinary ones at
 once, which cost as much together.
 """
 

@@ -60,7 +60,7 @@ class Watcher:
         return tuple(gaps)
 
     async def look(self, asked: Seq[Asked], seconds: float, deadline: float) -> Seen:
-        """All of `asked` at once, again and again until the time is over; the first one's last reply is told."""
+        """All of `asked` at once, again and again until the time is over; the first one's last reply is noted."""
         mark, cpu, before = self._neighbour.mark(), self._served.cpu, self._served.resident
         peaks, count, end = [before], 0, monotonic() + seconds
         watching = asyncio.ensure_future(self._watch(peaks))

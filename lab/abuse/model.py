@@ -1,4 +1,4 @@
-"""The model that is served: a copy of one, whose chat template knows tools and reads what a request may tell it."""
+"""The model that is served: a copy of one, whose chat template knows tools and reads what a request may give it."""
 
 import json
 from pathlib import Path

@@ -39,7 +39,7 @@ class Served(ServerProcess):
     def _address(self, line: bytes) -> str:
         found = re.search(r"https?://\S+", line.decode())
         if found is None:
-            raise RuntimeError(f"the server did not tell its address: {line!r}")
+            raise RuntimeError(f"the server did not print its address: {line!r}")
         return found[0].rstrip("/")
 
     @property

@@ -9,7 +9,7 @@ MODES = ("abuse", "harmless")
 MOST_RATIO = 2.0
 MOST_GROWTH = 200  # MiB that a server may hold at the end beyond its start
 MOST_MORE = 2  # descriptors, and threads, likewise
-_SENTENCES = ("status 5", "unreadable", "is no JSON", "tells of the inside", "not in OpenAI's shape")
+_SENTENCES = ("status 5", "unreadable", "is no JSON", "shows the inside", "not in OpenAI's shape")
 
 
 def verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ async def measure(llm: LLM, prompt: list[int], *, others: int, seconds: float) -
     texts: list[list[Arrival]] = []
 
     async def listen(i: int) -> None:
-        for number in count():  # no text is written twice, so nobody copies an earlier one
+        for number in count():  # no text is written twice, so none copies an earlier one
             start = {"prompt_token_ids": [(37 * i + 101 * number + 11 * j) % (vocab - 2) + 1 for j in range(24)]}
             # the first ones have different lengths, so that not all begin anew at once
             length = max(1, _LENGTH * (i + 1) // others) if number == 0 else _LENGTH

@@ -29,7 +29,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, default=10_000, help="how many texts at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="base seed: another one, other cases")
     parser.add_argument("--out", type=Path, help="record, a line a case; an interrupted run goes on from it")
-    parser.add_argument("--case", type=int, action="append", help="this case only, told whole; may be repeated")
+    parser.add_argument("--case", type=int, action="append", help="this case only, printed whole; may be repeated")
     parser.add_argument("--plant", metavar="VERIFIER", help="this rule in the exact one's place: it must be found out")
     parser.add_argument("--tests", type=Path, default=Path("tests"), help="the checkout's tests, which hold the rows")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # case numbers come on stdin

@@ -1,4 +1,4 @@
-"""The random requests of a case: prompts as ids, and sampling settings as plain data that a failure can be told in.
+"""The random requests of a case: prompts as ids, and sampling settings as plain data that a failure can be reported in.
 
 Data in: a `random.Random` and what the model's vocabulary is; data out: `Ask`s.
 """

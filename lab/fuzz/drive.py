@@ -70,7 +70,7 @@ def _threads(llm: LLM, asks: list[Ask], per_request: dict[str, Any]) -> list[Tex
     try:
         return list(pool.map(one, asks))
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # whoever hangs is not waited for
+        pool.shutdown(wait=False, cancel_futures=True)  # a request that hangs is not waited for
 
 
 def _until(stream: Iterator[Chunk], count: int | None) -> Iterator[Chunk]:

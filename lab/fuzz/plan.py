@@ -25,8 +25,8 @@ SHAPES = ("batch", "batch", "alone", "streams", "threads", "async")
 class Variant:
     """A way to run a model: number format, kernels, cache, memory."""
 
-    words: Mapping[str, Any]  # what `LLM` is told
-    plain: Mapping[str, Any] | None = None  # what the engine without a drafter is told, if that is something else
+    words: Mapping[str, Any]  # what `LLM` is given
+    plain: Mapping[str, Any] | None = None  # what the engine without a drafter is given, if that is something else
     is_native: bool = False  # only for models that the native kernels can pack
     rounding: str = ""
     kernels: str = ""  # OUTDRAFT_KERNELS of the process that runs it

@@ -22,7 +22,7 @@ from outdraft.testing.spec_table import DrafterRow
 KEPT = 64  # plain engines in memory
 STREAMED = {True: "14MiB", False: "150KiB"}  # of the zoo, of a tiny model: less than half of the weights
 LEVELS = 3  # of elastic precision
-DATASTORE = "datastore"  # the option by which a drafter is told of one
+DATASTORE = "datastore"  # the option by which a drafter is given one
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Workshop:
                     error, refused[f"{row}, policy {policy}"] = refusal, str(refusal)
                 else:
                     return Subject(llm=llm, drafter=row, references=references, refused=refused)
-        raise error or OutdraftError(f"drafter {case.drafter!r} has no row: nobody says how it is built")
+        raise error or OutdraftError(f"drafter {case.drafter!r} has no row: no row says how it is built")
 
     def _build(self, case: Case, plain: LLM, options: Mapping[str, Any], words: Mapping[str, Any]) -> LLM:
         own = VARIANTS[case.variant]

@@ -60,7 +60,7 @@ async def at_rest(address: str, tally: Tally) -> None:
             break
         await asyncio.sleep(0.2)
     else:
-        tally.wrong.append(f"requests are under way when nobody asks: {told}")
+        tally.wrong.append(f"requests are under way when no client asks: {told}")
     if (ready := await ask(address, "GET", "/ready")) != (200, {"status": "ready"}):
         tally.wrong.append(f"it is not ready at the end: {ready}")
 

@@ -46,7 +46,7 @@ class Written:
 
     texts: tuple[str, ...]
     calls: tuple[tuple[tuple[str, str], ...], ...] = ()
-    ids: tuple[tuple[int, ...], ...] | None = None  # where they are told
+    ids: tuple[tuple[int, ...], ...] | None = None  # where they are given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

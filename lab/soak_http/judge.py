@@ -28,7 +28,7 @@ def faults_of_error(status: int, kind: str, body: bytes) -> list[str]:
 
 
 def faults_of_shape(told: Any) -> list[str]:
-    """Of a body that tells an error."""
+    """Of a body that reports an error."""
     error = told.get("error") if isinstance(told, dict) else None
     if not isinstance(error, dict) or {*told} != {"error"} or {*error} != {"message", "type", "param", "code"}:
         return [f"an error is not in OpenAI's shape: {str(told)[:200]}"]
@@ -38,7 +38,7 @@ def faults_of_shape(told: Any) -> list[str]:
     if len(message) > _LONGEST or message != message.strip() or "\n" in message:
         found.append(f"an error's message is not one sentence: {message[:200]!r}")
     if (place := _PLACES.search(message)) is not None:
-        found.append(f"an error tells of the inside ({place[0]!r}): {message[:300]!r}")
+        found.append(f"an error shows the inside ({place[0]!r}): {message[:300]!r}")
     if not isinstance(error["type"], str) or not error["type"]:
         found.append(f"an error has no type: {message[:100]!r}")
     if not all(one is None or isinstance(one, str) for one in (error["param"], error["code"])):

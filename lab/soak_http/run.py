@@ -19,7 +19,7 @@ from lab.soak_http.judge import StreamJudge, begins, faults_of_error, faults_of_
 from lab.soak_http.wire import BrokenError, Connection, Head, StuckError, request
 
 CALLERS = 48
-_MOST_TOLD = 40  # faults that are told on the way
+_MOST_TOLD = 40  # faults that are printed on the way
 PLANTED = ("raise", "infinite", "defect")
 _HOWS = ("before the answer", "in the body", "in a stream", "in a stream", "in a stream", "whole")
 
@@ -103,7 +103,7 @@ class Soak:
             except BrokenError:
                 if not used:
                     raise
-                connection = await Connection.open(self._address)  # it was closed while nobody used it
+                connection = await Connection.open(self._address)  # it was closed while unused
                 await self._act(Random(f"{self._seed}/{number}/again"), number, connection)
         except (BrokenError, StuckError) as error:
             self.tally.wrong.append(f"request {number}: {error}")
@@ -184,7 +184,7 @@ class Soak:
         await self._refused(number, head, body, (*asked.statuses, 503), asked.name)
 
     async def _is_broken(self, rng: Random, number: int, connection: Connection) -> None:
-        """It asks for a fault; nobody else may notice."""
+        """It asks for a fault; no other request may notice."""
         at, fault = rng.randrange(len(self._kinds)), rng.choice(PLANTED)
         kind, streams = self._kinds[at], rng.random() < 0.5
         table = {**kind.body, "metadata": {"soak": fault}, "stream": streams}

@@ -1,7 +1,7 @@
 """`python -m lab.soak_http.server DIR`: the server that is soaked, with faults planted in its engine.
 
 A request asks for a fault of its own by `metadata: {"soak": NAME}`: `raise` (a constraint that raises in the middle of
-a text), `infinite` (vectors that make logits of no value), `defect` (an error that nobody foresaw, with a secret in its
+a text), `infinite` (vectors that make logits of no value), `defect` (an unforeseen error, with a secret in its
 text). Beside these a pool says now and then that it is full, and a drafter raises. After SIGTERM it writes one line of
 JSON: what is left in the engine.
 """
@@ -54,7 +54,7 @@ class Planted(Service):
 
 
 class _WhileMany(Random):
-    """Dice that come up only where somebody else could give way: a text that is alone finds no pool full."""
+    """Dice that come up only where another request could give way: a text that is alone finds no pool full."""
 
     def __init__(self, engine: Engine, rng: Random) -> None:
         super().__init__(0)

@@ -1,6 +1,6 @@
 """A connection that may misbehave: bytes as they are, in parts or slowly, and an end at any moment.
 
-Answers are read as HTTP has them: a head, and a body of a told length, in chunks, or up to the connection's end.
+Answers are read as HTTP has them: a head, and a body of a given length, in chunks, or up to the connection's end.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The flags of every command, with words that somebody might type."""
+"""The flags of every command, with words that a user might type."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -37,7 +37,7 @@ class Strange:
 
 
 def strange_values() -> list[Strange]:
-    """Fresh ones: a list that is changed by the one who takes it hurts nobody else."""
+    """Fresh ones: a list that is changed by the caller who takes it hurts no other."""
     return [Strange(name, value) for name, value in _named()]
 
 
@@ -92,7 +92,7 @@ def _nest(depth: int) -> list[Any]:
 
 
 def as_words(value: Any) -> str:
-    """The value as somebody would type it after a flag; a NUL cannot be typed."""
+    """The value as a user would type it after a flag; a NUL cannot be typed."""
     try:
         text = value if isinstance(value, str) else str(value)
     except (ValueError, RuntimeError):  # a number of 5000 digits, a tensor without values

@@ -1,4 +1,4 @@
-"""Errors that the engine survived: a drafter or policy that raises costs no text, so only the log tells of it."""
+"""Errors that the engine survived: a drafter or policy that raises costs no text, so only the log reports it."""
 
 import logging
 import traceback
@@ -15,7 +15,7 @@ class Survived(logging.Handler):
         self.where = ""  # the last lines of the latest one's traceback
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what broke, of a record that tells it."""
+        """Keep what broke, of a record that reports it."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, OutdraftError):
             self.broke.append(error)

@@ -141,8 +141,8 @@ def another_text(status: int, body: bytes) -> bytes:
     [
         (another_text, "wrote"),
         (of_errors(lambda message: ""), "no clear message"),
-        (of_errors(lambda message: f"{message} at 0x7f0011223344"), "tells of the inside"),
-        (of_errors(lambda message: "Traceback (most recent call last): ..."), "tells of the inside"),
+        (of_errors(lambda message: f"{message} at 0x7f0011223344"), "shows the inside"),
+        (of_errors(lambda message: "Traceback (most recent call last): ..."), "shows the inside"),
         (lambda status, body: body if status < 400 else b"Internal Server Error", "no JSON"),
         (lambda status, body: b"" if body == b"data: [DONE]\n\n" else body, "a stream has no end"),
     ],

@@ -164,7 +164,7 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "generate.sampling_params": used("sampling_params", {"max_tokens": 3}),
     "sampling.max_tokens": used("max_tokens", 3),
     "sampling.logprobs": used("logprobs", 1),
-    "sampling.return_token_ids": refused("return_token_ids", True, "token ids are always told"),
+    "sampling.return_token_ids": refused("return_token_ids", True, "token ids are always given"),
     **{f"sampling.{name}": refused(name, value, "no sampling setting") for name, value in {
         "model": "target", "references": ["a"], "speculative": False, "priority": 1, "timeout": 1.0, "cache_salt": "a",
         "resume_token_ids": [[1]], "request_id": "a", "stream": True, "stream_interval": 1, "stream_options": {},

@@ -1,4 +1,4 @@
-"""The lines of record files of either kind: what all of them tell, and how a file of them is read.
+"""The lines of record files of either kind: what all of them hold, and how a file of them is read.
 
 A file is written line by line, so its last line may have been cut off; it may hold lines of several setups (model,
 machine, sampling), and only those of one belong together. Data in: a path; data out: lines as dataclasses.

@@ -71,7 +71,7 @@ class LoadCell:
     tokens_per_second: float  # of all clients together, the median round's
     speedup: float | None  # over plain decoding's rate, the median over rounds; None: failed
     slowest: float | None  # the round with the least speed-up
-    by_work: float | None  # the same as `speedup` by the processors' seconds; None: failed, or not told
+    by_work: float | None  # the same as `speedup` by the processors' seconds; None: failed, or not known
     first_token: float  # median over the requests of all rounds
     first_token_p99: float
     gap: float | None  # between two pieces: the median over rounds of each round's median

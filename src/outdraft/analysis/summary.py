@@ -35,7 +35,7 @@ class Cell:
     shortest_agreement: int | None  # and after how many tokens the earliest of the others parted
     speedup: Interval | None  # None: failed
     tokens_per_second: float
-    tau: float | None  # None: a program that does not tell
+    tau: float | None  # None: a program that does not report it
     acceptance_rate: float
     acceptance_by_position: list[float]
     split: dict[str, float]  # shares of the time: draft, target, rest

@@ -1,6 +1,6 @@
-"""One text on the clock: seconds, seconds to the first token, and joules where the machine tells them.
+"""One text on the clock: seconds, seconds to the first token, and joules where the machine gives them.
 
-The text is streamed, so that the first token has a time of its own; the loop and its counters are everybody's.
+The text is streamed, so that the first token has a time of its own; the loop and its counters serve all methods.
 Data in: an engine, a prompt's ids, sampling settings; data out: `Timed`.
 """
 
@@ -24,7 +24,7 @@ class Timed:
     seconds: float
     first_token_seconds: float
     num_first_tokens: int = 1  # how many came with the first piece
-    joules: float | None = None  # of the whole package, whoever else used it
+    joules: float | None = None  # of the whole package, whatever else used it
 
 
 def time_text(

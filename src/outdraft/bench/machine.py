@@ -44,7 +44,7 @@ def load_average() -> float | None:
 
 
 def busy_cores(seconds: float = 0.2) -> float | None:
-    """How many of our cores other programs use now: measured while this process sleeps. None where it is not told."""
+    """How many of our cores other programs use now: measured while this process sleeps. None where it is not known."""
     before = _ticks()
     time.sleep(seconds)
     after = _ticks()

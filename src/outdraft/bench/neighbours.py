@@ -1,7 +1,8 @@
 """Busy neighbours, as a laptop or a shared server has them: programs of one thread that only compute.
 
-Each is a process in a session of its own with the priority that we have, and no core is named to it. So whoever
-divides the cores by sessions (Linux' autogroups) or by threads gives a peer's process and ours the same share.
+Each is a process in a session of its own with the priority that we have, and no core is named to it. So a
+scheduler that divides the cores by sessions (Linux' autogroups) or by threads gives a peer's process and ours the same
+share.
 """
 
 import os

@@ -98,7 +98,7 @@ def time_round(
 
 
 def order(labels: list[T], number: int) -> list[T]:
-    """Who comes when in this round: everybody begins in turn, and every second round goes backwards."""
+    """Who comes when in this round: every label begins in turn, and every second round goes backwards."""
     start = number % len(labels)
     first, *others = labels[start:] + labels[:start]
     return [first, *(reversed(others) if number % 2 else others)]

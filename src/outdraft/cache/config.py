@@ -24,7 +24,7 @@ class CacheConfig:
     num_pages: int | None = None  # of a paged cache; None: as many as it takes
     memory: int | None = None  # bytes of the pool that a target's cache and those of its drafters share
     pool: PagePool | None = None  # that pool
-    is_given: bool = True  # somebody chose that size; otherwise it is what the machine had
+    is_given: bool = True  # the user chose that size; otherwise it is what the machine had
     prefixes: bool | None = False  # a text takes over the rows of an earlier one that began alike; paged. None: open
     poison: bool = False  # tests: NaN where nothing stands
 
@@ -50,7 +50,7 @@ class CacheConfig:
         return replace(self, dtype="auto", poison=False)
 
     def with_own_pool(self) -> "CacheConfig":
-        """For one target and its drafters: with a size it is a pool that they share, and nobody else has."""
+        """For one target and its drafters: with a size it is a pool that they alone share."""
         if self.memory is None and self.num_pages is None:
             return self
         return replace(self, pool=PagePool(num_bytes=self.memory, num_pages=self.num_pages))

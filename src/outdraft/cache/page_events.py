@@ -1,11 +1,11 @@
-"""What is told of published pages, in order, for routers on other machines: which page of which text is here, or gone.
+"""Reports of published pages, in order, for routers on other machines: which page of which text is here, or gone.
 
     stored   page "Once upon a ..." behind nothing        id 1
     stored   page "time there was ..." behind it          id 2
     removed  page "time there was ..."                    id 3
 
-A page is told by its hash and the hash before it (`cache/page_hash.py`), never by its tokens. Ids rise by one. Whoever
-comes late, or was away for more than `most` events, is told everything that is here now.
+An event names a page by its hash and the hash before it (`cache/page_hash.py`), never by its tokens. Ids rise by one.
+A router that comes late, or was away for more than `most` events, gets everything that is here now.
 
 Data in: calls of the engine's thread; data out: events, asked for by any thread.
 """
@@ -22,7 +22,7 @@ from outdraft.cache.page_hash import page_hash, root_hash
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageEvent:
-    """`cleared`: forget what was told before; everything that is here follows."""
+    """`cleared`: forget what was reported before; everything that is here follows."""
 
     id: int
     kind: Literal["stored", "removed", "cleared"]

@@ -3,7 +3,7 @@ https://arxiv.org/abs/2309.06180.
 
     owners of a page   0     free: empty, or *kept* with its text for later ones until room is wanted
                        1     its owner may write into it, unless it is published
-                       2 ..  shared: whoever wants to write takes a page of its own first
+                       2 ..  shared: an owner that wants to write takes a page of its own first
 
 A page may be *published* with its text (`cache/prefix.py`): later texts that begin alike share it. Data in: numbers of
 pages and texts; data out: numbers of pages. Which sequence has which page is the cache's (`cache/paged.py`).
@@ -176,7 +176,7 @@ class PageStore:
             raise AssertionError("cache: a free page was written")
 
     def _settle(self) -> None:
-        """Make the pages of a pool whose size nobody could know before."""
+        """Make the pages of a pool whose size could not be known before."""
         if self._pool is not None and not self._owners:
             self._make(self._pool.settle())
 

@@ -5,7 +5,7 @@ https://arxiv.org/abs/2309.06180.
     table of B   3 0 2          forked from A: full pages are shared, the last one is a copy
 
 A page is taken when a slot of it is reserved and given back when nothing stands in it. Only pages full of committed
-rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page. Who shares
+rows are ever shared; a cut into one copies it first. So no write ever meets a shared page. Who shares
 what is counted in the store (`cache/page_store.py`), which also keeps pages for later texts that begin alike.
 """
 
@@ -80,12 +80,12 @@ class PagedCache(SlotCache[Pages]):
 
     @property
     def num_free(self) -> int:
-        """Pages that nobody has, those kept for later texts among them."""
+        """Pages that no text has, those kept for later texts among them."""
         return self.store.num_free
 
     @property
     def num_kept(self) -> int:
-        """Pages that nobody has, kept for later texts."""
+        """Pages that no text has, kept for later texts."""
         return self.store.num_kept
 
     @property

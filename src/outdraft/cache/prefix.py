@@ -38,7 +38,7 @@ class _Node:
 
 @dataclass(slots=True)
 class PrefixTree:
-    """Published pages, found by text; and those of them that nobody has, in the order in which they will go."""
+    """Published pages, found by text; and those of them that no text has, in the order in which they will go."""
 
     _pages: dict[Key, int] = field(default_factory=dict)
     _nodes: dict[int, _Node] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class PrefixTree:
 
     @property
     def num_kept(self) -> int:
-        """Pages that nobody has, and that are there for a later text."""
+        """Pages that no text has, and that are there for a later text."""
         return len(self._kept)
 
     @property
@@ -91,11 +91,11 @@ class PrefixTree:
             events.published(page, node.before, node.key[1], node.key[2])
 
     def keep(self, page: int) -> None:
-        """Nobody has this published page any more."""
+        """No text has this published page any more."""
         self._kept[page] = None
 
     def take(self, page: int) -> None:
-        """Somebody has this published page now."""
+        """A text has this published page now."""
         self._kept.pop(page, None)
 
     def evict(self) -> int:
@@ -111,7 +111,7 @@ class PrefixTree:
         return page
 
     def clear(self) -> list[int]:
-        """Forget all that nobody has; returns those pages."""
+        """Forget all that no text has; returns those pages."""
         return [self.evict() for _ in range(len(self._kept))]
 
     def check(self) -> None:
@@ -125,7 +125,7 @@ class PrefixTree:
                     raise AssertionError(f"prefixes: page {page} stands behind page {before}, which is not published")
                 children[before] += 1
                 if before in self._kept and page not in self._kept:
-                    raise AssertionError(f"prefixes: somebody has page {page}, and nobody the page {before} before it")
+                    raise AssertionError(f"prefixes: a text has page {page}, and none the page {before} before it")
         wrong = [page for page, node in self._nodes.items() if node.num_children != children[page]]
         if wrong or len(self._pages) != len(self._nodes) or not self._kept.keys() <= self._nodes.keys():
             raise AssertionError(f"prefixes: pages {wrong} count children that are not there, or pages are lost")

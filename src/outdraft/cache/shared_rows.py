@@ -4,7 +4,7 @@
     rows depend on it                   whole chunks of a prompt, which were read as a prompt is always read
 
 A row is a function of the tokens up to it and of a *salt*: what the request named, and the position that the model is
-told for its first token. Prompts of vectors, or with positions of their own, share nothing.
+given for its first token. Prompts of vectors, or with positions of their own, share nothing.
 """
 
 from outdraft.cache.paged import PagedCache
@@ -58,7 +58,7 @@ class SharedRows:
     def awaits(self, seq: Sequence, reader: Sequence) -> bool:
         """Whether a running text is about to read so much of a waiting one's beginning that it had better wait.
 
-        Only what comes next is looked at: where the texts part, and where the reader is done, nobody waits.
+        Only what comes next is looked at: where the texts part, and where the reader is done, no text waits.
         """
         if self.cache is None or seq.scores_prompt:
             return False
@@ -94,7 +94,7 @@ class SharedRows:
 def num_common(one: list[int], other: list[int]) -> int:
     """How many tokens both texts begin with."""
     if one[:PAGE] != other[:PAGE]:
-        return 0  # nobody shares less than a page
+        return 0  # no text shares less than a page
     least, most = PAGE, min(len(one), len(other))
     while least < most:
         middle = (least + most + 1) // 2

@@ -6,10 +6,10 @@ A recurrent layer folds every row into one state of fixed size, so a dropped row
 go back needs a copy from before. A copy is kept for its sequence, by its length (`snapshot`, `restore`), or for every
 later text that begins alike, at the end of a page (`publish`, `adopt`), found as pages are (`cache/prefix.py`). No slot
 is ever shared: to begin from a copy is to copy it, so that no write meets another's state. Published copies stand in
-slots that nobody wants now; the least recently used goes first.
+slots that no text wants now; the least recently used goes first.
 
 In a `PagePool` a state is one more thing that a page of text takes: there are as many slots as pages. A sequence has
-one page at least, so whoever has room for its rows has room for its state.
+one page at least, so one with room for its rows has room for its state.
 """
 
 from collections import Counter

@@ -81,7 +81,7 @@ class StaticCache(SlotCache[Block]):
         return Block(planes=self._allocate(_FIRST))
 
     def _allocate(self, capacity: int) -> Planes:
-        """Whole pages, no more of them than anybody may use."""
+        """Whole pages, no more of them than a text may use."""
         layers, heads, width = self.shape
         pages = min(capacity, self.max_len + PAGE - 1) // PAGE
         return Planes.allocate((layers, heads, pages * PAGE), width, self.format, self.poison)

@@ -37,7 +37,7 @@ class Colours:
 
 
 class Laid:
-    """Lays the tokens that a server tells along the text that it shows, which may be shorter: the marks around thoughts
+    """Lays the tokens that a server gives along the text that it shows, which may be shorter: the marks around thoughts
     are taken out, and a token that is not shown whole waits for the rest of it."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Laid:
         return found if self._waiting else [*found, *self.finish()]
 
     def finish(self) -> list[tuple[str, Source]]:
-        """What is left when nothing more comes: a part of a token, or text that no token was told for."""
+        """What is left when nothing more comes: a part of a token, or text that no token was given for."""
         rest, self._rest = self._rest, ""
         source = next((source for text, source in self._waiting if rest and text.startswith(rest)), Source.PLAIN)
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Flags of other servers: what they are called here, or why they can be left out. Read when somebody gives one of them.
+"""Flags of other servers: what they are called here, or why they can be left out. Read when the user gives one of them.
 
 Data in: a flag that a command does not know; data out: the end of the sentence that refuses it.
 """
@@ -61,7 +61,7 @@ _CURES = {
 
 
 def cure(flag: str, known: Seq[str]) -> str | None:
-    """`known`: the command's own flags. None: nobody calls anything so."""
+    """`known`: the command's own flags. None: no server calls anything so."""
     if (called := _CALLED.get(flag)) in known:
         return f": here it is called {called}"
     return f": {told}" if "--host" in known and (told := _CURES.get(flag)) is not None else None

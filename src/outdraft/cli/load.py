@@ -1,4 +1,4 @@
-"""`outdraft bench --load 1,4,16`: many requests at once. What is measured is told by the flags of `outdraft bench`.
+"""`outdraft bench --load 1,4,16`: many requests at once. What is measured is set by the flags of `outdraft bench`.
 
 Data in: what a bench was asked (`cli.asked`) and `LoadFlags`; data out: a record file, a table, a picture, an exit
 code.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outdraft.bench.load.clients import Server
     from outdraft.bench.load.run import LoadPlan
 
-SEATS = 64  # requests that an engine decodes together unless told otherwise
+SEATS = 64  # requests that an engine decodes together unless set otherwise
 _USUAL = ("draft_model", "ngram", "eagle")  # of the line-up, where no method is named
 _DEFAULT = Rival(name="auto", is_recipe=True)  # what `LLM` drafts by itself
 

@@ -100,7 +100,7 @@ def _chosen(given: argparse.Namespace) -> Command | None:
 
 
 def _refuse(parser: "_Parser", word: str, command: Command | None) -> NoReturn:
-    """An argument that nobody takes, with the flag or the position that was probably meant."""
+    """An unknown argument, with the flag or the position that was probably meant."""
     word = word.partition("=")[0]
     if command is not None and (name := word.removeprefix("--").replace("-", "_")) in placed_names(command.options):
         parser.error(f"unrecognized argument {word!r}: give {name.upper()} by its position, without a flag")

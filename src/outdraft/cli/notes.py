@@ -1,4 +1,4 @@
-"""What loading a model has to tell (the log `outdraft.notes`), shown to whoever typed the command."""
+"""What loading a model reports (the log `outdraft.notes`), shown to the user who typed the command."""
 
 import logging
 from collections.abc import Iterator

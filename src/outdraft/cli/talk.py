@@ -70,7 +70,7 @@ class Elsewhere:
         self.notes += _notes(lossless=True, verifier="", is_taught=model.get("chat_template", True)) + self.warnings
         if not self._ours:
             self.notes.append(
-                ("The server is another program's: it tells no sources of tokens, and no figures.", "dim")
+                ("The server is another program's: it gives no sources of tokens, and no figures.", "dim")
             )
 
     def stream(self, messages: Seq[Message]) -> Iterator[tuple[Chunk, Text]]:

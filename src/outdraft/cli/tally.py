@@ -1,6 +1,6 @@
 """Statistics of a text that is being streamed, counted from its chunks: one chunk is one target pass.
 
-What a chunk does not tell (how many nodes were offered beyond the first rejection) is not shown.
+What a chunk does not report (how many nodes were offered beyond the first rejection) is not shown.
 """
 
 from time import perf_counter

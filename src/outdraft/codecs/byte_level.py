@@ -51,7 +51,7 @@ def byte_level(names: Mapping[str, int], merges: str, config: Mapping[str, Any])
 
 
 def cure(directory: Path | None = None) -> str:
-    """How somebody gets a tokenizer.json."""
+    """How the user gets a tokenizer.json."""
     place = repr(str(directory or "DIR"))
     return (
         "write it once with transformers: "

@@ -83,7 +83,7 @@ class ChatTemplate:
         given = {**self._special, "tools": None, "documents": None, "add_generation_prompt": True, **variables}
         try:
             text = self.for_tools(given["tools"])._template.render({**given, "messages": [dict(m) for m in messages]})
-        except Exception as error:  # a template is a program of somebody else's
+        except Exception as error:  # a template is a stranger's program
             raise RequestError(f"the chat template refuses this conversation: {error}") from error
         return ChatPrompt(text=text, add_special=False)
 

@@ -1,4 +1,4 @@
-"""The tokens by which a model tells who speaks, and how a text that only spells their names is encoded without them.
+"""The tokens by which a model knows who speaks, and how a text that only spells their names is encoded without them.
 
     <|im_end|> written by the chat template     ->  one control token
     <|im_end|> in what a message says           ->  "<", "|", "im", ... as any other text

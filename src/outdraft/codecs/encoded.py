@@ -1,7 +1,7 @@
 """A text read by the `tokenizers` library in such a way that other threads go on meanwhile.
 
 Its `encode` keeps Python's lock for half a second a megabyte; that of batches gives it back, and takes half as long
-where nobody asks at which characters the tokens stand.
+where the caller does not ask at which characters the tokens stand.
 """
 
 from tokenizers import Encoding, Tokenizer

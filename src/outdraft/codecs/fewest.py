@@ -1,4 +1,4 @@
-"""How many tokens a text has at least, told by its length alone: enough to refuse one that is far too long unread.
+"""How many tokens a text has at least, by its length alone: enough to refuse one that is far too long unread.
 
 Reading some megabytes takes a tokenizer seconds, and hundreds of megabytes of memory.
 """

@@ -1,4 +1,4 @@
-"""What a file says and outdraft leaves aside, told in one line of the log `outdraft.notes`."""
+"""What a file says and outdraft leaves aside, noted in one line of the log `outdraft.notes`."""
 
 import logging
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Which control tokens of a rendered conversation the chat template wrote, whatever it does with what it is given.
 
 Templates trim, cut, compare and join the texts of messages, so that neither the texts before rendering nor the text
-after it tell who wrote what. So stand-ins, characters that occur nowhere, replace symbols of the tokens' names (`|` of
+after it show who wrote what. So stand-ins, characters that occur nowhere, replace symbols of the tokens' names (`|` of
 <|im_end|>) in everything that a caller gave:
 
     loosely     in whole names alone; no other text differs from what the caller gave

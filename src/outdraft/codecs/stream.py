@@ -3,7 +3,7 @@
     tokens   [..E2] [82] [AC 20]            a character may be spread over tokens
     pieces    ""     ""   "€ "              and is emitted when it is whole
 
-`TextStream` turns tokens into pieces that join exactly to `codec.decode` of the whole. `StopStrings` is told one piece
+`TextStream` turns tokens into pieces that join exactly to `codec.decode` of the whole. `StopStrings` takes one piece
 for each token and says where the text ends. Both cost O(1) for each byte, whatever was written before; a `StopTable` is
 made once for all texts of a request.
 """
@@ -114,7 +114,7 @@ class StopStrings:
         return self._table.depth[self._state]
 
     def push(self, piece: str) -> Stop | None:
-        """Tell the text of one token (it may be empty). After a hit nothing more is read."""
+        """Read the text of one token (it may be empty). After a hit nothing more is read."""
         if self.stop is not None:
             return self.stop
         for character in piece:

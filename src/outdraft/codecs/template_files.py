@@ -52,7 +52,7 @@ def read_templates(directory: Path, said: Any) -> Mapping[str, Any]:
 
 
 def note_further(where: str, template: Any) -> None:
-    """Tell which of several named templates no conversation is written by."""
+    """Note which of several named templates no conversation is written by."""
     unused = {str(one["name"]): one["template"] for one in _entries(template) if _is_further(one)}
     note(where, unused, "left out: a conversation is written by default or tool_use alone")
 

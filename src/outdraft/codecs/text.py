@@ -112,7 +112,7 @@ class TextCodec:
 
     @cached_property
     def control(self) -> ControlTokens:
-        """The tokens by which the model tells who speaks."""
+        """The tokens by which the model knows who speaks."""
         return ControlTokens(self._tokenizer, self._described_added)
 
     def _read(self, tokenizer: Tokenizer, text: str, *, add_special: bool) -> list[int]:
@@ -145,7 +145,7 @@ class TextCodec:
 
     def tokens_from(self, first: int) -> tuple[list[str], list[str]]:
         """Names of the tokens with ids of `first` and above: those that any text may hold, and added ones that no text
-        has unless somebody writes their names: neither start, end or another special role nor the chat template."""
+        has unless it spells their names: neither start, end or another special role nor the chat template."""
         if first >= self._end:
             return [], []
         named = {name for role, name in self.special_tokens.items() if role in WRITTEN}

@@ -83,7 +83,7 @@ def named_tokens(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any, bool]]
 
 
 def note_unused(directory: Path, settings: Mapping[str, Any], tokenizer: Tokenizer) -> None:
-    """Tell what tokenizer_config.json says and a text does not get."""
+    """Note what tokenizer_config.json says and a text does not get."""
     said = {key: value for key, value in settings.items() if value not in OFF and key not in _READ | WITHOUT_EFFECT}
     is_bpe = isinstance(tokenizer.model, models.BPE)
     groups: dict[str, dict[str, Any]] = {NEVER_ADDED: {}, _AS_BYTES: {}, _UNKNOWN: {}}

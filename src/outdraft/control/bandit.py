@@ -80,7 +80,7 @@ class BanditPolicy:
         arm, depth = self.arms[played]
         budgets = [Budget(depth=allowed(seq, depth), arm=arm) for seq in seqs]
         # Cut short by requests of their own length or by the end of a text, an arm is worth what it then brings. Where
-        # nobody may draft, all arms are plain decoding, and the round says nothing of this one.
+        # no text may have a draft, all arms are plain decoding, and the round says nothing of this one.
         self._played = played if not depth or any(budget.depth for budget in budgets) else None
         return budgets
 

@@ -114,7 +114,7 @@ class EstimatorPolicy:
         return Budget(depth=choice.depth, arm=choice.arm)
 
     def _best(self, arm: int, alpha: float, deepest: int, count: int) -> tuple[int, float]:
-        """As if all sequences of the batch did alike. Costs that nobody knows yet: nothing for the draft."""
+        """As if all sequences of the batch did alike. Costs that are not known yet: nothing for the draft."""
         passes, draft = self.costs.passes, self.costs.drafts[arm]
         if not passes.is_measured or not draft.is_measured:
             return min(4, deepest), float("inf")  # measure it

@@ -5,7 +5,7 @@ Over a window of rounds,
     share of rounds in which nothing was accepted   above `too_many_lost`   -> one token less
     mean share of a guess that was accepted         above `enough_kept`     -> one token more
 
-and after a change the window must tell something new for `pause` rounds (hysteresis). Data in: sequences and events;
+and after a change the window must show something new for `pause` rounds (hysteresis). Data in: sequences and events;
 data out: one budget each.
 """
 

@@ -24,7 +24,7 @@ from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
-_LEAST = 1e-6  # asked of the drafter even where no threshold helps, so that it goes on telling how sure it is
+_LEAST = 1e-6  # asked of the drafter even where no threshold helps, so that it goes on reporting how sure it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ class KVCache(Protocol):
     def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
         """K and V of one layer's slots [start, stop), each [Hkv, stop - start, d]: a view or a copy.
 
-        Who changes them puts them back before anybody else looks.
+        A caller that changes them puts them back before another one looks.
         """
         ...
 

@@ -40,7 +40,7 @@ def check_fields(record: object, *, of: str = "", error: type[OutdraftError] = C
 
 
 def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, told of its arguments in Python's own types. Unknown keyword arguments are left to the function."""
+    """The function, given its arguments in Python's own types. Unknown keyword arguments are left to the function."""
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:

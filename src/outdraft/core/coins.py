@@ -41,6 +41,6 @@ class DraftCoins(Protocol):
         """Coins of its own for what is drafted, ahead of its time, while the pending token stands at `position`.
 
         A token that some rule has judged and dropped may be drafted again at the same place, and must not be drawn from
-        the same noise: the verdict has told something about it. The target's own noise is shared on purpose.
+        the same noise: the verdict has revealed something about it. The target's own noise is shared on purpose.
         """
         ...

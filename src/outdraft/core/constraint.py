@@ -1,6 +1,6 @@
 """A constraint: which tokens may follow the output so far. One object belongs to one text and moves along with it.
 
-    output      a b c        told by `advance`, one token at a time, in order
+    output      a b c        passed to `advance`, one token at a time, in order
     a draft       `- x - y   asked by `allowed([])`, `allowed([x])`, `allowed([x, y])`: what may follow each node
 
 Target and drafter are masked alike at every node of a draft (`sampling/masks.py`), so every method and every lossless
@@ -19,7 +19,7 @@ class Constraint(Protocol):
     """What may be written. `allowed` may be asked from two threads at once, never while `advance` runs."""
 
     def advance(self, token: int) -> None:
-        """Go on by one emitted token: every one is told, in order, also one that ends the text."""
+        """Go on by one emitted token: every one is passed, in order, also one that ends the text."""
         ...
 
     def allowed(self, path: Seq[int]) -> Tensor:

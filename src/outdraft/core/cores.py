@@ -22,7 +22,7 @@ def count_cores() -> int:
 def useful_threads(asked: int, root: Path = _ROOT, told: Path = _TOLD) -> int:
     """`asked` threads, or as many as the quota keeps busy if that is fewer; at least one.
 
-    A number that somebody chose (`OMP_NUM_THREADS`) stands.
+    A number that the user chose (`OMP_NUM_THREADS`) stands.
     """
     quota = None if "OMP_NUM_THREADS" in os.environ else cpu_quota(root, told)
     return asked if quota is None else max(1, min(asked, math.ceil(quota)))

@@ -91,7 +91,7 @@ class HostTree:
 
     @property
     def tokens(self) -> list[int]:
-        """Of each node. Tokens drafted on a GPU are read when somebody asks, or taken with what else is read."""
+        """Of each node. Tokens drafted on a GPU are read when a caller asks, or taken with what else is read."""
         if self._tokens is None:
             self._tokens = self._source.tolist()
         return self._tokens
@@ -102,7 +102,7 @@ class HostTree:
         return self._tokens is not None
 
     def take(self, tokens: list[int]) -> None:
-        """The tokens, which somebody has read."""
+        """The tokens, which the caller has read."""
         self._tokens = tokens
 
     @property

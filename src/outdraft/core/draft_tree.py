@@ -31,7 +31,7 @@ class DraftTree:
     tokens: tuple[int, ...]  # [N]
     parents: tuple[int, ...]  # [N], -1 of the root
     statuses: tuple[Status, ...]  # [N]
-    confidence: tuple[float, ...] | None  # [N] the drafter's own probability of each node, where it tells one
+    confidence: tuple[float, ...] | None  # [N] the drafter's own probability of each node, where it reports one
     token: int
     is_bonus: bool  # the whole path was accepted to a leaf
     drafted_by: str = ""  # the drafter, by name; "" where nothing was drafted

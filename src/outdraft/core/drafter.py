@@ -22,7 +22,7 @@ from outdraft.core.weights import Weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one sequence's pass showed, told to the drafter after a prompt chunk and after every verification.
+    """What one sequence's pass showed, passed to the drafter after a prompt chunk and after every verification.
 
     The committed rows are the pending token and the accepted path (or a prompt chunk); `seq.tokens` already holds
     the tokens emitted in this step.
@@ -57,7 +57,7 @@ class Traits:
 
     ahead: Ahead | None = None  # it works while the target judges what it proposed
     forget: Callable[[], None] | None = None  # drops what earlier requests left behind; asked between requests
-    guesses: bool = True  # False: it stands for plain decoding, where nobody guesses, a grammar neither
+    guesses: bool = True  # False: it stands for plain decoding, where no drafter guesses, a grammar neither
     peeks: bool = False  # `propose` costs next to nothing and looks at the tokens alone: a guess may go unused
     quotes: bool = False  # it drafts from a request's references
     rewinds: bool = False  # `propose` looks at the tokens alone, and they may go back on those of the last call

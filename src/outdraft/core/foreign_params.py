@@ -40,7 +40,7 @@ ELSEWHERE = dict.fromkeys(("negative_prompt", "negative_prompt_ids", "negative_p
 _BEAMS = (
     "beam search is not here, because it searches for a probable text and does not sample from the target's "
     "distribution: leave it out; temperature=0 takes the best token at every position, and n=4 with a temperature "
-    "writes several texts, of which logprobs=0 tells the most probable"
+    "writes several texts, of which logprobs=0 shows the most probable"
 )
 REFUSED = dict.fromkeys(
     (

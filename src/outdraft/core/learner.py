@@ -26,7 +26,7 @@ from outdraft.core.method import Options
 Head = Callable[[Tensor], Tensor]  # states [n, W] -> logits [n, V], or of the draft's own vocabulary
 Target = TypeVar("Target", contravariant=True)
 TARGET = "target"  # the folder of a target that was taught along, beside its draft
-OWN = "own"  # the name of a loss that a kind brings along itself: nobody needs to ask for it
+OWN = "own"  # the name of a loss that a kind brings along itself: the user need not ask for it
 _PRIME = 1_000_003  # between the seeds of steps, of rows and of purposes
 
 
@@ -140,7 +140,7 @@ class TargetLearner(Learner, Protocol):
 
     @property
     def modifies_target(self) -> bool:
-        """Always true; that the attribute is there tells it from a `Learner`."""
+        """Always true; that the attribute is there sets it apart from a `Learner`."""
         ...
 
     @property
@@ -179,8 +179,8 @@ class LearnMethod(Generic[Options, Target]):
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
     # Where the user asks for none; {}: it learns by a loss of its own (`Beside`), and none can be asked for
     loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
-    # A kind that can draft some of the target's tokens only: told once, before a new draft learns, how often each token
-    # is to be guessed in the texts [V], it chooses. (`new` alone does not see the texts, and must not need them.)
+    # A kind that can draft some of the target's tokens only: given once, before a new draft learns, how often each
+    # token is to be guessed in the texts [V], it chooses. (`new` alone does not see the texts, and must not need them.)
     choose_vocab: Callable[[Any, Tensor], None] | None = None
     # The states of its guesses are those of the drafter's own network behind the tokens that it has read, and the
     # drafter hands them over in chains (`Traits.hands_states`). The second of several has read one drafted token

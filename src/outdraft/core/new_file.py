@@ -30,7 +30,7 @@ def new_file(path: str | Path, *, error: type[OutdraftError] = ConfigError) -> I
         mode = beside.stat().st_mode
         try:
             yield beside
-            beside.chmod(mode)  # some libraries write files that nobody else may read
+            beside.chmod(mode)  # some libraries write files that no other user may read
             beside.replace(place)
         finally:
             beside.unlink(missing_ok=True)

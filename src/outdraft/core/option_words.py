@@ -23,7 +23,7 @@ _LEADS = ("must be ", "need ", "choose ", "it is ", "it must be ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionWords:
-    """One option of a plug-in as pages and errors tell it."""
+    """One option of a plug-in as pages and errors print it."""
 
     name: str
     meaning: str  # one sentence; "" where the source cannot be read, or a plug-in of another package has no comment

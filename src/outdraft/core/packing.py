@@ -38,7 +38,7 @@ class PackedDrafts:
 
     @property
     def starts_from_ids(self) -> bool:
-        """Whether token ids say it all: nobody brings embeddings, no draft resumes at a layer."""
+        """Whether token ids say it all: no request brings embeddings, no draft resumes at a layer."""
         resumes = any(draft is not None and draft.resume is not None for draft in self.drafts)
         return not resumes and all(rows is None for rows in self.embeds)
 

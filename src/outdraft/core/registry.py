@@ -118,7 +118,7 @@ def find_learner(name: str) -> "LearnMethod[Any, Any]":
         module, _, attribute = name.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except Exception as error:  # a module of somebody else's, which may raise anything
+        except Exception as error:  # a stranger's module, which may raise anything
             raise ConfigError(f"kind {name!r} cannot be imported: {error}; write package.module:LEARN") from error
         if not isinstance(found, LearnMethod):
             raise ConfigError(f"kind {name!r} is a {type(found).__name__}; it must be a LearnMethod")
@@ -140,7 +140,7 @@ def _load(place: str, who: str) -> AnyMethod:
         if lacking.partition(".")[0] == "outdraft" and lacking != module:
             raise ConfigError(f"{who} was written for another contract of plug-ins{_changes()}: {error}") from error
         raise ConfigError(f"{who} cannot be imported: {error}; write package.module:METHOD") from error
-    except Exception as error:  # a module of somebody else's, which may raise anything
+    except Exception as error:  # a stranger's module, which may raise anything
         raise ConfigError(f"{who} cannot be imported: {error}; write package.module:METHOD") from error
     if not isinstance(method, contract.DrafterMethod | contract.RuleMethod | contract.PolicyMethod):
         raise ConfigError(

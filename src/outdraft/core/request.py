@@ -22,7 +22,7 @@ class Request:
     num_speculative_tokens: int | None = None  # per request: overrides the policy; 0 turns speculation off
     speculative: Speculative | None = None  # who drafts it, by which rule, and how much
     references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up
-    prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
+    prompt_positions: tuple[int, ...] | None = None  # what the model is given instead of each token's index (images)
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
     constraint: Callable[[], Constraint] | None = None  # makes the constraint of one text: which tokens may follow
     negative_prompt_token_ids: tuple[int, ...] | None = None  # what guidance leads away from; see `negative_ids`
@@ -30,7 +30,7 @@ class Request:
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
     priority: int = 0  # who waits joins in this order, the lower first
     timeout: float | None = None  # seconds after it was asked for; then it ends with what it has
-    return_draft_tree: bool = False  # whether its pieces tell the draft of their round, and what became of it
+    return_draft_tree: bool = False  # whether its pieces report the draft of their round, and what became of it
     resume_token_ids: tuple[tuple[int, ...], ...] = ()  # of each text: what was written before it was cut off elsewhere
 
     once: Once = field(init=False, default_factory=Once, repr=False, compare=False)  # what is made for all its texts

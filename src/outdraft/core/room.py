@@ -1,6 +1,6 @@
 """The contract between memory and the scheduler: how many pages there are, who has them, and what fits into a pass.
 
-    pages of 16 rows    taken: by running texts    kept: of earlier texts, given up when wanted    free: nobody's
+    pages of 16 rows    taken: by running texts    kept: of earlier texts, given up when wanted    free: no text's
 
 All numbers are pages of the target's cache. A drafter that keeps rows of its own has as many pages as the target. Where
 they do not suffice, its guess ends with the tokens that it has drawn so far: what is drawn is never dropped.
@@ -31,7 +31,7 @@ class Room(Protocol):
 
     @property
     def cuts(self) -> bool:
-        """Whether a text that wants more than the capacity ends there; it is refused where somebody chose that."""
+        """Whether a text that wants more than the capacity ends there; it is refused where the user chose that."""
         ...
 
     @property

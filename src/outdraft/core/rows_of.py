@@ -1,6 +1,6 @@
 """The states that a pass showed of one text: some rows of a matrix that all texts of the pass share.
 
-They are copied when somebody asks for them. Of a batch, few texts may have a drafter that wants them, and one that
+They are copied when a drafter asks for them. Of a batch, few texts may have a drafter that wants them, and one that
 listens without guessing may never look: copying each text's row of each tap would cost batches of short passes several
 percent.
 """
@@ -27,7 +27,7 @@ class RowsOf(Mapping[int, Tensor]):
         return shown.clone() if self._are_neighbours() else shown
 
     def shown(self, tap: int) -> Tensor:
-        """The same rows [n, D], for whoever reads them at once: neighbours are a part of the pass's matrix."""
+        """The same rows [n, D], for a caller that reads them at once: neighbours are a part of the pass's matrix."""
         rows, whole = self._rows, self._whole[tap]
         return whole[rows[0] : rows[-1] + 1] if self._are_neighbours() else whole[rows]
 

@@ -36,10 +36,10 @@ class Sequence:
     coins: "Callable[[Sequence], Coins]"  # the verifier's coins of the coming round
     draft_coins: "Callable[[Sequence], DraftCoins]"
     asked_at: float | None = None  # seconds by the engine's clock when it was asked for, from which a timeout counts
-    find_stop: Callable[[int], bool] = field(default=lambda token: False)  # told each emitted token, in order
+    find_stop: Callable[[int], bool] = field(default=lambda token: False)  # gets each emitted token, in order
     num_cached: int = 0
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left
-    num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been told
+    num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been reported
     num_preempted: int = 0  # times that it gave back its memory, and was read again
     max_chunk: int = CHUNK  # tokens of it that the next pass may read before the pending one
     drafts: bool = True  # False: there is no room for a guess in the next pass
@@ -47,8 +47,8 @@ class Sequence:
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
-    first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
-    constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
+    first_position: int = 0  # what the model is given for token 0 (`RopeConfig.first_position`); the target sets it
+    constraint: Constraint | None = None  # which tokens may follow; it gets every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     drafted_by: str = ""  # who made the guess of the pass under way, by name
     is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
@@ -92,7 +92,7 @@ class Sequence:
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether log probabilities of its prompt are asked for, and not all told yet."""
+        """Whether log probabilities of its prompt are asked for, and not all reported yet."""
         return self.request.params.prompt_logprobs is not None and self.num_prompt_scored < self.prompt_len - 1
 
     @property
@@ -108,7 +108,7 @@ class Sequence:
         return self.max_len if wanted is None else min(self.max_len, self.prompt_len + wanted)
 
     def position(self, i: int) -> int:
-        """The position that the model is told for token i: its index (and `first_position`), or the prompt's own.
+        """The position that the model is given for token i: its index (and `first_position`), or the prompt's own.
 
         What follows such a prompt goes on behind its last one, which is the largest.
         """

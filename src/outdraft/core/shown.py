@@ -1,4 +1,4 @@
-"""How a user's value, or somebody's exception, is printed in an error message, whatever object it is."""
+"""How a user's value, or a stranger's exception, is printed in an error message, whatever object it is."""
 
 from itertools import islice
 from typing import Any

@@ -1,6 +1,6 @@
 """How one request is drafted: what it asks for, what its engine holds, and what is in force for its text.
 
-Speculative   asked by a request, and told by its result      a field that is None is the engine's choice
+Speculative   asked by a request, and reported by its result  a field that is None is the engine's choice
 Held          what an engine can be asked for by name
 Settled       what the parts of a step read: which arm, which depth, which rule
 """
@@ -45,7 +45,7 @@ class Held:
     watched: tuple[str, ...] = ()  # those that say how probable a token is, and are heard for a while (`suspicion.py`)
 
     def name_of(self, arm: int) -> str:
-        """Who guesses; "" where nobody has said what the arm is called."""
+        """Who guesses; "" where the arm was given no name."""
         return self.methods[arm] if arm < len(self.methods) else ""
 
 

@@ -8,7 +8,7 @@ from outdraft.core.sequence import Sequence
 
 
 class Watch(Protocol):
-    """`now` is the engine's clock. It is told in the engine's thread, and must not raise."""
+    """`now` is the engine's clock. It is called in the engine's thread, and must not raise."""
 
     def asked(self, seq: Sequence, now: float) -> None:
         """A request was accepted, and waits."""

@@ -60,7 +60,7 @@ def fail(seq: Sequence, error: BaseException, *, alone: bool = True) -> StepEven
 
 
 def _drop_frames(error: BaseException) -> None:
-    """Of the error and of all that led to it: whoever keeps it must not keep a model."""
+    """Of the error and of all that led to it: a caller that keeps it must not keep a model."""
     seen: set[int] = set()
     links: list[BaseException | None] = [error]
     while links:

@@ -44,7 +44,7 @@ class Judged:
 def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[list[StepEvent], list[Seen]]:
     """Apply one verdict to each sequence that had a draft; returns what happened and what the drafter may see.
 
-    `fail` is told of a sequence whose commit raises and makes its event, and the others go on; None: it raises. Such a
+    `fail` gets a sequence whose commit raises and makes its event, and the others go on; None: it raises. Such a
     sequence has the tokens that it had before, which are those that its caller receives.
     """
     remaining = iter(judged.verdicts)
@@ -108,7 +108,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     logprobs, reason = [], None
     for node, token in zip((0, *verdict.path), run, strict=True):
         if tokens and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
-            break  # drawn where nothing may follow: the next pass tells that of the tokens before it
+            break  # drawn where nothing may follow: the next pass reports that of the tokens before it
         if seq.request.params.logprobs is not None:
             logprobs.append(token_logprobs(seq, token, logits[first + node], p[first + node]))
         tokens.append(token)

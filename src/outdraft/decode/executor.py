@@ -23,7 +23,7 @@ from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import PackedDrafts
 from outdraft.decode.forced import ForcedDraft
 
-Work = Callable[[Callable[[], bool]], None]  # told by its argument whether the pass is over
+Work = Callable[[Callable[[], bool]], None]  # its argument says whether the pass is over
 
 
 class Executor(Protocol):
@@ -45,7 +45,7 @@ class Serial:
 
 
 class Overlapped:
-    """The work runs in a thread of its own, and is told when the pass is over."""
+    """The work runs in a thread of its own, and learns when the pass is over."""
 
     def __init__(self) -> None:
         self._start()

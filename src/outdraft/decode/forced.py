@@ -62,7 +62,7 @@ def is_dear(seq: Sequence) -> bool:
 
 
 def fitted(seq: Sequence, draft: Draft, *, cuts: bool, fills: bool) -> Draft:
-    """A drafter's guess under the sequence's constraint; without one nobody looks at it.
+    """A drafter's guess under the sequence's constraint; without one it is not looked at.
 
     `cuts`: without what the constraint forbids. `fills`: one forced token, where nothing is guessed.
     """

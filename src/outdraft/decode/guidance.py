@@ -166,7 +166,7 @@ def unguided(target: Target) -> Target:
 
 
 def shadow_of(seq: Sequence) -> Sequence:
-    """A guided text's output behind its negative prompt, as it begins. How the text is sampled is not told."""
+    """A guided text's output behind its negative prompt, as it begins. How the text is sampled is not passed on."""
     request = seq.request
     negative = request.negative_ids
     neutral = SamplingParams(max_tokens=request.params.max_tokens)
@@ -186,7 +186,7 @@ def shadow_of(seq: Sequence) -> Sequence:
 
 
 def _follow(shadow: Sequence, seq: Sequence) -> None:
-    """Tell the shadow what was written since."""
+    """Give the shadow what was written since."""
     shadow.tokens += seq.tokens[seq.prompt_len + shadow.num_output :]
 
 

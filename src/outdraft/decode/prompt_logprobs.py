@@ -3,7 +3,7 @@
     tokens     t0  t1  t2  t3 | P        the row of t0 predicts t1, ...: the row of the pending token P, which is the
     predicted  t1  t2  t3  P  | ...      prompt's last, predicts the first token of the answer and belongs to the draft
 
-No layer is told of them: a pass has the same rows and the same draft nodes as without, so that the text has the same
+No layer knows of them: a pass has the same rows and the same draft nodes as without, so that the text has the same
 bits. Only the head is asked for more rows, a few at a time, because a row of logits is as wide as the vocabulary.
 """
 
@@ -16,7 +16,7 @@ ROWS = 64  # of logits at once
 
 
 def score_prompts(packed: PackedDrafts, scored: TargetOutput) -> list[tuple[TokenLogprobs, ...]]:
-    """One tuple for each sequence of the pass, empty where nobody asked or nothing is left to tell."""
+    """One tuple for each sequence of the pass, empty where none were asked for or nothing is left to report."""
     found: list[tuple[TokenLogprobs, ...]] = []
     for i, (seq, rows) in enumerate(zip(packed.seqs, packed.prompt_rows, strict=True)):
         told: list[TokenLogprobs] = []

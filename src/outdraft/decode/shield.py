@@ -133,7 +133,7 @@ class ShieldedDrafter:
             return
         try:
             self.inner.observe(followed)
-        except CacheFullError:  # nobody knows of which of them it has learned
+        except CacheFullError:  # it is not known of which of them it has learned
             for one in followed:
                 self._start_over(one.seq)
         except anything_but_an_interrupt() as error:

@@ -1,4 +1,4 @@
-"""A prompt's chunk whose pass stops between layers, so that whoever decodes meanwhile waits for a slice of it only.
+"""A prompt's chunk whose pass stops between layers, so that texts decoding meanwhile wait for a slice of it only.
 
     layers 0-2 of the chunk | a round of others | layers 3-5 | a round | ... | the last layers: the chunk is read
 

@@ -51,7 +51,7 @@ class Parts:
     soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`RuleMethod.soft`)
     reads_confidence: bool = False  # the rule reads how sure the drafter is of its guesses
     executor: Executor = field(default_factory=Serial)
-    room: Room = field(default_factory=Unbounded)  # the target's memory, for whoever plans passes
+    room: Room = field(default_factory=Unbounded)  # the target's memory, for the planning of passes
     held: Held = field(default_factory=Held)  # what requests may ask for by name
     traits: Traits = field(init=False)  # the drafter's, asked once
     has_peeking: bool = field(init=False)  # it, or a drafter that it asks, may guess what a constraint forbids
@@ -75,7 +75,7 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """A guess for each sequence; while a prompt is being read there is nothing to guess from.
 
-    Where a constraint leaves one continuation only, that is the guess, and nobody is asked.
+    Where a constraint leaves one continuation only, that is the guess, and no drafter is asked.
     """
     ready = [seq for seq in seqs if guesses_for(seq)]
     least = LEAST_BESIDE_LOOK_UPS if parts.has_peeking else LEAST_FORCED
@@ -130,7 +130,7 @@ def judge_what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, bega
     is_whole = all(fits is guess for fits, guess in zip(fitting, guesses, strict=True))
     _overrule(seqs, guesses, fitting)
     try:
-        return judge(seqs, fitting, parts, began, ahead=is_whole)  # nobody goes on behind a guess that was cut
+        return judge(seqs, fitting, parts, began, ahead=is_whole)  # no drafter goes on behind a guess that was cut
     except CacheFullError:
         if all(guess.num_nodes == 1 for guess in fitting):
             raise

@@ -5,7 +5,7 @@ guesses are just never accepted. So the first rounds ask how probable each guess
 sequential tests (Wald, "Sequential tests of statistical hypotheses", 1945) count which of those judged were accepted:
 
     sound    accepted at least as often as c / 3        no longer watched when 1,000 times likelier than broken
-    broken   accepted at most as often as c / 10        told when a million times likelier than sound
+    broken   accepted at most as often as c / 10        reported when a million times likelier than sound
     likewise with 0.05 and 0.005 in place of c / 3 and c / 10, of greedy requests: a network that has learned nothing is
     not sure of anything
 
@@ -78,7 +78,7 @@ class Suspicion:
         self._known.update(names)
 
     def hear(self, event: StepEvent, *, greedy: bool) -> None:
-        """Count what a round says of its drafter, and tell what is wrong."""
+        """Count what a round says of its drafter, and report what is wrong."""
         trial = self.watched.get(event.drafted_by)
         if trial is None:
             return

@@ -130,7 +130,7 @@ class SuffixDrafter:
 def _draft(pending: int, guess: TreeGuess, budget: Budget) -> Draft:
     """The tree without what hangs below a node at which the budget ends its branch.
 
-    The guess tells the probability of each path; a node's own is its share of its parent's.
+    The guess gives the probability of each path; a node's own is its share of its parent's.
     """
     tokens, parents, shares = [pending], [-1], [1.0]
     open_at = {-1: (0, 1.0)}  # node of the guess -> where it stands in the draft, and the chance of the path to it

@@ -105,7 +105,7 @@ class UniversalDrafter:
         return written
 
     def _translate(self, ids: list[int], held: int) -> list[int]:
-        """In the target's tokens, less the spaces that stand there already; the end of a text is told by its token."""
+        """In the target's tokens, less the spaces that stand there already; the end of a text is given as its token."""
         ends = self._draft.eos_token_ids
         stop = next((i for i, token in enumerate(ids) if token in ends), len(ids))
         text = whole_characters(spell(self._draft, ids[:stop]))

@@ -3,9 +3,9 @@
     caller   Call   <---- queue of lists of events ----   Outbox   engine's thread
                     ----> Leave (in the inbox) ------->
 
-Whoever streams gets a list for each step; whoever wants the whole gets one list at the end and is not woken before.
-The engine never holds a `Call`, and one that nobody holds has left. Leaving takes no lock, so that a finaliser may do
-it wherever the garbage collector runs, inside another request's step too.
+A caller that streams gets a list for each step; one that wants the whole gets one list at the end and is not woken
+before. The engine never holds a `Call`, and one that no caller holds has left. Leaving takes no lock, so that a
+finaliser may do it wherever the garbage collector runs, inside another request's step too.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Outbox:
             self._hand_over()
 
     def welcome(self) -> None:
-        """The engine has taken the request: whoever streams is told so by a list without events."""
+        """The engine has taken the request: a caller that streams learns it by a list without events."""
         if self.streams:
             self._hand_over()
 
@@ -56,11 +56,11 @@ class Outbox:
         kept, self._kept = self._kept, []
         self.queue.put(kept)
         if self.wake is not None:
-            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so no caller waits
                 self.wake()
 
     def fail(self, error: OutdraftError) -> None:
-        """Nobody will decode it: end with an error."""
+        """The engine will not decode it: end with an error."""
         self.post(StepEvent(seq_id=self.seq.id, finish_reason="error", error=error))
 
 

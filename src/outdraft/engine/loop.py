@@ -124,7 +124,7 @@ class Engine(OneProcess):
     def prepare(
         self, request: Request, find_stop: Callable[[int], bool] | None = None, *, asked_at: float | None = None
     ) -> Sequence:
-        """Check a request; nothing is queued. `find_stop` is told each emitted token: does the text end with it?
+        """Check a request; nothing is queued. `find_stop` gets each emitted token: does the text end with it?
 
         `asked_at`: seconds by the engine's clock from which its timeout counts; None: from now on.
         Raises `RequestError` before any work is done: empty prompt, prompt too long, ids outside the vocabulary.
@@ -169,7 +169,7 @@ class Engine(OneProcess):
         return events
 
     def abandon(self) -> None:
-        """A step broke in a way that nobody foresaw: drop every request, whatever else breaks on the way."""
+        """A step broke in an unforeseen way: drop every request, whatever else breaks on the way."""
         for seq in [*self.waiting, *self.running]:
             try:
                 self._retire(seq)

@@ -31,7 +31,7 @@ def page_events(llm: "LLM") -> PageEvents:
         cache = target.shared.cache if isinstance(target, Runner) else None
         if cache is None:
             raise CapabilityError(
-                "this engine shares no pages between texts, so there is nothing to tell of them: turn prefix caching "
+                "this engine shares no pages between texts, so there is nothing to report of them: turn prefix caching "
                 "on (enable_prefix_caching=True, --enable-prefix-caching)"
             )
         cache.store.listen(events)

@@ -1,6 +1,6 @@
 """What happens to the engines' threads when the process forks or ends.
 
-A forked process has none of its parent's threads. Before a fork each engine may finish a step that nobody waits for
+A forked process has none of its parent's threads. Before a fork each engine may finish a step that no caller waits for
 any more; in the child each forgets its thread. At the end every thread is stopped, since one that is in native code
 when Python ends would abort the process.
 """

@@ -60,7 +60,7 @@ class Siblings:
         return self.with_speculation(recipe=recipe, **others)
 
     def with_speculation(self, **words: Any) -> Self:
-        """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
+        """Likewise, in any words of `LLM` for what drafts: speculative_config, draft_model, recipe, ..."""
         unknown = {word: words.pop(word) for word in words.keys() - WORDS}
         companions = partial(read_companions, self._setup.directory)
         setup = replace(self._setup, combination=read_beside(unknown, type(self).__init__, companions, **words))

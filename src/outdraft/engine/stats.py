@@ -75,7 +75,7 @@ class RequestStats:
         self.num_accepted_tokens += accepted
         self.accepted_lengths[accepted] += 1
         self.per_step.append((event.num_draft_tokens, accepted))
-        if event.drafted_by == FORCED:  # nobody guessed, and nothing is learned about a drafter
+        if event.drafted_by == FORCED:  # no drafter guessed, and nothing is learned about a drafter
             self.num_forced_tokens += accepted
             return
         self.judged += ((sure, i < accepted) for i, sure in enumerate(event.confidences))

@@ -50,7 +50,7 @@ class Streaming(Conversational):
     ) -> Answers:  # fmt: skip
         """Ask for all of these prompts at once, from asyncio; what comes back is `Answers`, to be read and to be left.
 
-        `streams=False`: nobody is woken before a text is whole. `stream_interval`: as for `stream`.
+        `streams=False`: the caller is not woken before a text is whole. `stream_interval`: as for `stream`.
         Raises `RequestError` for what is refused, and `BusyError` for a stream that finds no room.
         """
         asked_at, interval = self.engine.clock(), _checked(stream_interval)

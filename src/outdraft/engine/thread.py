@@ -9,7 +9,7 @@ request and ends with its `EngineThread`: while it has no work it knows the engi
 it ends, every waiting caller is answered, and the next request begins another thread.
 
 A forked process has none of its parent's threads. Where no request ran at the fork, the next one starts a thread anew;
-where one did, nobody knows what the half of a step has left behind, and every request is refused.
+where one did, it is not known what the half of a step has left behind, and every request is refused.
 """
 
 from collections.abc import Callable
@@ -123,7 +123,7 @@ class EngineThread(OneProcess):
         return self._worker is not None and self._worker.is_busy
 
     def settle(self) -> None:
-        """Before a fork: where all callers have left, wait for the step under way, which nobody else waits for."""
+        """Before a fork: where all callers have left, wait for the step under way, which no caller waits for."""
         worker = self._worker
         if worker is None or not worker.is_busy or current_thread() is worker.thread:
             return
@@ -136,7 +136,7 @@ class EngineThread(OneProcess):
                 answer.get(timeout=LAST_STEP)
 
     def renew(self, *, is_lost: bool) -> None:
-        """In a forked process: nothing is left of the thread, and nobody answers the calls under way."""
+        """In a forked process: nothing is left of the thread, and no thread answers the calls under way."""
         self._lock, self._worker, self._is_lost = Lock(), None, self._is_lost or is_lost
         for call in list(self._calls):
             call.outbox.fail(CapabilityError(_FORKED))

@@ -23,7 +23,7 @@ def listen(llm: "LLM", make: Callable[[Engine], Watch]) -> Callable[[], None]:
     watch = llm._thread.ask(begin)
 
     def end() -> None:
-        with suppress(CapabilityError):  # the engine's thread has ended, so nothing is told any more
+        with suppress(CapabilityError):  # the engine's thread has ended, so nothing is reported any more
             llm._thread.ask(lambda engine: engine.watch.remove(watch))
 
     return end

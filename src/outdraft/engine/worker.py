@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """New requests, all of one caller. `together`: the engine takes all of them or none, and tells streams so."""
+    """New requests, all of one caller. `together`: the engine takes all of them or none, and reports it to streams."""
 
     outboxes: Seq[Outbox]
     num_threads: int  # that PyTorch may use for them
@@ -47,7 +47,7 @@ class Worker:
     def __init__(self, engine: Engine) -> None:
         self.inbox: SimpleQueue[Any] = SimpleQueue()  # None: stop
         self.is_busy = False  # the engine is at work, or has some left
-        self.end: OutdraftError | None = None  # why nobody reads the inbox any more
+        self.end: OutdraftError | None = None  # why the thread no longer reads the inbox
         self._ending = Lock()
         self._outboxes: dict[int, Outbox] = {}
         self.thread = Thread(target=self._run, args=(ref(engine),), name="outdraft-engine", daemon=True)
@@ -79,7 +79,7 @@ class Worker:
 
     @staticmethod
     def _clear(engine: Engine | None) -> None:
-        """The next thread must not go on with texts whose callers are told that they ended."""
+        """The next thread must not go on with texts reported to their callers as ended."""
         try:
             if engine is not None:
                 engine.abandon()
@@ -123,7 +123,7 @@ class Worker:
         except BaseException as error:  # also a stranger's sys.exit(): it ends requests, and not the thread
             engine.abandon()
             events = [fail(outbox.seq, error, alone=False) for outbox in self._outboxes.values()]
-        self.is_busy = engine.has_work  # told before the events are: who has the last one may fork
+        self.is_busy = engine.has_work  # set before the events are posted: who has the last one may fork
         for event in events:
             if (outbox := self._outboxes.get(event.seq_id)) is not None:
                 outbox.post(event)
@@ -165,7 +165,7 @@ class Worker:
                     outbox.welcome()
 
     def _refuse_all(self, error: OutdraftError) -> None:
-        """Answer everybody whom the thread has not answered, and now never will."""
+        """Answer every caller whom the thread has not answered, and now never will."""
         while (message := _next(self.inbox)) is not Empty:
             match message:
                 case Join():

@@ -1,6 +1,6 @@
 """One request's output as it is written: ids to text, stop strings, statistics, and the pieces a stream hands out.
 
-Where a request has stop strings, the engine tells `find_stops` every emitted token in order, inside an accepted run
+Where a request has stop strings, the engine gives `find_stops` every emitted token in order, inside an accepted run
 too, so that a stop string cuts the run at the right token. All other text is made from the events, by the caller's own
 thread. Text that may still turn out to begin a stop string is held back.
 """

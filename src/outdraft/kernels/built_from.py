@@ -1,7 +1,7 @@
 """Whether a built library fits this binding: its functions are there, its structures are as large as ours.
 
 A library of an older or newer checkout would read other fields than are written, and end the process or, worse, not.
-What stands inside a function is not compared: who changes only that must build again without being told.
+What stands inside a function is not compared: who changes only that must build again without a warning.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
 
 A library that lacks a function named here, or has a structure of another size, is refused as if there were none:
-PyTorch computes, and the log has a warning; whoever cannot do without the kernels raises `CapabilityError`.
+PyTorch computes, and the log has a warning; a caller that cannot do without the kernels raises `CapabilityError`.
 `OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of `KINDS`; unset: the best that runs here.
 """
 

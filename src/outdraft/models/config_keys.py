@@ -1,4 +1,4 @@
-"""The keys of a config.json that may be ignored; any other key that nobody reads is an error.
+"""The keys of a config.json that may be ignored; any other unread key is an error.
 
 A key that the architecture's reader asked for is known. Of the others, those below are bookkeeping, or have values that
 leave the arithmetic as it is; any other with a value that says something is an error: it may change what is computed.
@@ -54,7 +54,7 @@ _BOOKKEEPING = (
 def check_keys(
     raw: Mapping[str, object], used: set[str], name: str, *, strict: bool, beside: Collection[str] = ()
 ) -> None:
-    """Raise `ModelLoadError` for the first key of config.json that nobody reads and that may change the arithmetic.
+    """Raise `ModelLoadError` for the first unread key of config.json that may change the arithmetic.
 
     strict: every key that is not known; else only those that are known to matter, or sound like it (the layers of a
     drafter, whose config.json has keys of its own), and one line names the others. beside: what another reader reads.

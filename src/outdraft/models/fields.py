@@ -1,6 +1,6 @@
 """Reading a `config.json`: typed fields, and which of its keys were asked for.
 
-What nobody asked for is judged at the end (`models/config_keys.py`).
+What was not asked for is judged at the end (`models/config_keys.py`).
 """
 
 from collections.abc import Sequence

@@ -47,7 +47,7 @@ def all_formats() -> Iterator[tuple[str, HeadFormat[Any, Any, Any]]]:
 
 
 def recognise(directory: Path) -> tuple[str, HeadFormat[Any, Any, Any] | None] | None:
-    """Which kind of draft lies in a directory, and its layout where the kind has several; None: nobody knows it."""
+    """Which kind of draft lies in a directory, and its layout where the kind has several; None: of no known kind."""
     for kind, one in all_formats():
         if one.matches(directory):
             return kind, one

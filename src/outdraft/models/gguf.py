@@ -2,7 +2,7 @@
 
     blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight        output_norm.weight -> model.norm.weight
 
-llama.cpp turns neighbouring channels where everybody else turns channels half a head apart, so its converter reorders
+llama.cpp turns neighbouring channels where all other engines turn channels half a head apart, so its converter reorders
 the rows of q and k of Llama models, and we put them back:  [h, d/2, 2] -> [h, 2, d/2].  Qwen's rows are as they were.
 
 Linear maps that are stored as Q8_0 or Q4_0 are on our own grid of integers, and stay on it.

@@ -1,4 +1,4 @@
-"""The metadata of a GGUF file, read key by key: a key that nobody reads is an error, as it may change results."""
+"""The metadata of a GGUF file, read key by key: an unread key is an error, as it may change results."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -86,7 +86,7 @@ class GgufMeta:
         )
 
     def require_all_read(self) -> None:
-        """Raise `ModelLoadError` for the first key that says something and that nobody asked for."""
+        """Raise `ModelLoadError` for the first key that says something and was not asked for."""
         for name in self._file.keys(f"{self.arch}."):
             key = name.removeprefix(f"{self.arch}.")
             known = key in self._used or any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)

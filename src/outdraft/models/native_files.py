@@ -60,7 +60,7 @@ def _packed(pieces: Pieces) -> NativeDecoder:
 def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
     """Over the packed file; None where a byte of it is not what was written."""
     with file.path.open("rb") as opened:
-        pages = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)  # nobody writes; a writable view has an address
+        pages = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)  # never written; a writable view has an address
     start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     parts = [*file.units, file.embedding]
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:

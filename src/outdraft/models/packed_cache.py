@@ -29,7 +29,7 @@ from outdraft.weights.shard_index import INDEX
 from outdraft.weights.user_cache import cache_limit, is_kept, user_cache
 
 SMALLEST = 64 << 20  # bytes of files; what is smaller is packed sooner than looked up
-_ABANDONED = 24 * 3600  # seconds after which a file that nobody finished is cleared away
+_ABANDONED = 24 * 3600  # seconds after which an unfinished file is cleared away
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ def packed_file(pieces: Pieces, *, cache: Path | None = None) -> PackedFile:
 
 
 def kept_file(pieces: Pieces) -> PackedFile | None:
-    """The same where nobody asked for it; None: it is not there, and must not, need not or cannot be kept."""
+    """The same where the user did not ask for it; None: it is not there, and must not, need not or cannot be kept."""
     size = sum(file.stat().st_size for file in _files(pieces.stored.source.origin))
     if not is_kept() or size < SMALLEST:
         return None
@@ -95,7 +95,7 @@ def place_of(pieces: Pieces, *, cache: Path) -> Path:
 
 
 def find_packed(place: Path) -> PackedFile | None:
-    """A packed file that is there and whole, as far as its index tells; a damaged one is removed."""
+    """A packed file that is there and whole, as far as its index shows; a damaged one is removed."""
     try:
         found = read_index(place)
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def find_packed(place: Path) -> PackedFile | None:
         _log.warning("%s", error)
         place.unlink(missing_ok=True)
         return None
-    with suppress(OSError):  # somebody else's file, or a read-only disk
+    with suppress(OSError):  # another user's file, or a read-only disk
         os.utime(place)  # the least recently used goes first
     return found
 

@@ -1,7 +1,7 @@
 """How long a target pass takes, measured on the target itself: the starting point of tree shapes and policies that
 weigh costs.
 
-Data in: a pass over rows of nobody's text, which returns logits; data out: seconds.
+Data in: a pass over rows of no request's text, which returns logits; data out: seconds.
 """
 
 from collections.abc import Callable

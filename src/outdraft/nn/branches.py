@@ -25,7 +25,7 @@ class Branches:
 
     seq: int
     start: int  # first row in the pass
-    text: int  # rows that everybody sees
+    text: int  # rows that every new row sees
     first: int  # slot of the first new row; guess row r stands in slot text + r
     above: list[list[int]]  # guess rows that each new row sees, topmost first
 

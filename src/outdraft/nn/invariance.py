@@ -49,7 +49,7 @@ def find_tile(linear: LinearMap) -> RowTile:
 def find_plain_tile(
     shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, threads: int
 ) -> RowTile:
-    """The cheapest plan without packing on so many threads, for a weight [out, in] of somebody else's."""
+    """The cheapest plan without packing on so many threads, for a weight [out, in] of another module."""
     found = _first_stable(Linear(shape[1], shape[0], bias, dtype, device), (threads,), packed=False)
     assert found is not None, "one row at a time is stable"
     return found

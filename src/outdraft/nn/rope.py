@@ -6,7 +6,7 @@ https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor),
 https://arxiv.org/abs/2402.13753: a divisor for each pair, of two sets, one for short texts and one for long ones).
 (`dynamic` is the plain rule up to the model's context length. Only a draft model with a streaming cache goes beyond it,
 and there no row sees another from further away than the cache has rows.)
-A text is short or long as a whole, by the most that it may become: positions of a long one are told `original_max_len`
+A text is short or long as a whole, by the most that it may become: positions of a long one are given `original_max_len`
 higher than they are, and stand in the table behind those of short ones (`RopeConfig.first_position`).
 
     longrope's table   [ short 0 .. original - 1 | long 0, 1, 2, ... ]

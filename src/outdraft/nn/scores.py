@@ -25,7 +25,7 @@ def attention(
     """q [B, H, n, d], k and v [B, Hkv, T, d] -> [B, H, n, d]; H is a multiple of Hkv.
 
     mask: [n, T] or wider, bool (who is seen) or numbers that are added to the scores. `is_causal` is for n = T.
-    sinks: [H, 1] or [H, n], a score of nobody's key.
+    sinks: [H, 1] or [H, n], a score of no key.
     """
     group = q.shape[1] // k.shape[1]
     if cap is None and sinks is None:

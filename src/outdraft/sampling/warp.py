@@ -33,7 +33,7 @@ def warp_nodes(
     the tokens that masks leave; then it draws from its unmasked distribution, and the target will refuse.
 
     Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and fine); on a GPU, where looking would make the
-    host wait, their distribution has no finite sum instead, and whoever judges it raises.
+    host wait, their distribution has no finite sum instead, and the rule that judges it raises.
     """
     params = seq.request.params
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
@@ -72,7 +72,7 @@ def warp_of(params: SamplingParams) -> Warp:
 
 
 def poisoned_one_hot(logits: Tensor, largest: Tensor) -> Tensor:
-    """The greedy distribution [n, V] of logits that nobody looked at: NaN in place of 1 where `largest` [n] is not
+    """The greedy distribution [n, V] of logits that were not checked: NaN in place of 1 where `largest` [n] is not
     finite."""
     one = torch.where(largest.isfinite(), 1.0, torch.nan).to(logits)
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), one[:, None])
@@ -89,7 +89,7 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
 def edit_nodes(seq: Sequence, raw: Tensor, paths: Seq[list[int]] | None, *, guesses: bool) -> Tensor:
     """Rows `raw` [n, V] after biases, masks and penalties; behind draft tokens raw rows where those leave no token.
 
-    Such a node stands behind a token that may not come, so that nobody asks, or at an end without a way out: what is
+    Such a node stands behind a token that may not come, so that no rule asks, or at an end without a way out: what is
     drawn there is not emitted (`decode/commit.py`), and plain decoding comes there and raises. Raises `RequestError`
     where no token may follow the output, unless they are `guesses`, whose rows are raw there too.
     """

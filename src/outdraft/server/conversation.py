@@ -102,7 +102,7 @@ def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> Ch
     template = None if template is None else template.for_tools(variables.get("tools"))
     written = service.formats.tools
     messages = [message.told(written.call_id if written else None) for message in body.messages]
-    if template is None or not _DEVELOPER.search(template.source):  # it would be dropped, or shown as nobody's words
+    if template is None or not _DEVELOPER.search(template.source):  # it would be dropped, or shown without a role
         messages = [{**one, "role": "system"} if one["role"] == "developer" else one for one in messages]
     if template is not None:
         for name in variables:

@@ -1,7 +1,7 @@
 """What goes wrong, in OpenAI's shape: {"error": {"message", "type", "param", "code"}}, with the status that fits.
 
 Messages name the thing and the cure. No path, address or traceback of this machine leaves it: `clean` takes them out,
-and what nobody foresaw is told by its kind alone.
+and an unforeseen error is named by its kind alone.
 """
 
 import logging
@@ -82,7 +82,7 @@ def told(error: BaseException) -> ApiError:
 
 
 def broke_off(error: Exception) -> ApiError:
-    """The end of a stream that an error has cut short. It is written into the log, because its status cannot tell."""
+    """The end of a stream that an error has cut short. It is written into the log, as its status cannot show it."""
     found = told(error)
     if found.status >= 500 and not isinstance(error, FORESEEN):
         _log.error("a stream broke off", exc_info=error)

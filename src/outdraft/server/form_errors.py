@@ -1,4 +1,4 @@
-"""What is wrong with a form, or too long, told by the field of the request that it came from: the engine has one field
+"""What is wrong with a form, or too long, named by the field of the request that it came from: the engine has one field
 for all forms, and one for all prompts."""
 
 import re

@@ -1,6 +1,6 @@
 """A transport that, once closed, reads and drops what its client still sends, so that the client reads its answer.
 
-    close()   the answer ends here, told to the client where the transport can     what comes is dropped
+    close()   the answer ends here, shown to the client where the transport can    what comes is dropped
     then      the client's own end, or the end of its seconds                     the connection ends
 
 A connection that ends with unread bytes is reset, and a reset takes the answer with it: RFC 9112, section 9.6.

@@ -1,7 +1,7 @@
 """Accepts connections: each is counted from then on, and none is left waiting for a client that says nothing.
 
 TLS handshakes       at most `_HANDSHAKES` at once; of more the oldest gives way, and none lasts longer than a head
-connections          `max_connections` (`protocol.py` tells those above it), and so many more to be told; others end
+connections          `max_connections` (`protocol.py` refuses those above it), and so many more to refuse; others end
 no descriptor left   the next is accepted a second later, and the log has one line a minute
 """
 
@@ -15,7 +15,7 @@ from contextlib import suppress
 from time import monotonic
 
 _HANDSHAKES = 64
-_SPARE = 64  # connections that are accepted only to be told that there are too many
+_SPARE = 64  # connections that are accepted only to be refused, as there are too many
 _RETRY, _SAY_AGAIN = 1.0, 60.0  # seconds
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _log = logging.getLogger("outdraft.server")

@@ -1,4 +1,4 @@
-"""Tells systemd how the server is, where systemd has asked (`Type=notify`): READY=1, STOPPING=1.
+"""Reports to systemd how the server is, where systemd has asked (`Type=notify`): READY=1, STOPPING=1.
 
 https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """

@@ -1,4 +1,4 @@
-"""GET /openapi.json tells what is answered: the replies of each endpoint, streams, and errors with their statuses.
+"""GET /openapi.json says what is answered: the replies of each endpoint, streams, and errors with their statuses.
 
 Requests are described by their own schemas (`schema/`); what FastAPI would say of replies (an error 422 in a shape of
 its own) is not what this server sends.

@@ -55,7 +55,7 @@ def shown_address(kind: str, host: str, port: int) -> str:
 def serve(
     service: Service, *, host: str, port: int, certificate: Certificate | None, ready: Callable[[str], None]
 ) -> None:
-    """Serve an engine until a signal ends it. `ready`: told the address when requests are taken."""
+    """Serve an engine until a signal ends it. `ready`: given the address when requests are taken."""
     serve_app(
         make_app(service), service.settings, service.drain, host=host, port=port, certificate=certificate, ready=ready
     )
@@ -84,7 +84,7 @@ def _config(app: ASGIApp, settings: ServerSettings, **where: Any) -> uvicorn.Con
 
 
 class _Server(uvicorn.Server):
-    """It listens while it drains, so that new requests are told why they are refused."""
+    """It listens while it drains, so that new requests learn why they are refused."""
 
     def __init__(
         self, config: uvicorn.Config, settings: ServerSettings, drain: Callable[[], Awaitable[None]],

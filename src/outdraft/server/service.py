@@ -83,7 +83,7 @@ class Service:
     async def open(
         self, body: SamplingFields, prompts: Seq[Prompt], params: SamplingParams, salt: str, **more: Any
     ) -> Answers:
-        """Queue the request. Whoever opened it calls `close` when nothing more is wanted."""
+        """Queue the request. The caller calls `close` when nothing more is wanted."""
         if self.state != "ready":
             raise ApiError(503, f"the server is {self.state} and takes no new request", code=self.state,
                            headers={"Retry-After": "5"})  # fmt: skip
@@ -154,7 +154,7 @@ class Service:
         return body.stream_interval
 
     def _check_references(self, body: SamplingFields, references: Seq[str] | None) -> None:
-        """Nobody may copy from them who does not read them."""
+        """Refuse them where no drafter reads them."""
         if references and not self._quotes:
             name = "references" if body.references else "prediction"
             methods = ", ".join(self.speculation["methods"])
@@ -186,7 +186,7 @@ class Service:
 
 
 def new_id(prefix: str) -> str:
-    """An id that nobody else has."""
+    """An id that nothing else has."""
     return f"{prefix}{uuid4().hex}"
 
 

@@ -17,7 +17,7 @@ class ServerSettings:
 
     served_model_name: tuple[str, ...]  # the first one stands in answers; a request may name any of them
     model_path: str = ""  # a request may name the model by it too, as with vLLM; /v1/models does not list it
-    api_keys: tuple[str, ...] = ()  # empty: everybody may ask
+    api_keys: tuple[str, ...] = ()  # empty: every client may ask
     max_body_bytes: int = 4 * MIB  # of a request
     head_timeout: float = 10.0  # seconds in which the head of a request must have come
     body_timeout: float = 30.0  # seconds in which its body must have come
@@ -41,7 +41,7 @@ class ServerSettings:
         "auto"  # how the model writes calls; auto: guessed by its chat template; none: it calls none
     )
     reasoning_parser: str = "auto"  # how it marks what it thinks; likewise
-    kv_events: bool = False  # tell which prefixes the key/value cache holds, for routers: GET /kv_events
+    kv_events: bool = False  # show which prefixes the key/value cache holds, for routers: GET /kv_events
     log_requests: bool = False  # prompts and answers in the log; otherwise only their sizes
 
     def __post_init__(self) -> None:

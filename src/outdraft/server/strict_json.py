@@ -19,7 +19,7 @@ from outdraft.server.schema.base import refuse
 
 _LONG = 1 << 14  # bytes, which are checked within a millisecond
 
-_SAID = {  # what orjson says, in the words of whoever wrote the text
+_SAID = {  # what orjson says, in the client's words
     "surrogate": "a text in it has half a character (a surrogate that stands alone)",
     "not valid UTF-8": "it is not UTF-8",
     "depth": "its lists and tables are nested too deeply",

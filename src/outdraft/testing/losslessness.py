@@ -31,7 +31,7 @@ MIN_TOKENS, MAX_EFFORT, MARGIN = 60, 8, 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was proven, was found wrong, or could not be told (`conclusive` is False, and it did not pass)."""
+    """One thing that was proven, was found wrong, or is undecided (`conclusive` is False, and it did not pass)."""
 
     name: str
     passed: bool

@@ -1,4 +1,4 @@
-"""Scripted drafters: each knows the target's answer and decides beforehand how much of it to tell.
+"""Scripted drafters: each knows the target's answer and decides beforehand how much of it to guess.
 
 They prove the loop rather than a method: with them the number of accepted tokens is known before the run.
 """

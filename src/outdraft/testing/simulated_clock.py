@@ -66,7 +66,7 @@ class SimulatedClock:
 
     @contextmanager
     def beside(self, work: Work | None) -> Iterator[None]:
-        """The pass has no duration of its own; the work is told that it is over when its simulated time is."""
+        """The pass has no duration of its own; the work learns that it is over when its simulated time is."""
         yield
         if work is None:
             return

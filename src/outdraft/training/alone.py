@@ -1,7 +1,7 @@
 """One process trains in a folder, or writes a file. Two would write over what the other wrote.
 
 The lock is the operating system's and ends with its process, however that ends. A launcher that is killed may leave its
-workers running: they are found here by whoever resumes the run. Where there are no locks, nobody is kept out.
+workers running: a run that resumes finds them here. Where there are no locks, no process is kept out.
 """
 
 from collections.abc import Iterator

@@ -78,7 +78,7 @@ def write_answers(
     *,
     target: str = "",
 ) -> Answered:
-    """Append to `path` what is missing there. `target`: the digest of the weights that write; "": nobody asks.
+    """Append to `path` what is missing there. `target`: the digest of the weights that write; "": not noted.
 
     Raises `ConfigError` where it holds other answers than these, where another process writes it, and where there is no
     prompt to answer.

@@ -45,7 +45,7 @@ class MeasuredMap:
 
 
 def calibration_error(pairs: Seq[Pair], calibration: Calibration | None = None, *, bins: int = 15) -> float:
-    """Of confidences as they are told, or as a map corrects them; 0 for no pairs."""
+    """Of confidences as they are given, or as a map corrects them; 0 for no pairs."""
     sums = [[0.0, 0.0] for _ in range(bins)]
     for told, accepted in pairs:
         said = told if calibration is None else calibration(told)

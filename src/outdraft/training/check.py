@@ -5,7 +5,7 @@
     measure   what was saved is loaded into an engine, which drafts chains of that length after the same prompts
 
 More than 2 % and three standard errors apart, something was lost on the way: other taps, another norm, another
-template. Near enough over fewer rounds than 5,000, nobody can say: so little would not show what was lost.
+template. Near enough over fewer rounds than 5,000 says nothing: so little would not show what was lost.
 Greedy, both are about the same texts; sampled, about as many others. So a sampled check of a few thousand rounds has a
 standard error of about 1 %, and two of them would call one sound draft in twenty broken; three call one in 400.
 """

@@ -1,4 +1,4 @@
-"""A draft in the files of another project, or another project's in ours: read by whoever knows the layout, and written.
+"""A draft in another project's files, or another project's in ours: read by the learner that knows it, and written.
 
 Which kinds and layouts there are, the learners say (`core/head_format.py`); none is named here.
 """

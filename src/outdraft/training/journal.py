@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: lines for people, a log in JSON lines, a board. A team's first worker tells.
+"""What a run reports while it goes on: lines for people, a log in JSON lines, a board. A team's first worker reports.
 
 every step     its loss and its seconds are added up
 now and then   a line: mean loss, tokens a second, time left
@@ -22,7 +22,7 @@ LOG = "log.jsonl"
 
 
 class Journal:
-    """The journal of one run. `leads`: whether this worker tells; `batch_tokens`: of a step, over all workers."""
+    """The journal of one run. `leads`: whether this worker reports; `batch_tokens`: of a step, over all workers."""
 
     def __init__(
         self, run_dir: Path, report: Report, *, leads: bool, batch_tokens: int, board: Board | None = None
@@ -46,12 +46,12 @@ class Journal:
         return {"loss": self._loss / self._steps, "tokens_a_second": rate, "seconds_left": left}
 
     def say(self, line: str) -> None:
-        """Tell people."""
+        """Report the line."""
         if self._leads:
             self.report(line)
 
     def say_step(self, step: int, end: int) -> None:
-        """Tell people how far it is. At least one step has been added since the last evaluation."""
+        """Report how far it is. At least one step has been added since the last evaluation."""
         now = self.running(end - step)
         self.say(
             f"step {step}/{end} loss {now['loss']:.4f}; "
@@ -59,7 +59,7 @@ class Journal:
         )
 
     def evaluated(self, step: int, end: int, line: str, numbers: Mapping[str, Any]) -> None:
-        """Tell people the line, and write the numbers; the mean loss begins anew."""
+        """Report the line, and write the numbers; the mean loss begins anew."""
         now = self.running(end - step)
         left = f"; {now['seconds_left'] / 60:.1f} min left" if now else ""
         self.say(f"step {step} {line}{left}")

@@ -51,7 +51,7 @@ class _Loss(nn.Module):
 
 
 class Loop:
-    """One run in one folder. `listens`: to signals, while it runs; not in somebody else's program."""
+    """One run in one folder. `listens`: to signals, while it runs; not in a caller's program."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Loop:
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody has asked the team to stop before the end."""
+        """Whether the team was asked to stop before the end."""
         return self._stopped
 
     def try_step(self, step: int = 0) -> None:

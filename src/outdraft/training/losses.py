@@ -3,7 +3,7 @@
     forward_kl           KL(p || q)                              covers all that the target may write
     reverse_kl           KL(q || p)                              seeks its modes
     jensen_shannon       (KL(p || m) + KL(q || m)) / 2           m = (p + q) / 2
-    soft_cross_entropy   -sum p log q                            forward KL but for p's entropy, which nobody can change
+    soft_cross_entropy   -sum p log q                            forward KL but for p's entropy, which no draft changes
     top_cross_entropy    -sum p log q over p's ten likeliest    a draft's guesses are among them
     cross_entropy        -log q(the text's own next token)
     sequence_kd          the same, of texts that the target itself wrote
@@ -102,7 +102,7 @@ LOSSES: Mapping[str, Loss] = {
         total_variation, log_acceptance, hybrid,
     )
 }  # fmt: skip
-OF_TEXT = ("cross_entropy", "sequence_kd")  # these learn the text's own tokens, whoever wrote them
+OF_TEXT = ("cross_entropy", "sequence_kd")  # these learn the text's own tokens, whatever wrote them
 STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafters/shared/learning/smooth_l1.py)
 BESIDE = (STATES, "reinforce")  # losses that compare something else than the distributions of one row
 

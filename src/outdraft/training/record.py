@@ -50,7 +50,7 @@ class Record:
     target: Mapping[str, Any]
     promises: tuple[Promise, ...]
     modifies_target: bool = False  # the draft's target is the one in the folder beside it
-    chat_template: str | None = None  # its digest when the texts were encoded; None: nobody wrote it down
+    chat_template: str | None = None  # its digest when the texts were encoded; None: it was not noted
 
 
 def read_record(directory: Path) -> Record:

@@ -100,7 +100,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def pieces_of(
     record: Mapping[str, Any], template: ChatTemplate | None, where: str, *, asks: bool = False
 ) -> list[Piece]:
-    """An example cut where what counts begins and ends. `asks`: a prompt that nobody has answered is one too."""
+    """An example cut where what counts begins and ends. `asks`: a prompt without an answer is one too."""
     if isinstance(record.get("token_ids"), list):
         before = record.get("prompt_token_ids") or []
         if not isinstance(before, list):
@@ -142,7 +142,7 @@ def _message(given: Any, where: str) -> dict[str, str]:
 def _chat(messages: list[dict[str, str]], template: ChatTemplate | None, where: str) -> list[Piece]:
     """Where an answer begins and ends is seen by rendering the conversation up to it, and with it.
 
-    What the assistant says before anybody asked is no answer: there is no prompt behind which it would be written.
+    What the assistant says before the user asked is no answer: there is no prompt behind which it would be written.
     """
     texts, marks, asked = [""], [False], False
     for i, message in enumerate(messages):

@@ -45,7 +45,7 @@ def run_recipe(
     resume: bool = False,
     export_only: bool = False,
 ) -> None:
-    """Everything that a recipe asks for. Raises `KeyboardInterrupt` where somebody stopped it before its end."""
+    """Everything that a recipe asks for. Raises `KeyboardInterrupt` where it was stopped before its end."""
     tokenizer_dir = out / recipe.tokenizer
     with join_team("cpu") as team:
         if team.leads:

@@ -39,7 +39,7 @@ def settings_of(
 
 
 def require_same(run_dir: Path, *, begun: Mapping[str, Any], now: Mapping[str, Any], say: Callable[[str], Any]) -> None:
-    """Raise `ConfigError` for a run of other settings. What an older version did not note, nobody can compare."""
+    """Raise `ConfigError` for a run of other settings. What an older version did not note cannot be compared."""
     theirs = {"dtype": now["dtype"], **begun}
     require_format(run_dir, str(theirs["dtype"]), str(now["dtype"]))
     for key in sorted(theirs):

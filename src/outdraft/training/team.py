@@ -31,7 +31,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this worker writes files and tells."""
+        """Whether this worker writes files and reports."""
         return self.rank == 0
 
     def add_up(self, values: Tensor) -> Tensor:

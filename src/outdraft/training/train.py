@@ -134,7 +134,7 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
 
 
 def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
-    """All that somebody needs who finds the directory."""
+    """All that a user needs who finds the directory."""
     progress, costs = course.loop.progress, course.judge.costs
     return {
         "kind": course.plan.kind,

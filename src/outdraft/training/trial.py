@@ -193,7 +193,7 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
     if trial.promises:
         write_record(Path(plan.out), make_record(course, promises(course, texts=trial.promises)))
     options = read_options(course.method.options, plan.options, f"arm {name!r}")
-    learner = course.method.load(options, course.teacher.target, Path(plan.out))  # as everybody will find it
+    learner = course.method.load(options, course.teacher.target, Path(plan.out))  # as every user will find it
     codec, vocab_size = load_codec(course.source), course.teacher.target.config.vocab_size
     test, _, _ = open_corpus(find_files(trial.test), codec, vocab_size, work / "texts", held_out=0.0)
     scores = {}

@@ -54,7 +54,7 @@ class Claim:
 
     @property
     def depths(self) -> range:
-        """Which are compared; none: tokens a pass are. Raises `ConfigError` for a measure that nobody knows."""
+        """Which are compared; none: tokens a pass are. Raises `ConfigError` for an unknown measure."""
         if self.measure == "tau":
             return range(0)
         found = re.fullmatch(r"depth (\d+)|depths (\d+) to (\d+)", self.measure)

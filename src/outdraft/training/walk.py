@@ -37,7 +37,7 @@ class Walk:
     def standard_error(self) -> float:
         """Of `tau`, over texts; of a single text `tau` itself."""
         count, tau = len(self.tokens), self.tau
-        if count < 2:  # nobody knows: as large as the number itself
+        if count < 2:  # unknown: as large as the number itself
             return tau
         far = sum((t - tau * r) ** 2 for t, r in zip(self.tokens, self.rounds, strict=True))
         return sqrt(far * count / max(1, count - 1)) / max(sum(self.rounds), 1e-9)

@@ -6,7 +6,7 @@ visit(node, a), where a(root) = 1, P = p(. | node), Q = q(. | node); for each ch
     visit(t, min(1, a P(t) / Q(t)))  accepts: done.   Otherwise  R = (a P - Q)_+,  S = sum R,
     a <- S / (S + 1 - a),  P <- R / S,  Q loses t and is renormalised
 
-and after the last child accept this node with probability a and draw the extra token from P; else tell the parent.
+and after the last child accept this node with probability a and draw the extra token from P; else go to the parent.
 In: trees and chains (there it is `block`), sampled without replacement or deterministic (one-hot Q for each child).
 Out: a path and one more token with the target's distribution; on average at least as many as `multi_draft`.
 """

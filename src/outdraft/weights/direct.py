@@ -1,6 +1,6 @@
 """Read a file past the page cache, so that what was read leaves no copy in memory but the reader's own.
 
-O_DIRECT where the file system has it; else ordinary reads, after each of which the system is told to forget the pages.
+O_DIRECT where the file system has it; else ordinary reads, after each of which the system is asked to forget the pages.
 Offsets and sizes of direct reads are multiples of `ALIGN`, and the memory begins at one. `gbps` slows reads down to a
 disk of so many gigabytes a second, for measurements.
 """

@@ -64,7 +64,7 @@ class GgufFile:
             raise ModelLoadError(f"{self.path}: the metadata {key!r} are damaged ({error}): {_CURE}") from error
 
     def _stored(self, place: Place) -> Stored:
-        """Raises `ValueError` for a type that nobody knows, or data behind the file's end."""
+        """Raises `ValueError` for an unknown type, or data behind the file's end."""
         kind = self._gguf.GGMLQuantizationType(place.type)
         block, size = self._gguf.constants.GGML_QUANT_SIZES[kind]
         count = math.prod(place.sizes)

@@ -3,7 +3,7 @@
     "GGUF", version, counts | key, type, value ... | tensor: name, sizes, type, place ... | fill | data
 
 The `gguf` package reads every string of a vocabulary as arrays of its own, which takes eight seconds for 128,000 tokens
-and their merges. Here strings are only stepped over, and made when somebody asks.
+and their merges. Here strings are only stepped over, and made when a caller asks.
 """
 
 import mmap

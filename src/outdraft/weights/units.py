@@ -147,7 +147,7 @@ class UnitReader:
         self._ahead = (index, block, self._thread.submit(self._read, index, block))
 
     def _forget_ahead(self) -> None:
-        """A unit was read ahead that nobody wants now."""
+        """A unit was read ahead that is not wanted now."""
         if self._ahead is not None:
             _, block, reading = self._ahead
             self._ahead = None

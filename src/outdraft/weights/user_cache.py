@@ -32,8 +32,8 @@ def user_cache(*parts: str) -> Path:
 
 
 def is_kept() -> bool:
-    """Whether files that nobody asked for may be kept in the cache: not with OUTDRAFT_CACHE=off, nor where no place is
-    named and there is no home directory."""
+    """Whether files that the user did not ask for may be kept in the cache: not with OUTDRAFT_CACHE=off, nor where no
+    place is named and there is no home directory."""
     try:
         user_cache()
     except ConfigError:

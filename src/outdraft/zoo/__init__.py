@@ -1,6 +1,6 @@
 """The small models that ship with outdraft: a target, and the drafts and heads that were trained for it.
 
-Trained from scratch by `recipes/zoo/` on public-domain and freely licensed text; docs/zoo.md tells how, and how good
+Trained from scratch by `recipes/zoo/` on public-domain and freely licensed text; docs/zoo.md says how, and how good
 they are. `path("target")` is the directory of one. What a wheel of reasonable size has no room for is in a second
 package, `outdraft-zoo`, which holds nothing but such directories; `more.json` names them.
 """

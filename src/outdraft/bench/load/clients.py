@@ -24,8 +24,8 @@ class Answer:
     num_first: int  # tokens of the first piece
     num_tokens: int
     text: str
-    token_ids: tuple[int, ...] | None = None  # None: a server that tells text alone
-    stats: RequestStats | None = None  # None: another program that does not tell
+    token_ids: tuple[int, ...] | None = None  # None: a server that gives text alone
+    stats: RequestStats | None = None  # None: another program that does not report them
 
     @property
     def first_seconds(self) -> float:
@@ -57,7 +57,7 @@ class Server(Protocol):
         """Before a round: nothing of an earlier one may help."""
 
     def work_seconds(self) -> float | None:
-        """Processors' seconds so far, of the engine and of the clients in this process; None where it is not told."""
+        """Processors' seconds so far, of the engine and of the clients in this process; None where it is not known."""
 
     def rest(self) -> None:
         """After a round: return when its threads sleep, so that the next one has the cores."""
@@ -69,7 +69,7 @@ class Server(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """One round: the answers by the numbers of their requests, and the seconds from the first request to the last
-    piece. `work_seconds`: of processors, of engine and clients; None where it is not told."""
+    piece. `work_seconds`: of processors, of engine and clients; None where it is not known."""
 
     answers: dict[int, Answer]
     seconds: float

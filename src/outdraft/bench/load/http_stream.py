@@ -1,6 +1,6 @@
 """As much of HTTP as a load needs, over asyncio's streams: a JSON answer, and server-sent events as they arrive.
 
-A connection serves one request. Bodies are chunked, of a told length, or end with the connection.
+A connection serves one request. Bodies are chunked, of a given length, or end with the connection.
 """
 
 import asyncio

@@ -3,8 +3,8 @@
     --peer llama=http://127.0.0.1:8080      its name in the tables, and where it listens
 
 Prompts are token ids. A piece of the stream is not a token: an answer's tokens are counted by the ids that the server
-tells (vLLM's `return_token_ids`, llama.cpp's `return_tokens`), else by its `usage`, else taken to be as many as were
-asked for. llama.cpp tells its draft tokens with the last piece (`timings`), and so does `outdraft serve` (`metrics`),
+gives (vLLM's `return_token_ids`, llama.cpp's `return_tokens`), else by its `usage`, else taken to be as many as were
+asked for. llama.cpp gives its draft tokens with the last piece (`timings`), and so does `outdraft serve` (`metrics`),
 so that their tokens per pass are known.
 """
 
@@ -57,7 +57,7 @@ def parse_server(text: str) -> tuple[str, str]:
 class HttpServer:
     """One server. `fields`: further fields of every request, or None for one that is to be left out.
 
-    Raises `PeerError` if nobody answers there.
+    Raises `PeerError` if no server answers there.
     """
 
     foreign = True
@@ -86,12 +86,12 @@ class HttpServer:
         self._salt = secrets.token_hex(8)
 
     def work_seconds(self) -> float | None:
-        """Of its processes, where they run on this machine and are told, and of the clients."""
+        """Of its processes, where they run on this machine and are known, and of the clients."""
         its_own = processor_seconds(self._pids)
         return None if its_own is None else its_own + process_time()
 
     def rest(self) -> None:
-        """Where its processes are not told, a pause must do."""
+        """Where its processes are not known, a pause must do."""
         if self._pids:
             wait_until_idle([*self._pids, os.getpid()])
         else:
@@ -145,7 +145,7 @@ class HttpServer:
 
 
 def _counters(told: Mapping[str, Any]) -> Callable[[int], RequestStats] | None:
-    """What a piece tells of drafting: the counters of an answer with so many tokens. None: nothing."""
+    """What a piece reports of drafting: the counters of an answer with so many tokens. None: nothing."""
     if (timings := told.get("timings")) is not None:  # llama.cpp: every pass brings one token besides the accepted ones
         drafted, accepted = int(timings.get("draft_n", 0)), int(timings.get("draft_n_accepted", 0))
         return lambda num: _stats(num, num - accepted, drafted, accepted)

@@ -1,7 +1,7 @@
 """The processes behind a server's port on this machine: so that their work can be counted, and waited for.
 
-Linux tells who listens (`/proc/net/tcp`, the sockets that a process holds) and who started whom. Where that is not
-told, for a server elsewhere or of another user, nobody is found.
+Linux shows who listens (`/proc/net/tcp`, the sockets that a process holds) and who started whom. Where it does
+not, for a server elsewhere or of another user, no process is found.
 """
 
 import os
@@ -16,7 +16,7 @@ _LISTENS = "0A"  # the kernel's number of that state
 
 
 def find_processes(url: str, proc: Path = Path("/proc")) -> list[int]:
-    """Who listens at this URL, and all that they started, but for this process; empty if it is not told."""
+    """Who listens at this URL, and all that they started, but for this process; empty if it is not shown."""
     where = urlsplit(url)
     if where.hostname not in _HERE:
         return []

@@ -37,12 +37,12 @@ class LoadRow:
     num_draft_tokens: int
     num_accepted_tokens: int
     num_rejections: int
-    tau: float | None  # None: another program that does not tell
+    tau: float | None  # None: another program that does not report it
     tokens: list[int]
     seconds: list[float]
     plain_tokens: list[int]
     plain_seconds: list[float]
-    work_seconds: list[float] | None  # of processors, clients included; None: it was not told in every round
+    work_seconds: list[float] | None  # of processors, clients included; None: it was not known in every round
     plain_work_seconds: list[float] | None
     first_token_seconds: list[list[float]]  # of each request of the round
     request_seconds: list[list[float]]  # likewise, from asking to the last piece
@@ -99,7 +99,7 @@ def first_difference(rounds: Seq[Served], wanted: Mapping[int, Answer]) -> str |
 
 
 def count_agreeing(rounds: Seq[Served], wanted: Mapping[int, Answer]) -> int:
-    """Requests whose answers were these in every round: by ids where they are told, else by their text."""
+    """Requests whose answers were these in every round: by ids where they are given, else by their text."""
     return sum(all(_same(served.answers[number], one) for served in rounds) for number, one in wanted.items())
 
 

@@ -26,7 +26,7 @@ WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """What to measure. `servers` holds plain decoding, as "none", and everybody else by label."""
+    """What to measure. `servers` holds plain decoding, as "none", and every other server by label."""
 
     subject: Subject
     servers: Mapping[str, Server]

@@ -1,7 +1,7 @@
-"""A peer on the clock, as `bench.entrant` wants it: its process is asked for a text, and tells what it took.
+"""A peer on the clock, as `bench.entrant` wants it: its process is asked for a text, and reports what it took.
 
 The peer's own clock runs around its own call, so neither the line between us nor its start counts. Before and after,
-we wait until whoever worked last sleeps: only one engine uses the cores at a time.
+we wait until the engine that worked last sleeps: only one uses the cores at a time.
 """
 
 import os

@@ -80,7 +80,7 @@ class Process:
             self._child.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(_PATIENCE)
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or only who has ended
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # no process is left, or only ended ones
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
         self._child.stdout.close()

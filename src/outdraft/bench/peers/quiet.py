@@ -1,6 +1,6 @@
 """Wait until processes sleep. Pools of threads poll for a while after their work, on cores that the next one needs.
 
-Linux tells the processor time of a process; where it is not told, a fixed pause must do.
+Linux shows the processor time of a process; where it does not, a fixed pause must do.
 """
 
 import time
@@ -32,7 +32,7 @@ def wait_until_idle(
 
 
 def read_ticks(pids: Seq[int]) -> int | None:
-    """Processor time of these processes, all threads, in ticks; None where it is not told."""
+    """Processor time of these processes, all threads, in ticks; None where it is not shown."""
     try:
         # after the name in brackets, which may hold blanks: fields 14 and 15 of the whole are user and system time
         stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]

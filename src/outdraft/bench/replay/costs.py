@@ -42,7 +42,7 @@ class Work:
 
     @property
     def kind(self) -> tuple[bool, bool]:
-        """Whether somebody decodes, and whether somebody reads."""
+        """Whether a request decodes, and whether a request reads."""
         return self.num_decoding > 0, self.num_rows - self.num_nodes > 0
 
 

@@ -1,6 +1,6 @@
 """The parts of an engine that computes nothing: they count, and a clock goes on by what each pass would take.
 
-A request writes as many tokens as it did, in rounds of as many nodes and tokens as it had, whoever runs beside it.
+A request writes as many tokens as it did, in rounds of as many nodes and tokens as it had, whatever runs beside it.
 """
 
 from collections.abc import Mapping

@@ -94,7 +94,7 @@ def simulate(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettin
 def _run(
     engine: Engine, clock: SimulatedClock, requests: Iterable[Asked], asked: dict[int, Asked], pauses: Pauses
 ) -> None:
-    """Send every request at its time, and take back at its time who left. `asked` is told whose a sequence is."""
+    """Send every request at its time, and take back at its time who left. `asked` notes whose a sequence is."""
     waiting = sorted(requests, key=lambda one: one.at, reverse=True)
     leaving: list[tuple[float, Sequence]] = []
     num_ended = 0

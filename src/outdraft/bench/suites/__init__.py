@@ -46,7 +46,7 @@ def load_suite(given: str) -> list[Prompt]:
 
 
 def name_of(file: Path) -> str:
-    """The file's name without its endings, or its folder's where the file is called like everybody's."""
+    """The file's name without its endings, or its folder's where the file has a generic name."""
     stem = file.name.split(".")[0]
     return file.absolute().parent.name if stem in _GENERIC else stem
 

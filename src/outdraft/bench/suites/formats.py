@@ -6,7 +6,7 @@
     question                    GSM8K: one turn
     prompt | text               text to continue; `category` or `kind` if there is one
 Any row may have `references`: texts that its answer may copy from. (`reference`, which MT-bench has, holds the right
-answers; whoever drafts must not see them, and it is not read.)
+answers; drafters must not see them, and it is not read.)
 Rows are JSON lines or one JSON list; ".gz" is unpacked. Any other file is plain text: one prompt a line, or, where a
 line is "---", the blocks between such lines.
 """

@@ -231,7 +231,7 @@ def _named(check: "Check", where: str) -> "Check":
 
 
 class _Quiet:
-    """A status line for nobody."""
+    """A status line that is not shown."""
 
     def __enter__(self) -> "_Quiet":
         return self

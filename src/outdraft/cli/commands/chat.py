@@ -57,7 +57,7 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console
 
     options = replace(options, place=None, engine=options.engine.naming(options.place))
-    options.sampling.params()  # bad settings are told before the model is loaded
+    options.sampling.params()  # bad settings are reported before the model is loaded
     options.remote.check()
     console = make_console()
     chat = Chat(_talker(options), options, console)

@@ -46,7 +46,7 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InfoOptions:
-    """The datastore to look at, and how it is told."""
+    """The datastore to look at, and how it is shown."""
 
     file: str | None = argument(None, "the datastore")
     json: bool = flag(False, "machine output: the header")

@@ -35,7 +35,7 @@ OPTIONAL = {  # package -> what needs it
 class Options:
     """What to look at beside the machine itself."""
 
-    model: str | None = flag(None, "also tell about this model: a directory, a hub name, a GGUF file, or zoo:NAME")
+    model: str | None = flag(None, "also describe this model: a directory, a hub name, a GGUF file, or zoo:NAME")
     json: bool = flag(False, "machine output: machine, kernels, memory, packages, models, model")
 
 
@@ -187,7 +187,7 @@ def _size(directory: "Path") -> int:
 
 
 def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:
-    """What drafts where nobody says."""
+    """What drafts where the user names no drafter."""
     import torch
 
     from outdraft.core.options import NESTED

@@ -36,7 +36,7 @@ class ServerFlags:
         (), "what requests call the model; may be repeated; by default its name, without its path", metavar="NAME"
     )
     api_key: tuple[str, ...] = flag((), "a key that may ask; may be repeated; without any, OUTDRAFT_API_KEY's, parted "
-                                    "by commas; without these everybody may ask", metavar="KEY")  # fmt: skip
+                                    "by commas; without these every client may ask", metavar="KEY")  # fmt: skip
     api_key_file: str | None = flag(None, "keys that may ask, one a line; others of the machine see no word of it",
                                     metavar="FILE")  # fmt: skip
     max_tokens: int | None = flag(None, "the most tokens of one answer")
@@ -63,7 +63,7 @@ class ServerFlags:
                                  "by its chat template; none", metavar="NAME")  # fmt: skip
     reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "
                                  "template; none", metavar="NAME")  # fmt: skip
-    kv_events: bool = flag(False, "tell routers at /kv_events which prefixes the cache holds; it needs prefix caching")
+    kv_events: bool = flag(False, "show routers at /kv_events which prefixes the cache holds; it needs prefix caching")
     ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate, in PEM", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
     log_requests: bool = flag(False, "write prompts and answers into the log, not only their sizes")
@@ -162,7 +162,7 @@ def _name_of(model: str) -> str:
 
 def _keys(given: ServerFlags) -> tuple[str, ...]:
     """Of the flags and the file; without any, those of the environment. What is given must hold a key, because without
-    keys everybody may ask."""
+    keys every client may ask."""
     listed = read_file("api_key_file", given.api_key_file)
     if listed is not None and not listed.split():
         raise ConfigError(f"api_key_file {given.api_key_file} holds no key: write one a line, or leave it out")

@@ -29,7 +29,7 @@ def stream(
 
 
 def as_json(server: RemoteServer, body: dict[str, Any]) -> dict[str, Any]:
-    """The record of `outdraft generate --json`; `config` is what the server tells of its model."""
+    """The record of `outdraft generate --json`; `config` is what the server reports of its model."""
     model = served_model(server)
     more = {"return_token_ids": True} if is_ours(model) else {}
     told = server.post(_PATH, {**_named(body, model), **more})

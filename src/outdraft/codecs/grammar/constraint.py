@@ -80,7 +80,7 @@ class GrammarConstraint:
                     raise self._given_up()
                 raise DecodingError(
                     f"token {token} was kept, and the grammar forbids it there: a lossy rule, or a constraint that was "
-                    "told another text"
+                    "given another text"
                 )
             self._output.append(token)
             self._budget.earn()

@@ -121,7 +121,7 @@ def _limit(seconds: float, most_bytes: int) -> None:
 
 
 def _bytes_in_use() -> int:
-    """What the C library has given out; where it does not tell, what the process has had at most."""
+    """What the C library has given out; where it does not report that, what the process has had at most."""
     try:
         info = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError):

@@ -158,7 +158,7 @@ def _short(name: str, text: str) -> str:
 
 
 def _lark(grammar: str) -> str:
-    """The grammar in the library's Lark notation. GBNF (llama.cpp's) is told by its `::=` and rewritten."""
+    """The grammar in the library's Lark notation. GBNF (llama.cpp's) is recognised by its `::=` and rewritten."""
     bare = _QUOTED.sub("", grammar)
     joined = max(bare.count("&"), min(grammar.count('"pattern"'), grammar.count('"allOf"') * (MOST_JOINED + 1)))
     if joined > MOST_JOINED:

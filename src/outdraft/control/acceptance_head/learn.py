@@ -74,9 +74,9 @@ class AcceptanceLearner:
 
     @torch.no_grad()
     def assess(self, lessons: Iterable[Lesson]) -> Assessment:
-        """The loss on texts that it never saw, and how well it tells what is accepted from what is not.
+        """The loss on texts that it never saw, and how well it separates what is accepted from what is not.
 
-        AUC: how often an accepted token is told to be likelier than a rejected one, with labels as shares of both.
+        AUC: how often it rates an accepted token likelier than a rejected one, with labels as shares of both.
         """
         parts = [self._examples(lesson) for lesson in lessons]
         whole = Examples(*(torch.cat(column) for column in zip(*(part.columns for part in parts), strict=True)))

@@ -5,7 +5,7 @@
 
 Huang, Guo and Wang, 2024, https://arxiv.org/abs/2405.19715. The decision for a token only settles whether the next one
 is drawn, and knows the tokens that are kept and nothing of the target's coins; so no distribution changes. Data in:
-sequences; data out: one budget each, which brings the head to whoever drafts.
+sequences; data out: one budget each, which brings the head to the drafter.
 """
 
 from collections.abc import Sequence as Seq

@@ -6,7 +6,7 @@
              anything of their own, does not hear of the next one at all, if as many texts run together then
     heard    after 31 texts, or batches, that it has left or was spared, it hears one until the text has 16 rounds
 
-Where a pass takes tens of milliseconds nobody leaves. Data in: what a plan found; data out: arms that are to rest.
+Where a pass takes tens of milliseconds no arm leaves. Data in: what a plan found; data out: arms that are to rest.
 """
 
 from collections import deque

@@ -81,11 +81,11 @@ class AutoPolicy:
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
         self._tried: Record | None = None  # the arm whose trial the round under way is
-        self._waits = False  # a trial fell into a pass that read a prompt, which tells no costs
+        self._waits = False  # a trial fell into a pass that read a prompt, which shows no costs
         self._nap = Nap()
         self._rounds_left = self._rounds_slept = 0  # of the nap under way
         self._is_asleep = False
-        self._asleep: list[Budget] = []  # everybody's budgets in a nap
+        self._asleep: list[Budget] = []  # the budgets of all texts in a nap
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
@@ -193,7 +193,7 @@ class AutoPolicy:
         return text
 
     def _fall_asleep(self, events: Seq[StepEvent]) -> None:
-        """Nobody guesses, and no look-up would have been right: look away for as long as that is worth it."""
+        """No drafter guesses, and no look-up would have been right: look away for as long as that is worth it."""
         if any(self._texts[i].choice.depth for i in self._planned if i in self._texts):
             return
         self._nap.add(step_times(events).draft)
@@ -201,7 +201,7 @@ class AutoPolicy:
         self._asleep = [_plain(self._texts[i].resting if i in self._texts else _NOBODY) for i in self._planned]
 
     def _wake(self) -> None:
-        """The nap is over, or somebody came or went: what was slept through is known to have been plain."""
+        """The nap is over, or a text came or went: what was slept through is known to have been plain."""
         slept, self._rounds_slept, self._rounds_left = self._rounds_slept, 0, 0
         if not slept:
             return
@@ -213,9 +213,9 @@ class AutoPolicy:
                 self.costs.doze(i, slept)
 
     def _trial(self, seqs: Seq[Sequence]) -> list[ArmDepth] | None:
-        """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass.
+        """An arm that has not had its trials, for all texts, so that its costs are its own; then one plain pass.
 
-        A trial that taught nothing is made again, once a pass has read no prompt; until then everybody decodes plainly.
+        A trial that taught nothing is made again, once a pass has read no prompt; until then all texts decode plainly.
         """
         self._tried = None
         for seq in seqs:
@@ -234,7 +234,7 @@ class AutoPolicy:
     def _may_wait(self, ids: Seq[int]) -> bool:
         """Whether a plan for a batch that has changed can wait until one is due: those who are new decode plainly.
 
-        A plan for many takes long beside a short pass. Whoever decodes alone, or has been left alone, has his at once.
+        A plan for many takes long beside a short pass. A text alone, or left alone, has its plan at once.
         """
         return self._pause > 1 and len(ids) > 1 and len(self._planned) > 1
 

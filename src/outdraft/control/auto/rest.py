@@ -1,6 +1,6 @@
 """How `auto` saves work where guessing does not pay: it looks away for some rounds.
 
-Plain decoding is planned for everybody: so many rounds without plan, watch and probe that the policy's own work,
+Plain decoding is planned for all texts: so many rounds without plan, watch and probe that the policy's own work,
 measured in the round before, takes one part in a hundred of the time. Where a pass takes tens of milliseconds there are
 no naps. Data in: seconds; data out: rounds.
 """
@@ -21,7 +21,7 @@ class Nap:
         self._work: deque[float] = deque(maxlen=9)  # seconds before the pass, in plain rounds that were planned
 
     def add(self, seconds: float) -> None:
-        """A round in which nobody guessed took so long before its pass."""
+        """A round in which no drafter guessed took so long before its pass."""
         self._work.append(seconds)
 
     @property

@@ -109,7 +109,7 @@ class HardwareTreePolicy:
                     self._walks[k] = _KEEP * self._walks[k] + 1
                     self._hits[k] = _KEEP * self._hits[k] + (rank == k)
         if any(event.num_certain for event in events):
-            return  # a pass that reads a prompt tells no costs, so it is none of the rounds that are counted
+            return  # a pass that reads a prompt shows no costs, so it is none of the rounds that are counted
         self._num_rounds += 1
         if self._num_rounds % self._options.every == 0 and self.costs.drafts[0].is_measured:
             self._search()

@@ -1,7 +1,7 @@
 """What a step costs, measured from its events: a target pass by its rows, drafting by arm and depth.
 
 A drafter that sat out has to catch up with the text first (a draft model reads what it has not seen); such rounds do
-not count as its drafting, they tell the price of a missed token. Times belong to the whole batch: a pass is known by
+not count as its drafting, they show the price of a missed token. Times belong to the whole batch: a pass is known by
 the rows of all, drafting by the deepest guess and by how many sequences it was for. Data in: the events of one step,
 and who guessed for whom how deep; data out: seconds.
 """
@@ -16,9 +16,9 @@ from outdraft.control.shared.curve import Curve
 from outdraft.control.shared.draft_cost import DraftCost
 from outdraft.core.events import StepEvent, step_times
 
-_MANY = 16  # missed tokens from which their price can be told from noise
+_MANY = 16  # missed tokens from which their price stands out from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
-_SETTLING = 3  # rounds that tell how much slower or quicker the machine is than when costs were kept
+_SETTLING = 3  # rounds that show how much slower or quicker the machine is than when costs were kept
 
 
 class ArmDepth(NamedTuple):
@@ -117,7 +117,7 @@ class Costs:
         return self._missed[arm] * text.missed(arm) if text is not None else 0.0
 
     def doze(self, seq: int, tokens: int) -> None:
-        """So many tokens came while nobody looked."""
+        """So many tokens came while the policy did not look."""
         self._text(seq).num_tokens += tokens
 
     def forget(self, seq: int) -> None:

@@ -3,7 +3,7 @@
 A look-up takes as much again for each sequence, a network hardly more, and a batch may change its size from one step to
 the next. So the seconds are learned for crowds of 1, of 2 and 3, of 4 to 7 ... apart. What was measured for another
 crowd than the one asked about is taken in the arm's favour: as if a smaller crowd cost its share, and a larger one no
-more. Whoever believes that tries it, and then it is measured. Data in: depths and seconds; data out: seconds.
+more. A policy that believes that tries it, and then it is measured. Data in: depths and seconds; data out: seconds.
 """
 
 from collections.abc import Callable, Mapping

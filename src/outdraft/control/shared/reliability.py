@@ -50,7 +50,7 @@ class Reliability:
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """What has been counted, bin by bin, for whoever keeps it."""
+        """What has been counted, bin by bin, for a caller that keeps it."""
         sums = zip(self._said, self._accepted, self._count, strict=True)
         return tuple(
             Share(said / count, accepted / count, count) for said, accepted, count in sums if count >= _FORGOTTEN

@@ -1,7 +1,7 @@
 """A common successor of each token: counted on a datastore's texts, or on what the engine has read so far.
 
     datastore   ".. of the .. of a .. of the .."      after("of") = "the", the commonest, counted once and kept
-    no file     every text that is told counts, of each token at most eight successors
+    no file     every text that is given counts, of each token at most eight successors
 
 What is counted while decoding is bounded: where a ninth successor comes, all lose a count and those without one go
 (Misra and Gries, 1982). So a successor that makes up more than a ninth stays; of those, the one with the largest
@@ -25,7 +25,7 @@ class Bigrams:
 
     def __init__(self, store: Datastore | None = None) -> None:
         self._store = store
-        self._known: dict[int, int | None] = {}  # of the datastore, as far as somebody has asked
+        self._known: dict[int, int | None] = {}  # of the datastore, as far as it was asked
         self._counts: dict[int, dict[int, int]] = {}
 
     def learn(self, tokens: Seq[int]) -> None:

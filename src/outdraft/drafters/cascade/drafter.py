@@ -11,9 +11,9 @@ r"""CS Drafting: drafters that draft for each other, the larger ones where it co
 
 A model keeps a token x of a lower one if it would have written it, or, with a leniency above 1, if that times its own
 probability of x exceeds the lower one's. A review that keeps many tokens may bring more than were still wanted. So the
-distribution of the whole is nobody's softmax: the guess has none, and rules for deterministic guesses judge it exactly.
-Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023, https://arxiv.org/abs/2312.11462. Data
-in: sequences; data out: chains without a distribution.
+distribution of the whole is no model's softmax: the guess has none, and rules for deterministic guesses judge it
+exactly. Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023,
+https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a distribution.
 """
 
 from collections.abc import Generator, Mapping
@@ -124,7 +124,7 @@ class _Guess:
 
 
 class CascadeDrafter:
-    """All sequences advance together: whoever waits for the same model shares its pass.
+    """All sequences advance together: those that wait for the same model share its pass.
 
     `num_copied` and `num_bigrams`: tokens that the base has written so far, by its two ways.
     """

@@ -5,7 +5,7 @@ Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arx
     row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens
 
 The loss is the kind's own, and the only one. What is promised is the chain of each slot's best token, collapsed: a
-guess of depth d is that one token, or there is none. While it learns, nobody asks for that chain, and none is made.
+guess of depth d is that one token, or there is none. While it learns, that chain is not asked for, and none is made.
 """
 
 from dataclasses import dataclass

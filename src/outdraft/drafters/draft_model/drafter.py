@@ -114,7 +114,7 @@ class DraftModelDrafter:
         return grow_trees(trees, self.model.feed_trees, sample=options.sample, replacement=options.replacement)
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted; only a guess that never left the device has to be told."""
+        """The text says what was accepted; only a guess that never left the device has to be confirmed."""
         for one in seen:
             if one.verdict is not None:
                 self.model.confirm(one.seq, len(one.verdict.path))

@@ -58,7 +58,7 @@ class StaticDraftModel(DraftModel):
             at = len(text.ids) + row
             if text.guess[row] == _UNKNOWN and at < len(seq.tokens):
                 text.guess[row] = (row - 1, seq.tokens[at])
-        del text.guess[num_accepted:]  # told once: what another drafter guesses next is not this memory's
+        del text.guess[num_accepted:]  # confirmed once: what another drafter guesses next is not this memory's
 
     def _place(self, seq: int, new: list[int], depth: int) -> ChainRows:
         """Slots for what the text has gained, which is text from now on, and for the guess behind it."""

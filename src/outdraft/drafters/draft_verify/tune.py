@@ -69,7 +69,7 @@ def tune(
 
 
 def _best(trials: list) -> Tuned:  # type: ignore[type-arg]
-    """The best of those that were told what they are worth."""
+    """The best of those whose worth was reported."""
     told = [trial for trial in trials if trial.value is not None]
     if not told:
         return Tuned(skip=Skip(), score=0.0, num_trials=0)

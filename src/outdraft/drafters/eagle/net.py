@@ -148,7 +148,7 @@ def save_eagle(net: EagleNet, directory: Path, dtype: torch.dtype | None = None)
 
 
 def load_eagle(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> EagleNet:
-    """The network in `directory` for this target, in the target's type unless told otherwise."""
+    """The network in `directory` for this target, in the target's type unless `dtype` is given."""
     stored = target.embedding.dtype if isinstance(target, Decoder) else target.facts.dtype
     return load_head(
         directory,

@@ -1,4 +1,4 @@
-"""What an EAGLE-3 network is, whoever wrote it: sizes, taps and flags, resolved once.
+"""What an EAGLE-3 network is, whatever library wrote it: sizes, taps and flags, resolved once.
 
 Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840. EAGLE-3.1 is `fc_norm` with `norm_output`.
 """

@@ -23,7 +23,7 @@ def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = Non
 def load_eagle3(
     directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None, *, lent: Lent | None = None
 ) -> Eagle3Net:
-    """The network in `directory`, in whatever spelling, for this target; in the target's type unless told otherwise.
+    """The network in `directory`, in whatever spelling, for this target; in the target's type unless `dtype` is given.
 
     lent: the target's norm and head; without them a network that has no head of its own cannot draft.
 

@@ -1,4 +1,4 @@
-"""EAGLE-3 directories of everybody, read into one configuration and one set of names.
+"""EAGLE-3 directories of all libraries, read into one configuration and one set of names.
 
     original       midlayer.*, a Llama's config.json with draft_vocab_size; taps are not named
     speculators    layers.0.*, transformer_layer_config, taps "after n layers" at top level
@@ -68,7 +68,7 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     tensors = NamedTensors(source, _names(source))
     layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != NESTED}
     if "t2d" in tensors:
-        layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original tell the draft's own there
+        layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original name the draft's own there
     if ORIGINAL in str(raw.get("architectures")):  # its class says what is computed, whatever model_type was copied
         layers["model_type"] = "qwen3" if "layers.0.self_attn.q_norm.weight" in tensors else "llama"
     kind = find_architecture(layers)
@@ -130,7 +130,7 @@ def _names(source: TensorSource) -> dict[str, str]:
 
 
 def _inferred(flag: str, tensors: TensorSource) -> bool:
-    """What an absent flag means: the tensors tell of norms, and the rest is off, as in the original."""
+    """What an absent flag means: the tensors show norms, and the rest is off, as in the original."""
     return {"fc_norm": "fc_norm.0.weight", "norm_before_fc": "input_norm.weight"}.get(flag, "") in tensors
 
 
@@ -186,8 +186,8 @@ def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: boo
 def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
     """The config.json of a directory in speculators' layout, every flag explicit, the taps in both spellings.
 
-    Which target it belongs to by name is left open, `speculators_config.verifier.name_or_path`: whoever publishes it
-    knows.
+    Which target it belongs to by name is left open, `speculators_config.verifier.name_or_path`: the user who
+    publishes it knows.
     """
     layers = config.layers
     kind = ARCHITECTURES[layers.architecture]

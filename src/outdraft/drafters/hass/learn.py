@@ -63,7 +63,7 @@ def load(options: HassLearning, target: Decoder, directory: Path) -> FeatureLear
     return _learner(last_feature_to_train(directory, target), target, options)
 
 
-# Its files are EAGLE-1's, so it needs no sign of its own in them, and whoever inflates those inflates these.
+# Its files are EAGLE-1's, so it needs no sign of its own in them, and what inflates those inflates these.
 LEARN = LearnMethod(
     summary="EAGLE-1's network by HASS: on its own features, and on the target's likeliest tokens",
     options=HassLearning, new=new, load=load, drafts={"width": 1, "sample": "match"}, hands_states=True,

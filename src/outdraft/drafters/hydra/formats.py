@@ -39,7 +39,7 @@ from outdraft.weights.renamed import HeldTensors, open_tensors
 
 FILES = ("hydra_lm_head.safetensors", "hydra_lm_head.pt")
 _PREFIX = "prefix_embeding_layer"
-_TABLES = ("input_embed_fn.weight", f"{_PREFIX}.embed_tokens.weight")  # the target's embeddings; one that nobody reads
+_TABLES = ("input_embed_fn.weight", f"{_PREFIX}.embed_tokens.weight")  # the target's embeddings; one that is not read
 _KNOWN: Mapping[str, tuple[Any, ...]] = {
     "hydra_head_arch": ("mlp", "prefix-mlp"), "grounded_heads": (True,), "hidden_state_offset": (0,),
 }  # fmt: skip

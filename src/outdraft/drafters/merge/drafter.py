@@ -62,7 +62,7 @@ class MergeDrafter:
             drafter.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """Everyone's guesses; whoever comes first may use its share of the nodes, what it leaves goes to the next."""
+        """The guesses of all drafters; the first may use its share of the nodes, what it leaves goes to the next."""
         left = [usable_nodes(seq, budget, MAX_NODES) for seq, budget in zip(seqs, budgets, strict=True)]
         depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         own: list[list[Draft]] = [[] for _ in seqs]
@@ -80,12 +80,12 @@ class MergeDrafter:
         return [self._join(seq, drafts) for seq, drafts in zip(seqs, own, strict=True)]
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Tell each what became of its own guess."""
+        """Show each what became of its own guess."""
         for lane, drafter in enumerate(self.drafters):
             drafter.observe([self._share(one, lane) for one in seen])
         for one in seen:
             if one.verdict is not None:
-                self._guesses.pop(one.seq.id, None)  # what is judged next may be somebody else's
+                self._guesses.pop(one.seq.id, None)  # what is judged next may be another drafter's
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for drafter in self.drafters:
@@ -113,7 +113,7 @@ class MergeDrafter:
         Where memory had room for the first nodes of the joined tree only, so it is with the drafter's own.
         """
         if one.draft is None or one.draft.num_nodes == 1 or one.verdict is None or one.seq.id not in self._guesses:
-            return one  # a prompt chunk, nobody's guess, or somebody else's
+            return one  # a prompt chunk, a guess of no drafter, or of another
         drafts, joined = self._guesses[one.seq.id]
         num_nodes = one.draft.num_nodes
         place = list(takewhile(lambda at: at < num_nodes, joined.places[lane]))

@@ -8,7 +8,7 @@ from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.mtp.drafter import build
 from outdraft.drafters.shared.features.options import FeatureOptions
 
-_VLLM = (  # one name for each family of models; what can be read is told when the file is
+_VLLM = (  # one name for each family of models; what can be read is reported when the file is
     "bailing_hybrid_mtp",
     "bailing_hybrid_v3_mtp",
     "deepseek_mtp",

@@ -5,7 +5,7 @@
     verify      pending, t1, t2 ... through the weights as they are, over the target's own rows
 
 Tiwari et al., "QuantSpec: self-speculative decoding with hierarchical quantized KV cache", 2025,
-https://arxiv.org/abs/2502.10424; what differs is told in docs/methods/quantized_self.md. Data in: sequences; data out:
+https://arxiv.org/abs/2502.10424; docs/methods/quantized_self.md says what differs. Data in: sequences; data out:
 chains with the distributions they were drawn from (none at temperature 0).
 """
 

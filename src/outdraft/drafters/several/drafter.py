@@ -5,7 +5,7 @@
 
 A drafter that is not asked does next to nothing: memories of their own catch up with the text when they are next asked.
 One that rests leaves its text for good (`Budget.resting`), or never hears of it (`Settled.resting`), and hidden
-states that nobody else wants are not kept.
+states that no other drafter wants are not kept.
 What "auto", "routing" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
 """
 
@@ -97,7 +97,7 @@ class SeveralDrafter:
         return drafts
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """For all who follow the text, whoever guessed."""
+        """For all that follow the text, whichever guessed."""
         sorts = {self._following[one.seq.id] for one in seen}
         for arm in sorted(frozenset().union(*sorts)):
             followed = seen if len(sorts) == 1 else [one for one in seen if arm in self._following[one.seq.id]]

@@ -30,7 +30,7 @@ class Choices:
 
     tokens: list[int]
     distributions: list[Tensor | None]  # [V] each; None: an argmax
-    confidences: list[float]  # draft probability of each token; 1 where nobody asked
+    confidences: list[float]  # draft probability of each token; 1 where not asked for
 
 
 def check_sample(sample: str) -> None:
@@ -125,7 +125,7 @@ def top_rows(seqs: Seq[Sequence], owners: list[int], logits: Tensor, count: int)
 
 
 def check_finite(seqs: Seq[Sequence], rows: list[int], largest: Seq[float]) -> None:
-    """The largest logit of each row tells: it is NaN or infinite if the row holds NaN or +inf, or no token at all."""
+    """A row's largest logit suffices: it is NaN or infinite if the row holds NaN or +inf, or no token at all."""
     for i, value in zip(rows, largest, strict=True):
         if not isfinite(value):
             seq = seqs[i]

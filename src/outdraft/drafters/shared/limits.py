@@ -33,7 +33,7 @@ class Cutoff:
 
     token: float = 0.0
     path: float = 0.0
-    calibration: Calibration | None = None  # of the probabilities that `path` multiplies; None: they are taken as told
+    calibration: Calibration | None = None  # of the probabilities that `path` multiplies; None: they are taken as given
     judge: StateJudge | None = None  # whose chances `path` multiplies in their place
     confident: bool = False  # confidences are wanted in any case
 

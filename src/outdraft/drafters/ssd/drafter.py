@@ -169,7 +169,7 @@ class SsdDrafter:
     def _tokens_after(self, asked: Seq[tuple[Sequence, Seq[int]]]) -> list[list[int]]:
         """The tokens to prepare for behind each path, likeliest first; none where there is no room.
 
-        They only name an outcome, and nobody judges them: no cutoff of the budget ends the guess at them.
+        They only name an outcome, and no rule judges them: no cutoff of the budget ends the guess at them.
         """
         texts = [imagine(seq, path) for seq, path in asked]
         budgets = [

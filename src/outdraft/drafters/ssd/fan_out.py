@@ -5,7 +5,7 @@
     F_k = F_0 a^(k / (1 + r)),  F_K = F_0 a^(K / (1 + r)) (1 - a)^(-1 / (1 + r))
 
 minimises the sum of P_k F_k^-r where the F_k have a given sum. The token of rank j after k accepted ones is worth
-P_k j^-(1 + r); taking outcomes in that order gives these F_k in whole numbers, and whoever is stopped early has
+P_k j^-(1 + r); taking outcomes in that order gives these F_k in whole numbers, and a drafter stopped early has
 prepared the best ones. Kumar et al., "Speculative speculative decoding", 2026, https://arxiv.org/abs/2603.03251.
 Data in: a, r, how many candidates there are; data out: pairs of accepted tokens and rank.
 """

@@ -121,7 +121,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
 
 
 def _build(setup: Setup, network: Network, combination: Combination) -> Variant:
-    """The variant; where nobody asked for a draft that lies beside the model and does not fit, without it."""
+    """The variant; where the user did not ask for a draft that lies beside the model and does not fit, without it."""
     try:
         return build_variant(setup, network, combination)
     except OutdraftError as error:
@@ -210,7 +210,7 @@ def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
 
 
 def _settings(setup: Setup, network: Network) -> dict[str, Any]:
-    """What an engine is told besides its parts: the tokenizer's end tokens count beside the model's own."""
+    """What an engine is given besides its parts: the tokenizer's end tokens count beside the model's own."""
     own = setup.codec.eos_token_ids if setup.codec is not None else ()
     ends = frozenset((*own, *network.config.eos_ids))
     return {"eos_token_ids": ends, "scheduling": setup.scheduling, "isolates": True}

@@ -25,7 +25,7 @@ class Combination:
     policy: AnyPolicy
     policy_options: PolicyOptions
     recipe: Mapping[str, Any]  # `Recipe.describe()` of the recipe that it came from
-    # where nobody chose what drafts: the same with no role filled, and plain decoding; None: it was chosen
+    # where the user did not choose what drafts: the same with no role filled, and plain decoding; None: it was chosen
     instead: "tuple[Combination, Combination] | None" = None
 
     @property

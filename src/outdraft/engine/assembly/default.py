@@ -111,7 +111,7 @@ def _tell(line: str) -> None:
 
 
 def _kind_of(head: str | Path) -> str | None:
-    """The drafter of a head that was given; None: nobody knows it, so it is the recipe's own."""
+    """The drafter of a head that was given; None: of no known kind, so it is the recipe's own."""
     from outdraft.models.foreign_heads import recognise  # not before: it needs torch
 
     name = str(head)

@@ -4,7 +4,7 @@
     MODEL/head          a head of any kind that is known     fills the role of a head, for the drafter of its kind
     MODEL/../ANY        a head whose config.json names MODEL as its verifier, as speculators writes it; likewise
 
-Data in: a model's directory; data out: role -> drafter -> where it is. What is found is told in the log
+Data in: a model's directory; data out: role -> drafter -> where it is. What is found is noted in the log
 `outdraft.notes`, at level INFO.
 """
 

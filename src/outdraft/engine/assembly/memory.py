@@ -49,7 +49,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
 
 
 def give_back() -> None:
-    """Return to the system what nobody holds any more.
+    """Return to the system what no object holds any more.
 
     The C library keeps what was freed in the middle of its heap: of 420 MB that a change of precision set free, 360
     stayed with the process until it was asked.

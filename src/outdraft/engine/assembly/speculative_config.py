@@ -127,7 +127,7 @@ def _drawn(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
 
 
 def _lies_in(model: Any) -> str | None:
-    """The drafter of what lies in a directory, or on the hub; None for another place, and for what nobody knows."""
+    """The drafter of what lies in a directory, or on the hub; None for another place, and for what is not known."""
     if not isinstance(model, str):
         return None
     on_hub = model.count("/") == 1 and not model.startswith((".", "/", "~")) and not user_path(model).exists()

@@ -232,7 +232,7 @@ def parameters_of(taker: Callable[..., Any]) -> list[str]:
 
 
 def _hint(key: str, known: Sequence[str]) -> str:
-    """What was probably meant by a word that nobody takes: a peer's name, a drafter's option, or a slip."""
+    """What was probably meant by a word that no part takes: a peer's name, a drafter's option, or a slip."""
     if meant := _PEERS.get(key):
         return f"; here it is called {meant}"
     if any(key in option_names(find("drafter", name)) for name in names("drafter")):

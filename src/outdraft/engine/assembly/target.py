@@ -48,7 +48,7 @@ def make_runner(
 
 
 def _settled(cache: CacheConfig, network: Network) -> CacheConfig:
-    """Where nobody said whether to keep rows for later texts, the native kernels do: they read pages as they lie."""
+    """Where it is open whether to keep rows for later texts, the native kernels do: they read pages as they lie."""
     if cache.prefixes is not None:
         return cache
     is_native = network.kernels != "pytorch"

@@ -34,7 +34,7 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
 def most_held(request: Request, max_len: int, capacity: int | None, *, cuts: bool = False) -> int:
     """The most tokens of its text that memory can hold. Raises `RequestError` where this request can never fit.
 
-    `capacity`: positions of the whole key/value cache; None: as many as it takes. `cuts`: nobody chose it, so a text
+    `capacity`: positions of the whole key/value cache; None: as many as it takes. `cuts`: it was not chosen, so a text
     that wants more ends where memory does, if its prompt fits.
     """
     if capacity is None:

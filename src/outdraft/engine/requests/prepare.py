@@ -37,7 +37,7 @@ def make_sequence(
 ) -> Sequence:
     """A checked request as a sequence that holds no memory yet. `asked_at`: seconds, from which its timeout counts.
 
-    `find_stop` is told each emitted token: does the text end with it?
+    `find_stop` gets each emitted token: does the text end with it?
     Raises `RequestError`: empty prompt, prompt too long, ids outside the vocabulary, settings that are not held.
     """
     ids, params = request.prompt_token_ids, request.params

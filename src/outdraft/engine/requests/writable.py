@@ -1,4 +1,4 @@
-"""Whether a request can be written at all, told before any work: its token ids, what its masks leave, its constraint.
+"""Whether a request can be written at all, found before any work: its token ids, what its masks leave, its constraint.
 
 Data in: a request, the ids that end a text and the size of the vocabulary; data out: nothing, or one `RequestError`
 that names the setting, its value and the cure.

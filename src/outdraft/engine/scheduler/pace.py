@@ -105,7 +105,7 @@ class Pace:
         return _CHUNK * self._crowd * quiet
 
     def _step(self, num_rows: int, beside: float, budget: float) -> None:
-        """The last chunk took `beside` seconds, and might have taken `budget`. A short one tells little."""
+        """The last chunk took `beside` seconds, and might have taken `budget`. A short one shows little."""
         if num_rows < self._rows / _STEP and beside < budget:
             return
         before = min(self._rows, num_rows + 1)  # with what was rounded off

@@ -41,7 +41,7 @@ class Scheduler:
         self.settings = settings
         self.waiting = Queue()
         self.running: list[Sequence] = []
-        self.num_preempted = 0  # times that somebody gave back its memory
+        self.num_preempted = 0  # times that a request gave back its memory
         self._clock = clock
         self._pace = Pace(settings.prompt_share)
         self._slices = Slices()
@@ -132,7 +132,7 @@ class Scheduler:
         return [seq for seq in (*self.waiting, *self.running) if self._ends.get(seq.id, now) < now]
 
     def choose(self, room: Room) -> Turn:
-        """The next pass. It is empty where nobody runs."""
+        """The next pass. It is empty where no request runs."""
         ordered = sorted(self.running, key=self.waiting.rank)
         decoding = [seq for seq in ordered if seq.prefilled]
         reading = [seq for seq in ordered if not seq.prefilled]
@@ -164,7 +164,7 @@ class Scheduler:
             self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
 
     def _slice(self, reading: list[Sequence], num_decoding: int, room: Room) -> int | None:
-        """Layers of the coming slice; 0: others decode before it. None: nobody reads in slices now.
+        """Layers of the coming slice; 0: others decode before it. None: no request reads in slices now.
 
         The first in order does, from when its chunks beside others have become small until its prompt is read.
         """
@@ -195,7 +195,7 @@ class Scheduler:
     def _chunks(self, reading: list[Sequence], num_decoding: int, room: Room) -> list[Sequence]:
         """Who reads in this pass. The first in order reads first; where rows mix, others share what it leaves.
 
-        Half of the rows are for prompts of which less is left, so that nobody waits for all of a long one.
+        Half of the rows are for prompts of which less is left, so that no request waits for all of a long one.
         """
         if not reading:
             return []

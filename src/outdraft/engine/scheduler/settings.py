@@ -1,4 +1,4 @@
-"""What a scheduler is told."""
+"""What a scheduler is given."""
 
 from dataclasses import dataclass
 

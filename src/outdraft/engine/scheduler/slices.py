@@ -15,16 +15,16 @@ _WEIGHT = 0.25  # of the newest measurement
 
 
 class Slices:
-    """`reader`: whose prompt is read so, if anybody's. `is_open`: a chunk of it is under way."""
+    """`reader`: whose prompt is read so, if any is. `is_open`: a chunk of it is under way."""
 
     def __init__(self) -> None:
         self.reader: Sequence | None = None
         self.is_open = False
-        self.were_last = False  # since then nobody else has read
+        self.were_last = False  # since then no other request has read
         self._rows: float = _FIRST
         self._left = 0  # layers of the chunk
         self._layer: float | None = None  # seconds of a layer of the chunk
-        self._budget = 0.0  # seconds of a slice; 0: nobody waits for it
+        self._budget = 0.0  # seconds of a slice; 0: no request waits for it
 
     def begin(self, seq: Sequence, num_layers: int) -> Sequence:
         """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
@@ -43,7 +43,7 @@ class Slices:
         return min(most, self._left) if self.is_open else most
 
     def rest(self) -> int:
-        """All layers that are left: nobody waits for them."""
+        """All layers that are left: no request waits for them."""
         self._budget = 0.0
         return self._left
 
@@ -55,7 +55,7 @@ class Slices:
         self.is_open, self.were_last = not is_over, True
         if not is_over:
             return
-        if self._budget and num_rows >= int(self._rows):  # the end of a prompt is shorter, and tells less
+        if self._budget and num_rows >= int(self._rows):  # the end of a prompt is shorter, and shows less
             step = _FULL * self._budget / max(self._layer, 1e-9)
             self._rows = max(_FEWEST, min(CHUNK, self._rows * max(1 / _STEP, min(_STEP, step))))
         self._layer = None  # the next one has other rows

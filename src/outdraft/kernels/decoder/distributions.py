@@ -13,7 +13,7 @@ from torch import Tensor
 
 from outdraft.kernels.library import CDistribution, native_for
 
-_LEAST = 1e-30  # what a float32 tells from 0
+_LEAST = 1e-30  # what a float32 distinguishes from 0
 _MANY = 512  # draws from one distribution: sorting all of it is quicker then
 
 

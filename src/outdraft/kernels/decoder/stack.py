@@ -104,7 +104,7 @@ class Stack:
             shape.first_len, ACTIVATIONS.index(shape.activation), shape.gated, _NORMS.index(shape.norm),
             shape.norms_whole, shape.parallel,
         )  # fmt: skip
-        self.lender: object = None  # what keeps lent memory, if nobody else does
+        self.lender: object = None  # what keeps lent memory, if nothing else does
         self.handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
 
     def __del__(self) -> None:

@@ -9,7 +9,7 @@ using namespace outdraft;
 
 namespace {
 
-// With the model to itself: no pass runs on it, and nobody else changes it.
+// With the model to itself: no pass runs on it, and no other caller changes it.
 template <class Work>
 Model* alone(Model* model, Work work) {
     return guarded([&] {

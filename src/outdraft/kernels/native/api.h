@@ -55,7 +55,7 @@ public:
     }
     void count(int parts) { parts_ = parts > 0 ? parts : 1; }
     ~Paced() {
-        if (fixed_) return;  // it would tell of another number than was asked for
+        if (fixed_) return;  // it would report another number than was asked for
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
         pace_.end(took.count() / parts_);
     }

@@ -1,7 +1,7 @@
 // Scores and weighted values on Intel's matrix unit, for up to 16 queries at once.
 //
 // A weight is split into two bf16 numbers, high + low, so that it keeps sixteen bits; values stand in words of two
-// positions. Sums of values run in steps of 32 positions that begin at multiples of 32, whoever asks.
+// positions. Sums of values run in steps of 32 positions that begin at multiples of 32, for every caller.
 #pragma once
 #include "amx.h"
 #include "attention.h"

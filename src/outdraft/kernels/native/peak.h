@@ -28,7 +28,7 @@ constexpr int kSums = 12;  // more than an instruction takes cycles
 template <class Vector, class Step>
 static void turn(std::int64_t turns, Step step) {
     Vector sums[kSums] = {};
-    asm volatile("" : "+m"(sums));  // nobody knows what is in them, so each is a sum of its own
+    asm volatile("" : "+m"(sums));  // the compiler does not know what is in them, so each is a sum of its own
     for (std::int64_t t = 0; t < turns; t++) {
 #pragma GCC unroll 12
         for (int i = 0; i < kSums; i++) sums[i] = step(sums[i]);

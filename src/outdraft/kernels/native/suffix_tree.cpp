@@ -32,7 +32,7 @@ Int SuffixTree::step(Int node, Int token) {
     const bool alone = sole(node);
     if (node) nodes_[node].ends--;
     Int child = edges_.get(node, token);
-    if (child < 0 && alone && nodes_[node].children.empty()) {  // nobody else came so far: the edge grows
+    if (child < 0 && alone && nodes_[node].children.empty()) {  // no other span came so far: the edge grows
         nodes_[node].size++, nodes_[node].ends++;
         return node;
     }

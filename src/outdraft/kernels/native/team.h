@@ -18,7 +18,7 @@ public:
     explicit Barrier(int size) : size_(size) {}
     void wait();  // throws once a member has failed, which will not come
     void fail() { failed_.store(true); }
-    void restore() { arrived_.store(0), failed_.store(false); }  // when nobody waits
+    void restore() { arrived_.store(0), failed_.store(false); }  // when no member waits
 
 private:
     const int size_;
@@ -65,8 +65,8 @@ private:
 };
 
 // One member's part of a job's work: most of it is its own each time, which keeps weights in its cache; the rest goes to
-// whoever is free, so that nobody waits long for a member that was held up.
-// Nobody begins another's own part: all members meet at a barrier after each product anyway, so one that does not run
+// members that are free, so that none waits long for one that was held up.
+// No member begins another's own part: all meet at a barrier after each product anyway, so one that does not run
 // holds the others up there even if its part were done, and its weights would then lie in two caches. Where a member is
 // often held up the pass takes fewer threads instead (pace.h).
 class Share {
@@ -77,7 +77,7 @@ public:
     void each(int count, Work work) {
         const int size = team_.size(), own = count / 4 * 3;
         const int turn = turn_++;
-        // Two turns on: nobody is there yet, and nobody is still in the turn that used this counter before.
+        // Two turns on: no member is there yet, and none is still in the turn that used this counter before.
         if (id_ == 0) team_.taken(turn + 2).store(0, std::memory_order_relaxed);
         for (int i = own * id_ / size; i < own * (id_ + 1) / size; i++) work(i);
         for (int i; (i = own + team_.taken(turn).fetch_add(1, std::memory_order_relaxed)) < count;) work(i);

@@ -192,7 +192,7 @@ def _sort_natively(tokens: Ids, order: Ids, alphabet: int, tell: Callable[[float
             running = thread.is_alive()
             tell(watch.share)
     finally:
-        watch.stop = 1  # the arrays must live as long as somebody writes to them
+        watch.stop = 1  # the arrays must live as long as the thread writes to them
         thread.join()
     if failed:
         raise failed[0]

@@ -1,6 +1,6 @@
 """What one pass shows of a model of `transformers`: which layer attends how, and where layers and final norm are.
 
-    layer i, its attention      told by the calls of our function: heads, window, soft cap, sinks, arguments
+    layer i, its attention      seen in the calls of our function: heads, window, soft cap, sinks, arguments
     final norm                  the part of the decoder whose result is the decoder's result
 
 Data in: a model and a few token ids; data out: an `Anatomy`. Whatever does not fit is a `ModelLoadError` by name.

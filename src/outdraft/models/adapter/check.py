@@ -1,4 +1,4 @@
-"""The loaded weights, tried on random ids before anybody relies on them.
+"""The loaded weights, tried on random ids before a request relies on them.
 
     whole     one chain through our cache, against the model's own attention
     tree      (-1, 0, 0, 1, 2, 2) over the chain, against each of its paths alone

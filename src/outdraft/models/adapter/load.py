@@ -42,7 +42,7 @@ def load_adapted(
 
     exact: keep rows apart where that can be proven (`check.find_exact`); on a CPU only.
 
-    Raises `ModelLoadError` naming what cannot be run, before weights are read where config.json or their class tells.
+    Raises `ModelLoadError` naming what cannot be run, before weights are read where config.json or their class shows.
     """
     wanted = named_dtype(dtype)
     plan = read_plan(path)

@@ -1,7 +1,7 @@
-"""What the adapter cannot run, told by config.json before any weight is read.
+"""What the adapter cannot run, found in config.json before any weight is read.
 
     auto_map               code in the model's repository       never run
-    quantization_config    weights in somebody else's packing   not unpacked here
+    quantization_config    weights in a foreign packing         not unpacked here
     recurrent layers       a state that is not a list of rows   cannot be rolled back to the accepted path
     other layers           chunks, compressed rows, ...          their masks are not ours
 

@@ -38,5 +38,5 @@ class Asked(Mapping[str, object]):
 
     @property
     def unread(self) -> list[str]:
-        """Sorted. Keys that tell how the integers were found change nothing, and are none of these."""
+        """Sorted. Keys that say how the integers were found change nothing, and are none of these."""
         return sorted(key for key in set(self._told) - self._used - _MAKING if self._told[key] not in OFF)

@@ -139,7 +139,7 @@ class PublishedModel(TensorSource):
         return (num_out, num_in * bits // 8)
 
     def dtype_name(self, name: str) -> str:
-        """As `TensorSource`; float16 is told as BF16."""
+        """As `TensorSource`; float16 is named BF16."""
         if name in self._maps:
             return "BF16"
         if name in self._kept:

@@ -3,7 +3,7 @@
     first    [ A A | B ]      what the text has gained since the last guess; its last row predicts t1
     step 1   [ t1A | t1B ]    one slot further on, and so on; where each row stands is known before any token is
 
-A sequence that wants fewer steps than the others goes on into the page of the padding rows; whoever asked drops that.
+A sequence that wants fewer steps than the others goes on into the page of the padding rows; the caller drops that.
 """
 
 from collections.abc import Sequence as Seq

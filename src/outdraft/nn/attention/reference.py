@@ -37,7 +37,7 @@ def paged_attention(
         scores = scores if cap is None else capped(scores, cap)
         weights = torch.softmax(scores.masked_fill(~see[:, None, None, :], -torch.inf), -1)
         weights = weights.masked_fill(~see.any(-1)[:, None, None, None], 0)
-        # A slot that nobody has written may hold NaN, which a weight of 0 does not silence.
+        # A slot that was never written may hold NaN, which a weight of 0 does not silence.
         outs.append(torch.einsum("rhgt,rhtd->rhgd", weights, v.masked_fill(~see[:, None, :, None], 0)))
     return torch.cat(outs).flatten(1).to(q.dtype)
 

@@ -137,7 +137,7 @@ def _add_up(
     partial, peaks, sums, out, owners, bases, counts, num_rows, num_heads,
     D: tl.constexpr, D_PADDED: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """One row's splits, in order; a row that nobody owns, or that sees nothing, gets 0."""
+    """One row's splits, in order; a row that no sequence owns, or that sees nothing, gets 0."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     owner = tl.load(owners + row)

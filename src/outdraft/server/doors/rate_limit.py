@@ -34,7 +34,7 @@ class RateLimit:
         await self._app(scope, receive, send)
 
     def _take(self, who: str, most: int) -> int:
-        """Take one out of somebody's bucket; returns the whole seconds after which there is one where it is empty."""
+        """Take one out of the bucket of `who`; returns the whole seconds after which there is one where it is empty."""
         now = self._clock()
         left, when = self._buckets.pop(who, (float(most), now))
         left = min(float(most), left + (now - when) * most / 60)

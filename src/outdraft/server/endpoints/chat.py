@@ -111,7 +111,7 @@ class Chat:
     def _of_prompt(
         self, ids: Seq[int] | None = None, logprobs: Seq[TokenLogprobs | None] | None = None
     ) -> dict[str, Any]:
-        """What was asked for of the prompt; told once, however many texts it has."""
+        """What was asked for of the prompt; given once, however many texts it has."""
         told: dict[str, Any] = {}
         if self._body.prompt_logprobs is not None and logprobs is not None:
             told["prompt_logprobs"] = of_ids(logprobs)

@@ -39,7 +39,7 @@ class Completion:
         self._writes = body.max_tokens != 0
         self._heading = Heading(service, body, "cmpl-", writes=self._writes)
         self._tokens = TokensTold(service.llm.codec)
-        self._begun: set[int] = set()  # texts of which a piece was told
+        self._begun: set[int] = set()  # texts of which a piece was sent
         self._offsets: dict[int, Offsets] = {}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Completion:
         yield DONE
 
     def _choice(self, text: Result, index: int, of_prompt: tuple[TokenLogprobs | None, ...] | None) -> dict[str, Any]:
-        """`of_prompt`: its log probabilities, which the engine tells with the first of a prompt's texts alone."""
+        """`of_prompt`: its log probabilities, which the engine gives with the first of a prompt's texts alone."""
         chunk = Chunk(
             text=text.text, token_ids=text.token_ids, sources=text.sources, logprobs=text.logprobs or (),
             finish_reason=text.finish_reason, stop_reason=text.stop_reason, prompt_logprobs=of_prompt,

@@ -28,7 +28,7 @@ def add(app: FastAPI, service: Service) -> None:
         since: Annotated[int | None, Query(ge=0)] = None, wait: Annotated[float, Query(ge=0, le=60)] = 0
     ) -> Response:
         if service.page_events is None:
-            raise ApiError(404, "this server does not tell of its cache: start it with --kv-events")
+            raise ApiError(404, "this server does not report its cache: start it with --kv-events")
         found = service.page_events.since(since)
         while not found and wait > 0 and service.state == "ready":
             await asyncio.sleep(min(_LOOKS, wait))

@@ -86,7 +86,7 @@ class Responding:
                     yield numbered(one)
             answers.raise_error()
             ended = self._ended(answers.results())
-        except Exception as error:  # the status has been sent, so the last event tells of it
+        except Exception as error:  # the status has been sent, so the last event reports it
             found = broke_off(error)
             for one in self._items.close("incomplete"):
                 yield numbered(one)

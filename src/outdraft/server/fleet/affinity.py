@@ -1,12 +1,12 @@
 """Which replica a request goes to: where its prefix and its drafter's memory are warm, unless others have less to do.
 
-    1. nobody gets a request while it has `most_ahead` more under way than the one with the least
+    1. no replica gets a request while it has `most_ahead` more under way than the one with the least
     2. of the others, the one that holds the most pages of the prompt's beginning
     3. then the one where the last request of its group went, whose drafter has learnt from answers like this one
     4. then the one with the least to do
     5. then one that the beginning of the prompt alone decides, so that several routers decide alike
 
-It remembers where it has sent what, as far as `most_pages`; what a replica tells of its cache can be told to it
+It remembers where it has sent what, as far as `most_pages`; what a replica reports of its cache can be passed to it
 (`stored`, `removed`). Prefix affinity with a bound on imbalance: Srivatsa et al., "Preble", 2024,
 https://arxiv.org/abs/2407.00023. Data in: keys and the names of replicas; data out: their order.
 """

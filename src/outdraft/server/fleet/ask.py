@@ -1,6 +1,6 @@
 """A request over HTTP as plain data, which can be sent to another machine, and what comes back.
 
-Ask  -->  Fleet.send  -->  Head, bytes, bytes, ...        `ReplicaLost` where whoever answered has died
+Ask  -->  Fleet.send  -->  Head, bytes, bytes, ...        `ReplicaLost` where the replica that answered has died
 """
 
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ class Head:
 
 
 class ReplicaLost(Exception):
-    """Whoever was answering has died: the request may be sent to another one."""
+    """The replica that was answering has died: the request may be sent to another one."""
 
 
 class Fleet(Protocol):
@@ -52,6 +52,6 @@ class Fleet(Protocol):
     def send(self, ask: Ask, key: RouteKey) -> AsyncIterator[Head | bytes]:
         """The reply: its head, then pieces of its body. Raises `ReplicaLost` at any point.
 
-        Whoever wants no more of it closes the iterator, which cancels the request.
+        A caller that wants no more of it closes the iterator, which cancels the request.
         """
         ...

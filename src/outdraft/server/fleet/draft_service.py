@@ -37,7 +37,7 @@ class DraftAsk:
 class _Open:
     """A text, and the stream that writes on behind it."""
 
-    tokens: list[int]  # the text, and what the stream has told so far
+    tokens: list[int]  # the text, and what the stream has given so far
     length: int  # of the text
     stream: Iterator[Chunk]
 

@@ -4,7 +4,7 @@
     streams         are sent on as they come; if their replica dies, another one goes on behind what was sent
                     (`cut_stream.py`). One that cannot go on ends with an error, as a stream of `outdraft serve` does
 
-`GET /front` tells how often that has happened. What the replicas refuse, and how, is theirs to say: keys, fields,
+`GET /front` reports how often that has happened. What the replicas refuse, and how, is theirs to say: keys, fields,
 limits. Before them stand two limits, of a body's size and of the time in which it must come, because bodies are read
 here.
 """

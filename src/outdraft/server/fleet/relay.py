@@ -37,7 +37,7 @@ class Relay:
         self.head = Head(503)
 
     async def begin(self) -> Head:
-        """Ask, until somebody answers. Raises `ApiError` where nobody does."""
+        """Ask, until a replica answers. Raises `ApiError` where none does."""
         while True:
             self._left -= 1
             ask = self._ask if self._stream is None else replace(self._ask, body=self._stream.body())

@@ -1,4 +1,4 @@
-"""A drafter whose network is elsewhere: it asks somebody for tokens behind each text, by the tokens alone.
+"""A drafter whose network is elsewhere: it asks `Drafting` for tokens behind each text, by the tokens alone.
 
 `Drafting` is `DraftService` in this process, or the same behind an actor of Ray (`on_ray/drafter.py`). Where it has
 died, the engine's shield lets the request go on with plain decoding, and the text is the same.

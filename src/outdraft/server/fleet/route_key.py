@@ -2,7 +2,7 @@
 
     pages    a chain of hashes: page i stands for everything up to its end, so equal hashes mean equal beginnings.
              Prompts of token ids are cut as the key/value cache cuts them (16 tokens; `cache/page_hash.py`); texts
-             and conversations, which nobody has tokenized yet, into 64 bytes, which are about as many tokens
+             and conversations, which are not tokenized yet, into 64 bytes, which are about as many tokens
     group    what the client calls `prompt_cache_key`: requests that are alike though they begin differently, whose
              answers teach one drafter's memory
 

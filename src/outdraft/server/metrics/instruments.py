@@ -1,7 +1,7 @@
 """The instruments of `GET /metrics`: vLLM's names with the prefix `outdraft:`, and its meanings, so that its dashboards
 and gateways need one change. https://docs.vllm.ai/en/latest/usage/metrics.html
 
-Seconds and tokens; the label of all is `model_name`. What one token took is told twice, because a round of speculation
+Seconds and tokens; the label of all is `model_name`. What one token took is given twice, because a round of speculation
 writes several at once: `inter_token_latency_seconds` is the gap between two rounds, which is what vLLM counts, and
 `inter_token_latency_per_token_seconds` has an entry for each token, 0 for all of a round but the first.
 """

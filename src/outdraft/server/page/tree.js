@@ -33,7 +33,7 @@ export function show(trees, i = trees.length - 1) {
   field("tree-on").disabled = !trees[i + 1];
   field("tree-pass").textContent = tree ? `Pass ${i + 1} of ${trees.length}` : "No pass";
   field("tree").replaceChildren(...(tree ? [list([branch(tree, 0, lists(tree))])] : []));
-  field("tree-note").textContent = tree ? told(tree) : "Drafts are told from the next answer on. A click on a token shows its pass.";
+  field("tree-note").textContent = tree ? told(tree) : "Drafts are shown from the next answer on. A click on a token shows its pass.";
 }
 
 function told(tree) {

@@ -19,7 +19,7 @@ class Call:
 
 
 class Balance:
-    """Told a JSON value character by character, it says where the value ends."""
+    """Given a JSON value character by character, it says where the value ends."""
 
     def __init__(self) -> None:
         self._depth = 0

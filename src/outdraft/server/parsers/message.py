@@ -85,7 +85,7 @@ def _joined(pieces: Iterable[Piece]) -> Iterable[Piece]:
 
 
 class Thoughts:
-    """Tells of each token of an answer whether it is a part of a thought, the marks among them.
+    """Says of each token of an answer whether it is a part of a thought, the marks among them.
 
     `thinking`: a reader that has read nothing; None: nothing is a thought.
     """

@@ -45,7 +45,7 @@ ELSEWHERE = {
     "documents": "put them into the messages: leave it out",
     "verbosity": "how long the text becomes is said in the messages: leave it out",
     "prompt_cache_retention": "the cache is not kept for a given time: leave it out",
-    "skip_special_tokens": "a text never has them; return_token_ids tells all tokens",
+    "skip_special_tokens": "a text never has them; return_token_ids gives all tokens",
     "spaces_between_special_tokens": "a text has no special tokens: leave it out",
     "include_stop_str_in_output": "a text ends before what stopped it, which stop_reason names: leave it out",
     "truncate_prompt_tokens": "a prompt is never cut here: shorten it, or leave it out",

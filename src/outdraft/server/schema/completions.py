@@ -43,7 +43,7 @@ class CompletionRequest(SamplingFields):
             )
         if self.stream and self.echo and self.logprobs is not None and self.in_force("n") > 1:
             raise ApiError(400, f"n={self.n} with echo and logprobs is for a whole reply, because in a stream "
-                           "the first text alone tells the prompt's: leave one out", param="n")  # fmt: skip
+                           "the first text alone gives the prompt's: leave one out", param="n")  # fmt: skip
         wanted = self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
         limit = max(1, self.in_force("max_tokens"))  # the engine writes one token at least
         return self.sampling(max_tokens=limit, logprobs=self.logprobs, prompt_logprobs=wanted)

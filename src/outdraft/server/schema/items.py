@@ -47,7 +47,7 @@ class _Item(Table):
 
 
 class MessageItem(_Item):
-    """What somebody says."""
+    """What a role says."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -80,7 +80,7 @@ class Thought(Table):
 
 
 class ReasoningItem(_Item):
-    """What the model thought: the text itself, the text as `sealed` makes it, or what somebody wrote of it."""
+    """What the model thought: the text itself, the text as `sealed` makes it, or its summary."""
 
     type: Literal["reasoning"]
     content: list[Thought] | None = None

@@ -92,7 +92,7 @@ class Reasoning(Table):
     """How the model thinks."""
 
     CURES: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("summary", "generate_summary"), "thoughts are told whole and not summed up: leave it out"
+        ("summary", "generate_summary"), "thoughts are given whole and not summed up: leave it out"
     )
 
     effort: Name | None = None  # a variable of the model's chat template
@@ -141,7 +141,7 @@ class ResponsesRequest(ChoiceFields):
     store: Annotated[No | None, otherwise("nothing is stored here: send false, or leave it out")] = None
 
     def wants(self, more: str) -> bool:
-        """Whether this is to be told too."""
+        """Whether this is to be given too."""
         return more in (self.include or ())
 
     def chat(self) -> ChatRequest:

@@ -45,7 +45,7 @@ _SETTINGS = (
 
 
 def _numbers(given: Any) -> Any:
-    """The first wrong value of a table tells enough, and an error for each takes memory."""
+    """The first wrong value of a table says enough, and an error for each takes memory."""
     if isinstance(given, dict) and len(given) > MOST_BIASES:
         sizes = {"size": len(given), "most": MOST_BIASES}
         raise PydanticCustomError("too_long", "it has {size} tokens, and {most} are taken: send less", sizes)
@@ -63,7 +63,7 @@ References = Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)]  # t
 
 
 class ObfuscationOptions(Table):
-    """What a stream tells beside the text."""
+    """What a stream gives beside the text."""
 
     include_obfuscation: Annotated[No | None, otherwise("events have no padding here: send false, or leave it out")] = (
         None
@@ -116,7 +116,7 @@ class ChoiceFields(Body):
     stream_interval: StreamInterval = None
 
     def beside(self) -> Mapping[str, Any]:
-        """What `LLM.open` is told of the request beside prompts and sampling settings."""
+        """What `LLM.open` is given of the request beside prompts and sampling settings."""
         return {
             "references": self.references, "negative_prompt": self.negative_prompt, "priority": self.priority,
             "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": words(self.speculative),
@@ -150,7 +150,7 @@ class SamplingFields(ChoiceFields):
     stream_options: StreamOptions | None = None
 
     def beside(self) -> Mapping[str, Any]:
-        """With what is told of each round."""
+        """With what is reported of each round."""
         return {**super().beside(), "return_draft_tree": self.return_draft_tree}
 
     def sampling(self, **more: Any) -> SamplingParams:

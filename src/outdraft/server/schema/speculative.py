@@ -1,4 +1,4 @@
-"""What a request may say of speculation, and what an answer tells of it."""
+"""What a request may say of speculation, and what an answer reports of it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -92,7 +92,7 @@ class GenerateRequest(Body):
                 raise ApiError(400, f"sampling_params.{name} is no sampling setting: send it beside sampling_params, "
                                "or leave it out", param=f"sampling_params.{name}")  # fmt: skip
         if "return_token_ids" in inner.model_fields_set:
-            raise ApiError(400, "sampling_params.return_token_ids: token ids are always told here, so leave it out",
+            raise ApiError(400, "sampling_params.return_token_ids: token ids are always given here, so leave it out",
                            param="sampling_params.return_token_ids")  # fmt: skip
         outer = {name: getattr(self, name) for name in _BESIDE if name in self.model_fields_set}
         return inner.model_copy(update=outer)

@@ -1,4 +1,4 @@
-"""Chunks of any size as one for each token, so that what is told of a token stands beside its own text.
+"""Chunks of any size as one for each token, so that what is reported of a token stands beside its own text.
 
 chunks   "It was", 2 tokens    "", 1 token    "n't", 1 token        where a stop string begins with "n"
 pieces   "It"  " was"                         "n"  "'t"             a token waits for its text

@@ -1,4 +1,4 @@
-"""The draft of a round as a reply or a chunk tells it, for requests with `return_draft_tree`.
+"""The draft of a round as a reply or a chunk gives it, for requests with `return_draft_tree`.
 
     {"drafted_by": "ngram",
      "nodes": [{"token_id": 7, "text": " the", "parent": null, "status": "pending"},

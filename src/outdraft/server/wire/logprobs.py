@@ -1,6 +1,6 @@
 """Log probabilities as OpenAI's two endpoints show them. Minus infinity, which JSON lacks, becomes null.
 
-A token is shown as its text, a special token by its name. Of a token that holds a part of a character a chat tells the
+A token is shown as its text, a special token by its name. Of a token that holds a part of a character a chat gives the
 bytes, which join to the whole; a completion, which has no field for them, spells them: `bytes:\\xf0\\x9f`.
 """
 

@@ -1,4 +1,4 @@
-"""The items of a response as they are written, and the events that tell of them.
+"""The items of a response as they are written, and the events that report them.
 
     reasoning       item.added  part.added  reasoning_text.delta ...       .done  part.done  item.done
     message         item.added  part.added  output_text.delta ...          .done  part.done  item.done
@@ -24,7 +24,7 @@ class ResponseItems:
     """Of one response. At most one item is open."""
 
     def __init__(self, *, seals: bool) -> None:
-        """`seals`: thoughts are told in a form to send back, too."""
+        """`seals`: thoughts are given in a form to send back, too."""
         self.items: list[dict[str, Any]] = []
         self._seals = seals
         self._is_open = False
@@ -81,7 +81,7 @@ class ResponseItems:
         yield {"type": "response.output_item.added", **shown}
 
     def _call(self, call: Call) -> Iterator[Event]:
-        """A call is told at once, because it is certain when it is complete; nothing tells its log probabilities."""
+        """A call is sent at once, because it is certain when it is complete; no event has its log probabilities."""
         self._waiting = []
         made = {"id": new_id("fc_"), "type": "function_call", "call_id": call.id, "name": call.name, "arguments": ""}
         yield from self._add(made)

@@ -1,4 +1,4 @@
-"""Many requests in little memory: whoever joins, leaves or has to give back its memory, every text is what it is alone.
+"""Many requests in little memory: whichever joins, leaves or has to give it back, every text is what it is alone.
 
 A pool of a few pages holds some of the requests; prompts are read in chunks beside others' rounds, or in slices of
 layers between them, where rows do not depend on their pass, as they do not in float64.
@@ -24,7 +24,7 @@ def crowds_write_the_same(subject: Subject) -> None:
     """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes, greedy and seeded requests together."""
     asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
     asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
-    # Two more texts have a form, which is told every token once, however often they are read.
+    # Two more texts have a form, which is given every token once, however often they are read.
     asked += [replace(asked[i], constraint=partial(Lines, subject.vocab_size)) for i in (4, 7)]
     for mixes, prefixes, some in ((True, True, asked), (False, False, asked[4:])):
         cache = CacheConfig(layout="paged", num_pages=_PAGES, prefixes=prefixes, poison=True)
@@ -56,7 +56,7 @@ def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: b
         agrees(subject, outcome, wanted[: outcome.seq.num_output] if outcome is gone else wanted, "in a crowd")
     require(
         sum(outcome.seq.num_preempted for outcome in outcomes.values()) > 0,
-        f"{subject.row.name}: nobody had to give back memory, so this check shows nothing",
+        f"{subject.row.name}: no request had to give back memory, so this check shows nothing",
     )
     require(
         engine.parts.target.num_sliced > 0 or not mixes,  # type: ignore[attr-defined]

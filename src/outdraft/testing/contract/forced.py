@@ -1,4 +1,4 @@
-"""Rounds in which nobody is asked: text without a choice is drafted for free, and a drafter bears what it then sees.
+"""Rounds in which no drafter is asked: text without a choice is drafted for free, and drafters bear what they then see.
 
 free      a b c              about half of ten tokens may follow, as in `EveryOther`
 forced          d e f g      four tokens that follow from a b c; now and then the last but one has a twin

@@ -15,7 +15,7 @@ from outdraft.verify.auto import Auto
 
 class EveryOther:
     """A constraint for tests: about half of the first ten tokens may follow; which ones depends on the last two and on
-    how many there are. So a token that it was not told, or was told twice, shows, and so few tokens are guessed often.
+    how many there are. So a token that it was not given, or given twice, shows, and so few tokens are guessed often.
     """
 
     def __init__(self, vocab_size: int) -> None:

@@ -5,7 +5,7 @@ A drafter that works beside the pass may have drafted a token x behind the last 
     keep x with min(1, p(x) / q(x)), else draw from (p - q)_+, normalised
 
 so the token has exactly the distribution p, and is x as often as any rule of that distribution allows. x is drawn by
-the drafter's own coins from what stands before it alone; so whether the path is accepted tells nothing about it.
+the drafter's own coins from what stands before it alone; so whether the path is accepted says nothing about it.
 Reference: token-wise rejection sampling, Leviathan, Kalman and Matias, 2022, https://arxiv.org/abs/2211.17192.
 """
 

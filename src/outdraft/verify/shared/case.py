@@ -114,7 +114,7 @@ def read_round(packed: PackedDrafts, p: Tensor) -> list[int]:
 
 
 def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:
-    """Raise `NumericsError` if any entry is NaN or infinite. One sum tells; only then look for it."""
+    """Raise `NumericsError` if any entry is NaN or infinite. One sum shows it; only then look for it."""
     if p.numel() == 0 or math.isfinite(float(p.sum())):
         return
     row = int((~p.isfinite().all(-1)).nonzero()[0])

@@ -37,7 +37,7 @@ def main(name: str) -> None:
                 answer = {"pids": engine.pids}
             else:
                 answer = engine.generate(**given)
-        except Exception as error:  # whatever a foreign library raises is told on our side
+        except Exception as error:  # whatever a foreign library raises is reported on our side
             traceback.print_exc()
             absent = verb in ("hello", "export") and isinstance(error, ImportError | FileNotFoundError)
             answer = {"missing": str(error)} if absent else {"error": f"{type(error).__name__}: {error}"}

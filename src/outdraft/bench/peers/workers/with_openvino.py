@@ -3,7 +3,7 @@
     plain     as it is          assisted  a draft model, k tokens always          lookup  prompt look-up
 
 optimum-intel's own exporter writes the model in OpenVINO's form, and rounds it by its own defaults. Its cache of
-prompts that came before is off, for the draft model too: every text reads its prompt, as everybody's does.
+prompts that came before is off, for the draft model too: every text reads its prompt, as every engine's does.
 """
 
 import importlib

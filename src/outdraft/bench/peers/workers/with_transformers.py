@@ -35,7 +35,7 @@ class Engine:
             assistant = _load(str(draft))
             assistant.generation_config.num_assistant_tokens = k
             assistant.generation_config.num_assistant_tokens_schedule = "constant"
-            assistant.generation_config.assistant_confidence_threshold = 0.0  # k tokens a pass, as everybody else
+            assistant.generation_config.assistant_confidence_threshold = 0.0  # k tokens a pass, as every other engine
             self._options = {"assistant_model": assistant}
         elif mode == "lookup":
             self._options = {"prompt_lookup_num_tokens": k}

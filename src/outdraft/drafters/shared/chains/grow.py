@@ -1,6 +1,6 @@
 """A chain for each sequence, by the quickest way that this network and this sequence allow.
 
-A sequence's way does not depend on who else is in the batch, but for a recorded pass, which is for all or nobody; the
+A sequence's way does not depend on who else is in the batch, but for a recorded pass, which is for all or none; the
 guesses are the same. Data in: sequences, depths, the network and when chains end; data out: one chain each.
 """
 
@@ -22,7 +22,7 @@ def grow_chains(
 ) -> list[Draft]:
     """A chain of at most `depths[i]` draft tokens for `seqs[i]`; depth 0 is node 0 alone and is never fed.
 
-    If any of the `cutoffs` asks for confidences, every draft tells them. Kernels know bare probabilities only:
+    If any of the `cutoffs` asks for confidences, every draft has them. Kernels know bare probabilities only:
     chains that end by calibrated ones are stepped, so that no token is drawn behind their end; and so are those that a
     judge of hidden states ends. Raises `CapabilityError` for such a judge where the network has no states.
     """

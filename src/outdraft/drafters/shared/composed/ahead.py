@@ -40,7 +40,7 @@ class Guess:
     tokens: list[int] = field(default_factory=list)
     distributions: list[Tensor] = field(default_factory=list)  # [V] that each was drawn from; empty: deterministic
     others: list[list[int]] = field(default_factory=list)  # what the drafter also guessed in each one's place
-    confidences: list[float] = field(default_factory=list)  # the drafter's probability of each; 1 where nobody asked
+    confidences: list[float] = field(default_factory=list)  # the drafter's probability of each; 1 where not asked for
 
     def survival(self, budget: Budget) -> float:
         """How probable all of it is, as the drafter thinks, or as the budget's calibration corrects it."""

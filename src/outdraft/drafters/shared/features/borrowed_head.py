@@ -95,7 +95,7 @@ class BorrowedHeadNet(nn.Module):
 
 
 def read_layers(raw: dict[str, object], directory: Path, what: str) -> ModelConfig:
-    """The decoder layers that a config.json tells of, whose head is not theirs. `what`: the network, in words.
+    """The decoder layers that a config.json describes, whose head is not theirs. `what`: the network, in words.
 
     Raises `ModelLoadError` for layers of an architecture that is not supported, and for sliding windows.
     """

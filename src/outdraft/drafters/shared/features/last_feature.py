@@ -120,7 +120,7 @@ def save_last_feature(net: LastFeatureNet, directory: Path, dtype: torch.dtype |
 def load_last_feature(
     directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None
 ) -> LastFeatureNet:  # fmt: skip
-    """The network in `directory` for this target, in the target's type unless told otherwise.
+    """The network in `directory` for this target, in the target's type unless `dtype` is given.
 
     Raises `ModelLoadError` for what is no such network or is damaged, `CapabilityError` for another target's.
     """

@@ -83,7 +83,7 @@ class FeatureNet(Protocol):
 def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tensor:
     """Logits [N, V'] of some tokens as logits [N, V] of all: -inf, a probability of 0, for the others.
 
-    A guess outside the draft's vocabulary is never made; a rule that is exact stays so, because q is told as it was.
+    A guess outside the draft's vocabulary is never made; a rule that is exact stays so, because q is given as it was.
     Zhao et al., "FR-Spec", 2025, https://arxiv.org/abs/2502.14856.
     """
     if vocab is None:

@@ -3,7 +3,7 @@
     h_0 .. h_i -- (join with the embedding of token i + 1) -- block --> ... --> g_i    the heads read g_i for h_i
 
 One layer without embeddings is Hydra++'s prefix layer (Ankner et al. 2024, https://arxiv.org/abs/2402.05109); two, the
-second of which is told the pending token, are the staged adaptation layers of Amphista (Li et al. 2024,
+second of which is given the pending token, are the staged adaptation layers of Amphista (Li et al. 2024,
 https://arxiv.org/abs/2406.13170). Untrained a stem changes nothing: what a block adds begins as zeros.
 """
 

@@ -63,13 +63,13 @@ class _Memory:
     __slots__ = ("first", "guess", "ids", "salt")
 
     def __init__(self) -> None:
-        self.first = 0  # what the model is told for token 0
+        self.first = 0  # what the model is given for token 0
         self.salt: tuple[object, ...] | None = None  # texts of one salt share rows; None: it shares none
         self.ids: list[int] = []  # committed rows
         self.guess: list[tuple[int, int]] = []  # (guess row of the parent, or -1 for the text's last row; token)
 
     def position(self, i: int) -> int:
-        """What the model is told for the i-th token behind the committed ones; -1: for the last of them."""
+        """What the model is given for the i-th token behind the committed ones; -1: for the last of them."""
         return self.first + len(self.ids) + i
 
     def confirmed(self, tokens: list[int]) -> list[int]:

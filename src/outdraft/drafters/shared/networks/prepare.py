@@ -19,7 +19,7 @@ from outdraft.models.port import TargetPort
 
 
 def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:
-    """Round, pack and tell what came of it. "auto": bytes on the kernels; int4 leaves projections on 8 bits.
+    """Round, pack and report what came of it. "auto": bytes on the kernels; int4 leaves projections on 8 bits.
 
     Raises `ConfigError` where a map's inputs do not come in groups.
     """

@@ -25,7 +25,7 @@ Choose = Callable[[int, Tensor], Tensor]  # layer, keys [Hkv, n, d] -> rows to c
 
 
 class SparseViews:
-    """One view for each sequence. `cache`: how it is stored; floats, unless told otherwise."""
+    """One view for each sequence. `cache`: how it is stored; None: as floats."""
 
     def __init__(self, port: TargetPort, cache: CacheConfig | None = None) -> None:
         self._port = port

@@ -82,5 +82,5 @@ def _job(line: bytes, where: str) -> Job:
     if not isinstance(body, dict) or body.get("stream"):
         raise ConfigError(f"{where} has body={shown(body)}: it is the request's JSON object, without stream")
     if unknown := sorted(read.keys() - {"custom_id", "method", "url", "body"}):
-        raise ConfigError(f"{where} has {shown(unknown[0])}, which nobody reads: put settings into body")
+        raise ConfigError(f"{where} has {shown(unknown[0])}, which the server does not read: put settings into body")
     return Job(custom_id=custom_id, url=url, body=body)

@@ -6,9 +6,9 @@
 Each answer has the key of what was asked: id, endpoint, body with its seed, and the engine's arguments. An answer to
 anything else does not count, so a request that has changed, or has another engine, is asked again.
 
-A part is named by its keys, and renamed into place when it is complete: whoever writes the same requests again, because
-a machine died after writing and before telling, replaces it by the same answers. Should two parts share a key all the
-same, the first one counts. The folder is one that every machine of the run can write to.
+A part is named by its keys, and renamed into place when it is complete: a machine that writes the same requests again,
+because one died after writing and before reporting, replaces it by the same answers. Should two parts share a key all
+the same, the first one counts. The folder is one that every machine of the run can write to.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -22,7 +22,7 @@ from outdraft.server.settings import ServerSettings
 class EngineReplica:
     """`engine`: the arguments of `LLM`.
 
-    `own_threads`: it computes on as many cores of its machine as make a pass quicker, beside whoever else is busy, and
+    `own_threads`: it computes on as many cores of its machine as make a pass quicker, beside whatever else is busy, and
     not on as many as Ray has reserved, which would leave cores idle while another replica has nothing to do.
     """
 

@@ -20,7 +20,7 @@ class HermesReader(CallReader):
 
     def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
         super().__init__(names, opened=opened)
-        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was told
+        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
 
     def _body(self, *, final: bool) -> list[Piece] | None:
         while (at := self._held.find(_CLOSE, self._seen)) >= 0:

@@ -24,7 +24,7 @@ class LlamaReader(CallReader):
 
     def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
         super().__init__(names, opened=opened)
-        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was told
+        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
 
     def _begins_bare(self) -> bool:
         rest = self._held.lstrip(_BETWEEN if self._num_calls else None)

@@ -26,7 +26,7 @@ class MistralReader(CallReader):
 
     def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
         super().__init__(names, opened=opened)
-        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was told
+        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
         self._head: str | None = None  # what stands before the bracket, once one has come
 
     def _body(self, *, final: bool) -> list[Piece] | None:

@@ -60,7 +60,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
 def read_documents(path: Path, skip: Callable[[str], object] | None = None) -> Iterator[Document]:
     """The documents of one file, whatever its name. Raises `ConfigError` naming what is not readable.
 
-    `skip` is told of each line that is not JSON, which is then left out; without it such a line is an error.
+    `skip` is called for each line that is not JSON, which is then left out; without it such a line is an error.
     """
     with open_text(path) as file:
         if _kind(path) != LINES:

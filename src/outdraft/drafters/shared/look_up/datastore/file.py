@@ -42,7 +42,7 @@ class Header:
     vocab_size: int
     num_tokens: int
     num_documents: int
-    fingerprint: str = ""  # hexadecimal; empty: made from ids, of a vocabulary that nobody named
+    fingerprint: str = ""  # hexadecimal; empty: made from ids, of an unnamed vocabulary
 
     def pack(self) -> bytes:
         """As it stands in the file."""
@@ -61,7 +61,7 @@ class Datastore:
     path: Path
     header: Header
     corpus: Corpus
-    pages: mmap.mmap  # of the header: it tells the size of what is mapped, whatever stands at the path by now
+    pages: mmap.mmap  # of the header: it gives the size of what is mapped, whatever stands at the path by now
 
     def look_up(self, tokens: Seq[int], query: CorpusQuery) -> CorpusAnswer:
         """What followed these tokens. Raises `ConfigError` if the file was changed while it was open.
