@@ -1,0 +1,41 @@
+"""What a plain text walks through has a ceiling, in files and in lines."""
+
+from lab.walk import measure, walked
+from outdraft import SamplingParams
+from outdraft.core.shown import shown
+
+MOST = {"LLM()": (96, 10_800), "generate": (77, 9_500)}  # files, lines; they only fall
+
+
+def test_a_plain_text_walks_no_further_than_it_did():
+    for name, walk in measure("none").items():
+        files, lines = MOST[name]
+        assert len(walk.files) <= files and walk.num_lines <= lines, f"{name}: {len(walk.files)} {walk.num_lines}"
+        assert len({*walk.files}) == len(walk.files) > 30
+
+
+def test_files_are_entered_and_returned_to():
+    result, walk = walked(lambda: shown("a"))
+    assert result == "'a'" and walk.files == ["core/shown.py"] and (walk.num_calls, walk.num_returns) == (1, 0)
+    _, walk = walked(lambda: (shown("a"), SamplingParams(), shown("b")))
+    assert walk.files[:2] == ["core/shown.py", "core/params.py"] and walk.num_returns > 1
+    assert walk.num_lines > 100
+
+
+def test_within_a_function():
+    def inner():
+        return shown("a")
+
+    def outer():
+        return SamplingParams(), inner(), SamplingParams()
+
+    _, walk = walked(outer, within="inner")
+    assert walk.files == ["core/shown.py"] and walk.num_calls == 1
+
+
+def test_what_an_import_runs_is_not_counted(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "walks_when_imported.py").write_text("from outdraft.core.shown import shown\nX = shown('a')\n")
+    assert walked(lambda: __import__("walks_when_imported"))[1].files == ["core/shown.py"], (
+        "a stranger's import is a call"
+    )
