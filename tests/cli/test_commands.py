@@ -102,7 +102,7 @@ def test_generate_gives_the_answer_a_form(outdraft, tiny: Path, tmp_path: Path):
         (("audit", "--drafter", "ngram", "--samples", "1"), "at least"),
         (("demo", "--max-tokens", "1"), "max_tokens=1"),
         (("demo", "--seconds", "nan"), "seconds=nan"),
-        (("nothing",), "'nothing' is no command; commands: audit, bench"),
+        (("nothing",), "'nothing' is no command; commands: demo, generate"),
         (("genrate", "x"), "'genrate' is no command, did you mean 'generate'?"),
         (("datastore", "biuld"), "'biuld' is no action, did you mean 'build'?; actions: build, info, bench"),
         (("datastore", "info", "--json", "x", "--quieries", "1"), "unrecognized argument '--quieries'"),

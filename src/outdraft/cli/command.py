@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 _HOME = "outdraft.cli.commands"  # found when it is needed: its files lean on this one
+_FIRST = (  # what most users need, in the order of their first day; the others stand below
+    "demo", "generate", "chat", "serve", "bench", "audit", "info", "methods", "train", "convert", "quantize",
+    "datastore",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +40,9 @@ class Command:
 
 
 def command_names() -> list[str]:
-    """The names of all commands, sorted: one file each."""
-    return sorted(
-        module.name.replace("_", "-") for module in pkgutil.iter_modules(importlib.import_module(_HOME).__path__)
-    )
+    """The names of all commands, one file each: those of a first day, then the others by name."""
+    found = {module.name.replace("_", "-") for module in pkgutil.iter_modules(importlib.import_module(_HOME).__path__)}
+    return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
 
 
 def find_command(name: str) -> Command:
