@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from threading import current_thread
+from threading import active_count, current_thread
 
 import pytest
 
@@ -41,7 +41,9 @@ def interval():
 
 def test_turns_are_short_heaps_are_few_and_readers_too(library):
     async def run():
+        before = active_count()
         upkeep.prepare()
+        assert active_count() == before + upkeep.READERS
         return {await asyncio.to_thread(lambda: current_thread().name) for _ in range(20)}
 
     names = asyncio.run(run())

@@ -11,6 +11,7 @@ import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 TURN = 0.0002  # seconds that a thread may keep Python's lock from the engine's; Python's own are 25 times as long
@@ -26,7 +27,10 @@ def prepare() -> None:
     sys.setswitchinterval(TURN)
     gc.collect()
     gc.freeze()  # a full collection then looks at what requests have made, and not at the model for a tenth of a second
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(READERS, "outdraft-texts"))
+    readers, all_there = ThreadPoolExecutor(READERS, "outdraft-texts"), Barrier(READERS)
+    for _ in range(READERS):  # each takes one, so that all are there from now on and no later load adds any
+        readers.submit(all_there.wait)
+    asyncio.get_running_loop().set_default_executor(readers)
     if (library := _c_library("mallopt")) is not None:
         library.mallopt(_ARENA_MAX, HEAPS)
 
