@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.weights.hub import resolve
-from outdraft.weights.safetensors import TensorStore, save_tensors
+from outdraft.weights.safetensors import TensorStore, find_missing, save_tensors
 from outdraft.weights.sentinel import require_filled
 
 
@@ -66,6 +66,13 @@ def test_a_file_or_tensor_that_the_index_promises_is_missed_by_name(tmp_path):
     write_shards(tmp_path, {"a": "x.safetensors", "b": "x.safetensors"}, x={"a": torch.zeros(1)})
     with pytest.raises(ModelLoadError, match=r"'b' but x\.safetensors lacks it"):
         TensorStore(tmp_path)
+
+
+def test_a_name_that_no_file_can_have_is_missed_too(tmp_path):
+    write_shards(tmp_path, {"a": "x" * 5000}, x={"a": torch.zeros(1)})
+    with pytest.raises(ModelLoadError, match=r"1 of 1 shards that are not there \(x{77}\.\.\.\)"):
+        TensorStore(tmp_path)
+    assert find_missing(tmp_path) == f"1 of its weight files ({'x' * 77}...)"
 
 
 @pytest.mark.parametrize("place", ["../x.safetensors", "/x.safetensors", "sub/../../x.safetensors"])

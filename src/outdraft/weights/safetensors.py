@@ -5,6 +5,7 @@ behind (an index without its shards, an empty or cut file, `*.incomplete`) is on
 """
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def _files(directory: Path, index: Mapping[str, Path]) -> list[Path]:
         if whole:
             hint = f": give the file itself, {directory / whole[0]}"
         raise ModelLoadError(f"{directory} has no {SINGLE} and no {INDEX}{hint}")
-    absent = [path.name for path in shards if not path.exists()]
+    absent = [_name(path) for path in shards if not os.path.exists(path)]  # also where a name is too long
     if absent:
         raise ModelLoadError(
             f"{INDEX} in {directory} names {len(absent)} of {len(shards)} shards that are not there "
@@ -141,12 +142,17 @@ def find_missing(directory: Path) -> str | None:
 
     Weights of other kinds than ours, as a draft head's, are weights too: who reads them says what is wrong with them.
     """
-    absent = sorted({path.name for path in read_used_index(directory).values() if not path.exists()})
+    absent = sorted({_name(path) for path in read_used_index(directory).values() if not os.path.exists(path)})
     if absent:
         return f"{len(absent)} of its weight files ({', '.join(absent[:3])})"
     if not (directory / INDEX).exists() and any(directory.glob("model-*-of-*.safetensors")):
         return INDEX
     return None if weight_files(directory) else "weights"
+
+
+def _name(path: Path) -> str:
+    """As an error shows it."""
+    return path.name if len(path.name) < 80 else f"{path.name:.77}..."
 
 
 def _read_headers(path: Path) -> dict[str, _Header]:
