@@ -78,14 +78,14 @@ def _is_imported(frame: FrameType) -> bool:
     return frame.f_code.co_flags & 2 == 0  # a body that is no function: CO_NEWLOCALS is not set
 
 
-def measure(drafter: str, num_tokens: int = 24) -> dict[str, Walk]:
+def measure(drafter: str, within: str = "", num_tokens: int = 24) -> dict[str, Walk]:
     """Building an LLM, and its first text."""
     from outdraft import LLM
 
     words: dict[str, Any] = {} if drafter == "default" else {"drafter": drafter}
-    llm, built = walked(lambda: LLM("zoo:target", **words))
+    llm, built = walked(lambda: LLM("zoo:target", **words), within)
     with llm:
-        _, written = walked(lambda: _with_its_thread(llm, num_tokens))
+        _, written = walked(lambda: _with_its_thread(llm, num_tokens), within)
     return {"LLM()": built, "generate": written}
 
 
@@ -103,14 +103,15 @@ def _with_its_thread(llm: Any, num_tokens: int) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Print a table."""
+    """Print a line for each drafter and call."""
     parser = argparse.ArgumentParser(prog="python -m lab.walk", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drafter", choices=DRAFTERS, action="append", help="may be repeated; all without")
+    parser.add_argument("--within", default="", help="only while a function of this name runs, as make_engine")
     parser.add_argument("--files", action="store_true", help="name the files")
     options = parser.parse_args(words)
     lines = ["| drafter | call | files | lines | returns | calls |", "| --- | --- | --- | --- | --- | --- |"]
     for drafter in options.drafter or DRAFTERS:
-        for name, walk in measure(drafter).items():
+        for name, walk in measure(drafter, options.within).items():
             cells = (drafter, name, len(walk.files), walk.num_lines, walk.num_returns, walk.num_calls)
             lines.append(f"| {' | '.join(map(str, cells))} |")
             lines += [f"    {one}" for one in walk.files if options.files]

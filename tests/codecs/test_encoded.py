@@ -1,9 +1,6 @@
 """Long texts are read in a way that leaves Python to other threads, and are read as short ones are."""
 
-from threading import Event, Thread
-
 import pytest
-from tokenizers import Tokenizer
 
 from outdraft.codecs.encoded import encoded
 from outdraft.models.load_codec import load_codec
@@ -26,25 +23,20 @@ def test_ids_and_places_are_the_tokenizers(tokenizer, text, add_special):
     assert encoded(tokenizer, text, add_special=add_special, with_offsets=True).offsets == expected.offsets
 
 
-def test_other_threads_run_while_a_long_text_is_read(tokenizer):
-    """The other thread counts in small pieces of Python; beside `Tokenizer.encode` it would not get to one."""
-    counted, ended = [0], Event()
+class Batches:
+    """A tokenizer whose batches alone are asked."""
 
-    def count():
-        while not ended.is_set():
-            counted[0] += 1
+    def encode(self, text, **settings):
+        raise AssertionError("this keeps Python's lock")
 
-    thread = Thread(target=count)
-    text = TEXTS[2] * 40
-    thread.start()
-    try:
-        before = counted[0]
-        encoded(tokenizer, text, add_special=False)
-        beside = counted[0] - before
-        before = counted[0]
-        Tokenizer.encode(tokenizer, text)
-        kept_out = counted[0] - before
-    finally:
-        ended.set()
-        thread.join()
-    assert beside > 10 * (kept_out + 100)
+    def encode_batch(self, texts, **settings):
+        return [("with offsets", texts, settings)]
+
+    def encode_batch_fast(self, texts, **settings):
+        return [("fast", texts, settings)]
+
+
+def test_long_texts_are_read_as_batches_which_leave_python_to_other_threads():
+    text, settings = "x" * 5000, {"add_special_tokens": True}
+    assert encoded(Batches(), text, add_special=True) == ("fast", [text], settings)
+    assert encoded(Batches(), text, add_special=True, with_offsets=True) == ("with offsets", [text], settings)

@@ -2,12 +2,14 @@
 
 import json
 import random
+from threading import current_thread
 
 import pytest
 
 from outdraft.server import body_values
 from outdraft.server.body_values import MOST_TABLES, MOST_VALUES, check_values, seems_large
 from outdraft.server.errors import ApiError
+from outdraft.server.strict_json import StrictRequest
 
 
 def test_too_many_are_refused_before_they_are_read(client):
@@ -30,6 +32,21 @@ def test_texts_hold_what_signs_they_will(client):
     body = json.dumps({"prompt": text}).encode()
     assert seems_large(body)
     check_values(body)
+
+
+def test_long_bodies_are_checked_beside_the_event_loop(client, monkeypatch):
+    """And what is wrong with one is said in the same words."""
+    threads, read = [], StrictRequest._read
+    monkeypatch.setattr(
+        StrictRequest, "_read", lambda self, body: threads.append(current_thread().name) or read(self, body)
+    )
+    said = []
+    for filling in ("", "x" * 20_000):
+        body = {"prompt": "a", "max_tokens": 1, "n": 0, "negative_prompt": filling}
+        said.append(client.post("/v1/completions", json=body).json()["error"])
+    assert said[0] == said[1] and said[0]["param"] == "n"
+    assert len({*threads}) == 2 and not threads[0].startswith("outdraft-texts")
+    assert threads[1].startswith(("outdraft-texts", "asyncio_"))
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -1,8 +1,9 @@
 """What a server that runs for days asks of Python and of the C library."""
 
 import asyncio
+import gc
 import sys
-from threading import active_count, current_thread
+from threading import current_thread, enumerate
 
 import pytest
 
@@ -26,7 +27,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch):
     made = Library()
-    monkeypatch.setattr(upkeep, "_c_library", lambda wanted: made)
+    monkeypatch.setattr(upkeep, "c_library", lambda wanted: made)
     monkeypatch.setattr(upkeep, "_resident", lambda: made.resident)
     monkeypatch.setattr(upkeep, "EVERY", 0.0)
     return made
@@ -37,13 +38,17 @@ def interval():
     before = sys.getswitchinterval()
     yield
     sys.setswitchinterval(before)
+    gc.unfreeze()
 
 
 def test_turns_are_short_heaps_are_few_and_readers_too(library):
     async def run():
-        before = active_count()
+        before = {*enumerate()}
+        gc.unfreeze()
         upkeep.prepare()
-        assert active_count() == before + upkeep.READERS
+        assert gc.get_freeze_count() > 10_000
+        begun = {*enumerate()} - before
+        assert sum(one.name.startswith("outdraft-texts") for one in begun) == upkeep.READERS
         return {await asyncio.to_thread(lambda: current_thread().name) for _ in range(20)}
 
     names = asyncio.run(run())
@@ -78,11 +83,11 @@ def test_growth_counts_from_the_least_that_was_seen(library):
 
 
 def test_a_system_that_cannot_has_nothing_to_do(monkeypatch):
-    monkeypatch.setattr(upkeep, "_c_library", lambda wanted: None)
+    monkeypatch.setattr(upkeep, "c_library", lambda wanted: None)
     asyncio.run(asyncio.wait_for(upkeep.give_back_for_ever(), 5))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc")
 def test_this_system_can():
-    assert upkeep._c_library("malloc_trim") is not None and upkeep._c_library("no such function") is None
+    assert upkeep.c_library("malloc_trim") is not None and upkeep.c_library("no such function") is None
     assert upkeep._resident() > 10 << 20

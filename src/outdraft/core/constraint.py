@@ -16,7 +16,10 @@ from torch import Tensor
 
 
 class Constraint(Protocol):
-    """What may be written. `allowed` may be asked from two threads at once, never while `advance` runs."""
+    """What may be written. `allowed` may be asked from two threads at once, never while `advance` runs.
+
+    One that has `is_dear`, true while its masks take long, is drafted for no more until they are quick again.
+    """
 
     def advance(self, token: int) -> None:
         """Go on by one emitted token: every one is passed, in order, also one that ends the text."""

@@ -5,14 +5,14 @@ would stay with the process until it ends.
 """
 
 import asyncio
-import ctypes
 import gc
 import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+
+from outdraft.engine.assembly.memory import c_library
 
 TURN = 0.0002  # seconds that a thread may keep Python's lock from the engine's; Python's own are 25 times as long
 READERS = 2  # threads that read short bodies: more of them wait for each other
@@ -31,25 +31,19 @@ def prepare() -> None:
     for _ in range(READERS):  # each takes one, so that all are there from now on and no later load adds any
         readers.submit(all_there.wait)
     asyncio.get_running_loop().set_default_executor(readers)
-    if (library := _c_library("mallopt")) is not None:
+    if (library := c_library("mallopt")) is not None:
         library.mallopt(_ARENA_MAX, HEAPS)
 
 
 async def give_back_for_ever() -> None:
     """Return what is free to the system whenever the process has grown. A system that cannot has nothing to do."""
-    library, least = _c_library("malloc_trim"), _resident()
+    library, least = c_library("malloc_trim"), _resident()
     while library is not None and least:
         await asyncio.sleep(EVERY)
         if _resident() > least + GROWTH:
             await asyncio.to_thread(library.malloc_trim, 0)
             least = _resident()
         least = min(least, _resident())
-
-
-def _c_library(wanted: str) -> Any:
-    """The C library if it is one that has this function; else None."""
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    return library if hasattr(library, wanted) else None
 
 
 def _resident() -> int:

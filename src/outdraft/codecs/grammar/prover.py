@@ -42,7 +42,7 @@ class Prover:
         self._tokens = tokens
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._is_told = False  # whether it has the vocabulary
+        self._has_vocabulary = False  # whether it has the vocabulary
         self._owner = 0  # the process that started the child: a fork of it must not share its pipes
 
     def prove(self, name: str, grammar: str) -> Proof:
@@ -64,10 +64,10 @@ class Prover:
             child = self._running()
             assert child.stdin is not None and child.stdout is not None
             try:
-                if not self._is_told:
+                if not self._has_vocabulary:
                     asked = {"tokens": self._tokens, "limits": dict(LIMITS), "seconds": SECONDS, "bytes": MOST_BYTES}
                     prover_child.send(child.stdin, asked)  # type: ignore[arg-type]
-                    self._is_told = True
+                    self._has_vocabulary = True
                 prover_child.send(child.stdin, grammar)  # type: ignore[arg-type]
                 return dict(prover_child.receive(child.stdout))  # type: ignore[arg-type]
             except (EOFError, OSError):
@@ -77,7 +77,7 @@ class Prover:
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._child is None or self._owner != os.getpid():
-            self._child, self._owner, self._is_told = self._start(), os.getpid(), False
+            self._child, self._owner, self._has_vocabulary = self._start(), os.getpid(), False
         return self._child
 
     def _start(self) -> "subprocess.Popen[bytes]":

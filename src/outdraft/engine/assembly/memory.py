@@ -9,6 +9,7 @@ import gc
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from outdraft.core.errors import CapabilityError
 
@@ -55,9 +56,14 @@ def give_back() -> None:
     stayed with the process until it was asked.
     """
     gc.collect()  # hooks and closures may hold weights in a ring
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
+    if (library := c_library("malloc_trim")) is not None:
+        library.malloc_trim(0)
+
+
+def c_library(wanted: str) -> Any:
+    """The C library if it is one that has this function; else None."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    return library if hasattr(library, wanted) else None
 
 
 @dataclass(frozen=True, slots=True)
