@@ -1,8 +1,8 @@
 """Every drafter on one prompt, over one loaded target: passes saved, and where guesses were refused."""
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import OutdraftError
 from outdraft.core.registry import names
+from outdraft.options.errors import OutdraftError
 
 params = SamplingParams(max_tokens=48)
 plain = LLM("zoo:target", drafter="none")

@@ -28,11 +28,11 @@ import torch
 
 from outdraft.cache.paged import PagedCache
 from outdraft.core.drafter import Drafter, inner
-from outdraft.core.errors import CacheFullError, OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CacheFullError, OutdraftError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.own_caches import own_caches
 
 CALLERS = 64

@@ -3,8 +3,6 @@
 import random
 from dataclasses import dataclass
 
-from outdraft.core.errors import BusyError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
@@ -12,6 +10,8 @@ from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter
+from outdraft.options.errors import BusyError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, alternating
 
 BETWEEN, AFTER_END, WAKE = 1e-4, 5e-4, 3e-4  # seconds between two passes, more after an end, and until one begins

@@ -19,7 +19,7 @@ MAX_LINES = 400
 # Reading a tensor on the host waits for the device. Each file on the path of a step that does so, and why it may.
 HOST_READS = {
     "bench/peers/workers/with_transformers.py": "another program's tokens",
-    "core/option_types.py": "a number that a caller gave as a tensor, before any work",
+    "options/types.py": "a number that a caller gave as a tensor, before any work",
     "codecs/grammar/constraint.py": "a few ids of a mask, which a library makes on the CPU",
     "codecs/grammar/forced_text.py": "the bytes that a mask's tokens begin with, likewise",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
@@ -31,8 +31,8 @@ HOST_READS = {
     "nn/segment.py": "a draft's own mask, once a pass",
     "verify/shared/case.py": "on a GPU the one read of a greedy round: what was drafted, what is best, is it finite",
     "verify/greedy.py": "one best token a node, read together",
-    "models/native.py": "the positions of a pass on a CPU, for the kernels",
-    "models/gguf_families.py": "rotary factors that a file keeps as tensors, once a load",
+    "models/networks/native.py": "the positions of a pass on a CPU, for the kernels",
+    "models/files/gguf_families.py": "rotary factors that a file keeps as tensors, once a load",
     "engine/runner.py": "the ids and positions of a pass on a CPU, for the kernels",
     "engine/graphed.py": "a pass's tokens and positions where they are on the host already",
     "nn/attention/rows.py": "a draft's own mask, on the host",
@@ -114,12 +114,14 @@ def reads_on_host(tree: ast.Module) -> bool:
 
 def test_core_is_standard_library_and_torch():
     allowed = {*sys.stdlib_module_names, "torch"}
-    for path in (ROOT / "src/outdraft/core").glob("*.py"):
+    for path in (*(ROOT / "src/outdraft/core").glob("*.py"), *(ROOT / "src/outdraft/options").glob("*.py")):
         for node in ast.walk(parsed(path)):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for module in modules:
-                assert module.split(".")[0] in allowed or module.startswith("outdraft.core"), f"{path}: {module}"
+                assert module.split(".")[0] in allowed or module.startswith(("outdraft.core", "outdraft.options")), (
+                    f"{path}: {module}"
+                )
 
 
 def test_import_does_not_load_torch():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.main import make_parser
-from outdraft.engine.assembly import foreign
+from outdraft.engine.naming import foreign
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

@@ -21,7 +21,7 @@ SHOWN = {
     "bench/row.py": "the date of a record",
     "cli/commands/bench.py": "the name of a folder",
     "codecs/sandbox.py": "strftime_now of chat templates",
-    "models/packed_cache.py": "the age of a file that another process left, which a day more or less does not change",
+    "models/remake/packed_cache.py": "the age of a file that another process left; a day more or less changes nothing",
     "server/endpoints/answering.py": "created",
     "server/endpoints/responses.py": "completed_at",
     "server/service.py": "when the server began",

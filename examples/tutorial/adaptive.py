@@ -11,12 +11,12 @@ from typing import Any
 
 from outdraft.analysis.theory import best_length, estimate_alpha
 from outdraft.control.bandit import BanditPolicy
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ConfigError
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import Result
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import Result
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from tutorial.complexity import SequenceComplexityEstimator
 from tutorial.models import AnyPrompt, Model, Saves, as_prompt, directory_of
 

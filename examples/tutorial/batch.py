@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import Chunk
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
-from outdraft.engine.writer import Chunk
+from outdraft.options.params import SamplingParams
 from tutorial.models import AnyPrompt, Model, Saves, as_prompt, directory_of
 
 

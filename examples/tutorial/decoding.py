@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import Result
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
-from outdraft.engine.writer import Result
+from outdraft.options.params import SamplingParams
 from tutorial.models import AnyPrompt, Model, Saves, as_prompt, directory_of
 from tutorial.verification import ProbabilisticVerification
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
-from outdraft.engine.prompts import Prompt
+from outdraft.engine.callers.prompts import Prompt
+from outdraft.options.errors import ConfigError
 
 
 class Saves(Protocol):

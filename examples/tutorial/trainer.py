@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
-from outdraft.core.params import SamplingParams
 from outdraft.drafters.draft_model.learn import DraftLearner
+from outdraft.engine.callers.writer import all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import all_whole
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.params import SamplingParams
 from outdraft.training.config import LoopConfig
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher

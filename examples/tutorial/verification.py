@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import chain
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 METHODS = ("stochastic", "deterministic", "conservative")

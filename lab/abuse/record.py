@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.source import digest_source
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 class Record:

@@ -26,12 +26,12 @@ from outdraft.bench.made import make_model
 from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites.workloads import workload
-from outdraft.core.errors import OutdraftError
 from outdraft.core.events import StepEvent
-from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.engine.llm import LLM
 from outdraft.engine.watching import listen
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 
 TEXTS = ("prose", "code", "random")
 _RANDOM_LEN = 48  # tokens of a prompt of random ones

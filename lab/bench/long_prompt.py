@@ -25,11 +25,11 @@ import numpy as np
 from outdraft.bench.machine import busy_note
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import OutdraftError
-from outdraft.core.params import SamplingParams
-from outdraft.engine.assembly.roles import FILE as COMPANIONS
-from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.llm import LLM
+from outdraft.engine.naming.roles import FILE as COMPANIONS
+from outdraft.engine.naming.roles import read_companions
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 
 _WARM = 2.0  # seconds before anything is counted
 _LENGTH = 256  # tokens of each of the others' texts: with endless ones every round would take longer, prompt or not

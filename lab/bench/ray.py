@@ -21,7 +21,7 @@ from statistics import median
 from outdraft.bench.load.http_stream import HttpError, read_events, read_json
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 _START = 180.0  # seconds in which a server must have begun
 

@@ -17,9 +17,9 @@ from lab.bench.long_prompt import with_context
 from outdraft.bench.machine import busy_note
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 
 
 def main(words: Seq[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from statistics import median
 
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 _CHILD = """
 import json, sys, threading, time

@@ -29,17 +29,17 @@ from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites import load_suites
 from outdraft.bench.suites.prompt import Prompt
 from outdraft.bench.trial import join, order
-from outdraft.core.errors import ConfigError, OutdraftError
-from outdraft.core.params import SamplingParams
-from outdraft.core.sizes import read_bytes
 from outdraft.decode.executor import Serial
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.llm import LLM
 from outdraft.kernels.threads import fixed_threads
-from outdraft.models.load import open_weights
-from outdraft.models.packed_cache import packed_file
-from outdraft.models.pieces import Pieces
-from outdraft.models.streamed import StreamedDecoder
+from outdraft.models.files.load import open_weights
+from outdraft.models.remake.packed_cache import packed_file
+from outdraft.models.remake.pieces import Pieces
+from outdraft.models.remake.streamed import StreamedDecoder
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.params import SamplingParams
+from outdraft.options.sizes import read_bytes
 
 _WARM_UP = 4  # tokens
 

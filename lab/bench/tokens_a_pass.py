@@ -20,9 +20,9 @@ from outdraft.bench.drafts import join_made
 from outdraft.bench.lineup import Rival, parse_rival
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import load_subject
-from outdraft.core.errors import ConfigError, OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.params import SamplingParams
 
 _DRAWS, _MIDDLE = 2000, (0.025, 0.975)
 _SEEDS = {"no": (False,), "yes": (True,), "both": (False, True)}

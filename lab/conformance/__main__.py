@@ -13,8 +13,8 @@ import torch
 from lab.conformance.matrix import run_matrix
 from lab.conformance.page import write_page
 from lab.conformance.record import Record
-from outdraft.core.errors import ConfigError, OutdraftError
-from outdraft.engine.assembly.recipe import read_recipe, recipe_names
+from outdraft.engine.naming.recipe import read_recipe, recipe_names
+from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.testing.spec_table import DrafterRow
 
 PAGE = Path("docs/conformance.md")

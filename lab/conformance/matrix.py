@@ -15,8 +15,8 @@ from lab.conformance.columns import COLUMNS, LEFT_ALONE, VOCABULARIES, Bench, Co
 from lab.conformance.stand import RecipeSubject, row_of
 from lab.conformance.tally import LEAST_ACCEPTED, LEAST_CUT, LEAST_RUNS, Tally
 from lab.conformance.trained import trained_row, trained_target
-from outdraft.core.errors import OutdraftError
-from outdraft.engine.assembly.recipe import Recipe
+from outdraft.engine.naming.recipe import Recipe
+from outdraft.options.errors import OutdraftError
 from outdraft.testing.spec_table import DrafterRow
 
 PASS, FAIL, LOSSY = "✓", "✗", "lossy"

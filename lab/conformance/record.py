@@ -19,7 +19,7 @@ import outdraft
 from lab.conformance.matrix import Line
 from lab.conformance.tally import Tally
 from outdraft import zoo
-from outdraft.engine.assembly.recipe import Recipe
+from outdraft.engine.naming.recipe import Recipe
 from outdraft.weights.digest import digest_weights
 
 ABOVE = ("cli", "server", "bench", "analysis")  # nothing that a row runs

@@ -14,15 +14,15 @@ from typing import Any
 
 from lab.conformance.tally import Counted, Tally
 from outdraft.core.arms import arms_of
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Policy
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.verifier import Verifier
-from outdraft.engine.assembly.recipe import Recipe
-from outdraft.engine.assembly.roles import without_optional
 from outdraft.engine.loop import Engine
-from outdraft.models.base import Decoder
+from outdraft.engine.naming.recipe import Recipe
+from outdraft.engine.naming.roles import without_optional
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
 from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from outdraft import zoo
-from outdraft.engine.assembly.recipe import Recipe
-from outdraft.engine.assembly.roles import choose, fill, read_companions, slots_of
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model
+from outdraft.engine.naming.recipe import Recipe
+from outdraft.engine.naming.roles import choose, fill, read_companions, slots_of
+from outdraft.models.files.load import load_model
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 TARGET, ROLE = "target", "head"

@@ -17,7 +17,7 @@ from typing import Any
 from lab.fuzz.models import ZOO
 from lab.fuzz.plan import GREEDY, PLAIN, SEEDED, VARIANTS
 from lab.fuzz.run import Record
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 SHARES = {GREEDY: 0.30, SEEDED: 0.05, ZOO: 0.20}  # at least, of all texts
 ACCEPTED = 50  # tokens at least, of every drafter that guesses

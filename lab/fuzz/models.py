@@ -22,8 +22,8 @@ from tokenizers import Tokenizer, decoders, models
 from lab.fuzz.asks import Language, zoo_texts
 from outdraft import zoo
 from outdraft.codecs.text import TextCodec
-from outdraft.models.load import load_model, save_model
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.tiny import TINY_ARCHITECTURES, random_decoder, tiny_config

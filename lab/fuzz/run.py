@@ -21,7 +21,7 @@ from lab.fuzz.plan import PLAIN, Case
 from lab.fuzz.subjects import Workshop
 from lab.sweep.survived import Survived
 from outdraft import LLM
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 from outdraft.testing.in_slices import in_slices
 
 SECONDS = 600  # for one case; longer is a hang

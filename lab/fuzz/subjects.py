@@ -14,9 +14,9 @@ from typing import Any
 from lab.fuzz.models import ZOO, Models
 from lab.fuzz.plan import VARIANTS, Case
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import DecodingError, OutdraftError
 from outdraft.core.registry import find
 from outdraft.drafters.shared.look_up.datastore.build import build_datastore
+from outdraft.options.errors import DecodingError, OutdraftError
 from outdraft.testing.spec_table import DrafterRow
 
 KEPT = 64  # plain engines in memory

@@ -26,9 +26,9 @@ from lab.gpu.profile import profile_rounds
 from lab.gpu.rounds import Way, measure
 from lab.gpu.rows import examine_rows
 from outdraft.bench.machine import describe
-from outdraft.core.errors import OutdraftError
 from outdraft.engine.graphed import ROW_TILE
-from outdraft.models.load import DTYPES
+from outdraft.models.files.load import DTYPES
+from outdraft.options.errors import OutdraftError
 
 _RATES = (None, 1.0, 0.8, 0.6)
 _TILES = (None, 16, 64)  # besides the default

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins
-from outdraft.core.errors import ConfigError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
-from outdraft.models.base import Decoder
-from outdraft.models.config import ModelConfig, llama_config
-from outdraft.models.inflate import inflate_decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import ModelConfig, llama_config
+from outdraft.models.remake.inflate import inflate_decoder
+from outdraft.options.errors import ConfigError
 from outdraft.sampling.noise import fold, uniform
 from outdraft.verify.shared.case import make_cases
 

@@ -15,7 +15,7 @@ import torch
 
 from lab.gpu.pair import Pair
 from lab.gpu.rounds import PROMPT, wait
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 
 
 def time_transformers(pair: Pair, *, depth: int, tokens: int, repeats: int) -> dict[str, Any]:

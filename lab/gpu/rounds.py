@@ -12,7 +12,6 @@ import torch
 
 from lab.gpu.pair import Pair, SyntheticRule
 from outdraft.control.fixed import FixedOptions, FixedPolicy
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
@@ -24,6 +23,7 @@ from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.nn.capture import call_each_time, cuda_recorder
+from outdraft.options.params import SamplingParams
 from outdraft.verify.auto import Auto
 
 PROMPT = 128

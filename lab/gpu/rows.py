@@ -15,7 +15,6 @@ from lab.gpu.rounds import PROMPT
 from outdraft.control.fixed import FixedOptions, FixedPolicy
 from outdraft.core.draft import Draft, chain
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.decode.step import Parts
@@ -24,6 +23,7 @@ from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time
+from outdraft.options.params import SamplingParams
 from outdraft.verify.auto import Auto
 
 

@@ -27,22 +27,22 @@ from outdraft.control.calibrated.policy import build as calibrated
 from outdraft.control.shared.calibration_file import CalibrationFile
 from outdraft.control.shared.reliability import Share
 from outdraft.core.learner import LearnMethod
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Arm
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.look_up.datastore.documents import read_documents
 from outdraft.drafters.shared.own_layers.skip_sets import save_skip
 from outdraft.drafters.shared.trees.template import TemplateFile, read_template
-from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.llm import LLM
+from outdraft.engine.naming.roles import read_companions
 from outdraft.kernels.library import wanted_kind
-from outdraft.models.gguf_write import write_gguf
-from outdraft.models.load import load_model, open_weights, save_model
-from outdraft.models.packed_cache import place_of
-from outdraft.models.pieces import Pieces
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.gguf_write import write_gguf
+from outdraft.models.files.load import load_model, open_weights, save_model
+from outdraft.models.remake.packed_cache import place_of
+from outdraft.models.remake.pieces import Pieces
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.record import read_record
 from outdraft.weights.pickled import read_pickled

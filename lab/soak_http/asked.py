@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from outdraft.core.params import SamplingParams
-from outdraft.core.structured import StructuredOutputsParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
+from outdraft.options.structured import StructuredOutputsParams
 from outdraft.testing.prompts import CODE, COPIES, PROSE
 
 _UNICODE = (

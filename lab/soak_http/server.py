@@ -20,12 +20,12 @@ import torch
 
 from lab.soak import Raises, breaks_at_times, full_at_times, left_over
 from outdraft.cache.paged import PagedCache
-from outdraft.core.params import SamplingParams
-from outdraft.engine.answers import Answers
 from outdraft.engine.assembly.variant import runner_of
+from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
-from outdraft.engine.prompts import Prompt
+from outdraft.options.params import SamplingParams
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.serve import serve
 from outdraft.server.service import Service

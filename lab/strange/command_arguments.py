@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from lab.strange.argument import Argument
 from lab.strange.stage import Stage
 from lab.strange.values import as_words
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 
 def command_arguments(stage: Stage) -> Iterator[Argument]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from lab.strange.argument import Argument, keyword
 from lab.strange.stage import Stage
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.assembly.spelling import WORDS
 from outdraft.engine.llm import LLM
+from outdraft.engine.naming.spelling import WORDS
+from outdraft.options.params import SamplingParams
 
 PROMPT = {"prompt_token_ids": [1, 2, 3, 1, 2]}
 FEW = SamplingParams(max_tokens=3)

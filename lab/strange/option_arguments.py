@@ -11,7 +11,7 @@ from lab.strange.engine_arguments import FEW, PROMPT
 from lab.strange.stage import Stage
 from lab.strange.values import as_toml
 from outdraft.core.registry import KINDS, AnyMethod, find, names
-from outdraft.engine.assembly.recipe import read_recipe
+from outdraft.engine.naming.recipe import read_recipe
 
 RECIPE = {"paper": {"title": "A", "year": 2020, "link": "b"}, "drafter": {"name": "ngram", "options": {"max_ngram": 3}},
           "verifier": {"name": "auto"}, "policy": {"name": "fixed"}, "modifies_target": False}  # fmt: skip

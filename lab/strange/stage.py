@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.engine.llm import LLM
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 
 VOCAB = 61

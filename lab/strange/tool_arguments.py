@@ -12,8 +12,8 @@ from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_data
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 from outdraft.kernels.text_index.suffix_array import CorpusQuery
-from outdraft.models.load import load_model
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.load import load_model
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.weights.hub import resolve
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.sweep.survived import Survived, last_lines
-from outdraft.core.errors import DecodingError, OutdraftError
+from outdraft.options.errors import DecodingError, OutdraftError
 
 GOOD = ("accepted", "refused")
 

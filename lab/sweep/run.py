@@ -21,7 +21,7 @@ from typing import Any
 
 from lab.source import digest_source
 from lab.sweep.case import GOOD, Verdict
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 SECONDS = 2.0  # of processor time that a case may take
 PATIENCE = 60.0  # seconds of the clock without an answer, after which the process is lost

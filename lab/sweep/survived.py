@@ -3,7 +3,7 @@
 import logging
 import traceback
 
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 
 class Survived(logging.Handler):

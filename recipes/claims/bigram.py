@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from outdraft.core.registry import find_learner
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
 from outdraft.training.compare import logs
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import Corpus, open_corpus

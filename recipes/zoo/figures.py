@@ -24,8 +24,8 @@ import torch
 from outdraft.bench.machine import describe
 from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner, read_options
-from outdraft.engine.assembly.recipe import read_recipe, recipe_names
-from outdraft.models.load_codec import load_codec
+from outdraft.engine.naming.recipe import read_recipe, recipe_names
+from outdraft.models.files.load_codec import load_codec
 from outdraft.training.check import check_directory
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import open_corpus

@@ -16,10 +16,10 @@ from torch import Tensor
 from outdraft import zoo
 from outdraft.cache.static import StaticCache
 from outdraft.codecs.text import TextCodec
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model, save_model
-from outdraft.models.network import Network
-from outdraft.models.open_network import load_network
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.network import Network
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CachedContext, Segment
 from outdraft.weights.hub import resolve
 

@@ -21,7 +21,7 @@ from figures import drafts_of, own_target, weights_bytes
 from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.heads.joint import TAUGHT
-from outdraft.engine.assembly.roles import FILE as COMPANIONS
+from outdraft.engine.naming.roles import FILE as COMPANIONS
 from outdraft.training.trial import read_trial
 
 ROOM = 64_000_000

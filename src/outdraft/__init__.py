@@ -12,23 +12,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outdraft.core.errors import OutdraftError as OutdraftError
-    from outdraft.core.params import SamplingParams as SamplingParams
-    from outdraft.core.structured import StructuredOutputsParams as StructuredOutputsParams
+    from outdraft.engine.callers.writer import Chunk as Chunk
+    from outdraft.engine.callers.writer import Result as Result
     from outdraft.engine.llm import LLM as LLM
     from outdraft.engine.trace import record_trace as record_trace
-    from outdraft.engine.writer import Chunk as Chunk
-    from outdraft.engine.writer import Result as Result
+    from outdraft.options.errors import OutdraftError as OutdraftError
+    from outdraft.options.params import SamplingParams as SamplingParams
+    from outdraft.options.structured import StructuredOutputsParams as StructuredOutputsParams
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "LLM": "outdraft.engine.llm",
-    "SamplingParams": "outdraft.core.params",
-    "StructuredOutputsParams": "outdraft.core.structured",
-    "OutdraftError": "outdraft.core.errors",
-    "Result": "outdraft.engine.writer",
-    "Chunk": "outdraft.engine.writer",
+    "SamplingParams": "outdraft.options.params",
+    "StructuredOutputsParams": "outdraft.options.structured",
+    "OutdraftError": "outdraft.options.errors",
+    "Result": "outdraft.engine.callers.writer",
+    "Chunk": "outdraft.engine.callers.writer",
     "record_trace": "outdraft.engine.trace",
 }
 

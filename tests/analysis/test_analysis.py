@@ -17,7 +17,7 @@ from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
 from outdraft.analysis.theory import best_length, expected_speedup, expected_tokens
 from outdraft.analysis.words import how_measured, what_measured, where_measured
 from outdraft.bench.row import Row as Written
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from outdraft.analysis.load_sheet import load_sheet
 from outdraft.analysis.records import holds_rows
 from outdraft.analysis.sheet import to_csv, to_markdown
 from outdraft.bench.load.row import LoadRow as Written
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 def line(method: str, clients: int, *, speed: float = 1.0, **changes: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from outdraft.bench.lineup import RIVALS
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import load_subject
 from outdraft.bench.trial import join
-from outdraft.core.params import SamplingParams
 from outdraft.kernels.threads import torch_threads
+from outdraft.options.params import SamplingParams
 
 
 @pytest.mark.parametrize("name", ["eagle", "early_exit", "ngram"])

@@ -25,8 +25,8 @@ from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.learning.inflate import layers_after
 from outdraft.engine.runner import Runner
-from outdraft.models.inflate import inflate
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.remake.inflate import inflate
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 

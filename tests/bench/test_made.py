@@ -13,9 +13,9 @@ from outdraft.bench.lineup import Rival
 from outdraft.bench.made import make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import load_subject
-from outdraft.core.errors import ConfigError
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.models.load import load_model, save_model
+from outdraft.engine.naming.roles import read_companions
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 
 

@@ -17,7 +17,7 @@ from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import fingerprints
 from outdraft.bench.trial import order
 from outdraft.bench.write import Journal
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.weights.digest import digest_weights
 
 

@@ -16,12 +16,12 @@ from outdraft.bench.replay.simulate import Machine, simulate
 from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import Asked, read_lines, read_trace
 from outdraft.core.draft import chain
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter
+from outdraft.options.errors import ConfigError
 
 
 class Known:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 def test_made_once_for_each_stuff(tmp_path: Path):

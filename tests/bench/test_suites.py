@@ -8,7 +8,7 @@ import pytest
 
 from outdraft.bench.suites import DEFAULT, NAMES, load_suite, load_suites
 from outdraft.bench.suites.workloads import log_text
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 SYSTEM, USER = {"role": "system", "content": "x"}, {"role": "user", "content": "a"}
 SAID = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]

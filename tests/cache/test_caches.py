@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import PAGE, KVCache
-from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
 
 LAYERS, HEADS, WIDTH, MAX_LEN = 2, 3, 4, 300
 CONFIGS = {

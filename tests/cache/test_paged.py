@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from outdraft.cache.paged import PagedCache
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 def new_cache(num_pages: int | None = None) -> PagedCache:

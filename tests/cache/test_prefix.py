@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from outdraft.cache.paged import PagedCache
 from outdraft.cache.pool import PagePool
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CacheFullError, CapabilityError
+from outdraft.options.errors import CacheFullError, CapabilityError
 
 MAX_LEN = 150
 

@@ -8,8 +8,8 @@ from drafters.drafting import sequence
 
 from outdraft.cache.shared_rows import SharedRows, num_common
 from outdraft.core.cache import PAGE
-from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import CHUNK
+from outdraft.options.params import SamplingParams
 
 
 @pytest.mark.parametrize(

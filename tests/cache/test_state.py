@@ -10,7 +10,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.cache.pool import PagePool
 from outdraft.cache.state import StateStore
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CacheFullError, CapabilityError
+from outdraft.options.errors import CacheFullError, CapabilityError
 
 EMPTY = torch.zeros(2, 3, dtype=torch.float64)
 

@@ -11,8 +11,8 @@ import pytest
 from outdraft.cli.commands import audit
 from outdraft.cli.options import add_flags, build
 from outdraft.core.events import Source
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Setting
 from outdraft.testing.prompts import distribution_prompts, identity_prompts
 from outdraft.testing.token_distribution import guessed_positions, judge_tokens, text_distributions

@@ -16,10 +16,10 @@ import torch
 from outdraft import zoo
 from outdraft.bench.lineup import lacking
 from outdraft.core.registry import KINDS, names
-from outdraft.engine.assembly import default as default_choice
-from outdraft.engine.assembly.recipe import recipe_names
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.models.load import save_model
+from outdraft.engine.naming import default as default_choice
+from outdraft.engine.naming.recipe import recipe_names
+from outdraft.engine.naming.roles import read_companions
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outdraft.cli.main import main
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from outdraft.bench.identity import is_promised
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 
 TYPICAL = ("--verifier", "typical", "--drafter", "ngram")
 GATED = ("--drafter", "ngram", "--verifier", "gated", "--verifier-options", "threshold=0.3")

@@ -15,7 +15,7 @@ from outdraft.cli.command import all_commands
 from outdraft.cli.flags import EngineFlags, SamplingFlags
 from outdraft.cli.main import main
 from outdraft.cli.options import add_flags, argument, build, default_of, flag, flag_name
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

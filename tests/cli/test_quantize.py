@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 
 
 @pytest.fixture

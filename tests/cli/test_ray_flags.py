@@ -8,7 +8,7 @@ import pytest
 from outdraft.cli.commands import serve
 from outdraft.cli.options import add_flags, build
 from outdraft.cli.ray_flags import RayFlags, from_anywhere
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 def read(*words: str) -> serve.Options:

@@ -9,8 +9,8 @@ from outdraft import zoo
 from outdraft.bench.drafts import make_draft
 from outdraft.bench.lineup import fill_roles, parse_rival
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import ConfigError
-from outdraft.engine.assembly.recipe import recipe_names
+from outdraft.engine.naming.recipe import recipe_names
+from outdraft.options.errors import ConfigError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from outdraft.cli.commands import serve
 from outdraft.cli.flags import EngineFlags
 from outdraft.cli.main import main
 from outdraft.cli.options import add_flags, build
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.serve import check_address, shown_address
 
 

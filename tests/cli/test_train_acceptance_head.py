@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.checkpoint import load_state
 from outdraft.training.course import prepare

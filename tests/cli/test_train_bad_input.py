@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.cli.main import main
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 from tests.cli.conftest import VOCAB
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 from outdraft.training.record import fingerprint, read_record
 
 LOOP = ("--loop", "seq_len=48", "--loop", "batch_tokens=96", "--loop", "micro_tokens=48", "--loop", "eval_every=4")

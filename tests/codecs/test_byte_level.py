@@ -7,8 +7,8 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ModelLoadError
 
 MARK, SILENT = "<|im_start|>", "<tool>"
 TEXTS = (

@@ -3,7 +3,7 @@
 import pytest
 
 from outdraft.codecs.chat import ChatTemplate, render_chat
-from outdraft.core.errors import ModelLoadError, RequestError
+from outdraft.options.errors import ModelLoadError, RequestError
 
 CHATML = (
     "{{ bos_token }}{% for message in messages %}\n"

@@ -1,7 +1,7 @@
 """A codec need not be of text: the engine asks it for a stream of its own and for nothing that only text has."""
 
 from outdraft import LLM, SamplingParams
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 
 

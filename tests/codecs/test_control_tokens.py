@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from outdraft.codecs.chat import ChatTemplate, render_chat
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 from outdraft.weights.hub import resolve
 
 LOOP, END = "{% for m in messages %}", "{% endfor %}"

@@ -3,7 +3,7 @@
 import pytest
 
 from outdraft.codecs.encoded import encoded
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
 from outdraft.weights.hub import resolve
 
 TEXTS = ["", "a", "It was late when the <|end|> \U0001f600 door opened.\n\n  " * 400, "x" * 5000]

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from outdraft.codecs.text import TextCodec
 from outdraft.codecs.token_settings import WITHOUT_EFFECT
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 HEADINGS = ("Tokenizer files", "Chat templates", "generation_config.json")
 ROWS = [row for heading in HEADINGS for row in rows_of(FILES_OF_OTHERS, heading)]

@@ -11,8 +11,8 @@ from outdraft.codecs.grammar import budget
 from outdraft.codecs.grammar import compile as compiling
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.core.constraint import Form
-from outdraft.core.errors import DecodingError, RequestError
-from outdraft.core.structured import StructuredOutputsParams as Params
+from outdraft.options.errors import DecodingError, RequestError
+from outdraft.options.structured import StructuredOutputsParams as Params
 
 TOKENS = ["<end>", "a", "b", "c", "ab", "ba", "abc", "cc", "é", "<other end>"]
 ROWS = 13  # of the model: three ids beyond the tokenizer's

@@ -9,8 +9,8 @@ from outdraft.codecs.grammar.counting.regex import count_regex
 from outdraft.codecs.grammar.counting.schema import count_schema
 from outdraft.codecs.grammar.counting.too_deep import TooDeep
 from outdraft.codecs.grammar.spelling import MOST_LETTERS, spell
-from outdraft.core.errors import RequestError
-from outdraft.core.structured import StructuredOutputsParams as Params
+from outdraft.options.errors import RequestError
+from outdraft.options.structured import StructuredOutputsParams as Params
 
 REGEXES = {
     "ab{3}": 4, "(a|bc){2,10}": 30, "(x{100}){1000}": 100_000, "x{12000000}": 12_000_000, r"\p{L}{5}": 5,

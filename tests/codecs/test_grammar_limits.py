@@ -11,10 +11,10 @@ from time import thread_time
 import pytest
 
 from outdraft.codecs.grammar.compile import Grammars
-from outdraft.core.errors import RequestError
-from outdraft.core.shown import shown
-from outdraft.core.structured import StructuredOutputsParams as Params
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import RequestError
+from outdraft.options.shown import shown
+from outdraft.options.structured import StructuredOutputsParams as Params
 from outdraft.weights.hub import resolve
 
 pytestmark = pytest.mark.slow

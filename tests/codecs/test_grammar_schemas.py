@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tiny_tokens import TinyTokens
 
 from outdraft.codecs.grammar.compile import Grammars
-from outdraft.core.errors import RequestError
-from outdraft.core.structured import StructuredOutputsParams as Params
+from outdraft.options.errors import RequestError
+from outdraft.options.structured import StructuredOutputsParams as Params
 
 TEXTS = [
     "<end>",

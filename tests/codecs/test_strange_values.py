@@ -9,7 +9,7 @@ from foreign_files import CHANGES, SAMPLING, byte_level
 
 from outdraft.codecs.gguf import ROLES, codec_from_gguf
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 VALUES: tuple[Any, ...] = (
     None, True, 5, -3, 10**30, "", "x", "\ud800", [], [[1]], ["\ud800"], {"a": [1]}, {"content": 5},

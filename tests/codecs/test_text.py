@@ -13,7 +13,7 @@ from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
 from outdraft.codecs.token_bytes import byte_of_character, read_spelling
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -12,8 +12,8 @@ from torch import nn
 from outdraft.codecs.text import TextCodec
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.base import Decoder
 from outdraft.nn.context import CausalContext
 from outdraft.testing.contract.distribution import PROMPT
 from outdraft.testing.contract.ground import LENGTH, PROMPTS

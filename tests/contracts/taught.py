@@ -15,8 +15,8 @@ from contracts.sides import Side
 
 from outdraft.core.learner import TARGET, Learner
 from outdraft.core.registry import find_learner
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.contract.distribution import PROMPT
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.training.draft import DraftObjective

@@ -9,8 +9,8 @@ import torch
 from contracts.spec_rows import ROWS, quick
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
+from outdraft.options.params import SamplingParams
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
 

@@ -12,9 +12,9 @@ from contracts.spec_rows import ROWS, TAUGHT, quick
 
 from outdraft.core.drafter import arm_of, forget
 from outdraft.core.events import StepTimes
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
 from outdraft.testing.contract.forced import forced_tokens_write_the_same
 from outdraft.testing.contract.guided import guided_requests_write_the_same

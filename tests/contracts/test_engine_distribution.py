@@ -10,13 +10,13 @@ from itertools import product
 import pytest
 import torch
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget

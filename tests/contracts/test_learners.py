@@ -10,10 +10,10 @@ import pytest
 import torch
 from contracts.spec_rows import learning
 
-from outdraft.core.errors import OutdraftError
 from outdraft.core.learner import OWN, TARGET, TargetLearner
 from outdraft.core.registry import find, find_learner, learner_names, make_options
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import OutdraftError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import Terms, measure, promise
 from outdraft.training.draft import DraftObjective, Exam

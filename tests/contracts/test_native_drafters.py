@@ -16,7 +16,6 @@ from outdraft.cache.static import StaticCache
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
@@ -32,11 +31,12 @@ from outdraft.drafters.shared.features.new import like_target
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
 from outdraft.kernels.threads import torch_threads
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import llama_config
-from outdraft.models.load import save_model
-from outdraft.models.native import NativeDecoder
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import llama_config
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.context import CachedContext, Segment
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run

@@ -6,9 +6,9 @@ import pytest
 from contracts.spec_rows import ROWS
 
 from lab.conformance.stand import RecipeSubject, row_of
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.assembly.recipe import read_recipe
+from outdraft.engine.naming.recipe import read_recipe
+from outdraft.options.params import SamplingParams
 from outdraft.testing.subject import run
 
 ASK = Request(prompt_token_ids=(5, 6, 7, 8) * 3, params=SamplingParams(max_tokens=100, ignore_eos=True))

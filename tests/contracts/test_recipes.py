@@ -10,11 +10,11 @@ from contracts.spec_rows import ROWS
 
 from lab.conformance.stand import RecipeSubject, row_of
 from outdraft import LLM
-from outdraft.core.errors import OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import names
 from outdraft.core.request import Request
-from outdraft.engine.assembly.recipe import FOLDER, read_recipe, recipe_names
+from outdraft.engine.naming.recipe import FOLDER, read_recipe, recipe_names
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.subject import run
 
 GREEDY = SamplingParams(max_tokens=16)

@@ -6,14 +6,14 @@ import torch
 from outdraft import LLM
 from outdraft.cache.slots import SlotCache
 from outdraft.core.draft import Draft, chain
-from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.audit import AuditedTarget
 from outdraft.testing.contract.ends import ends_inside_a_run
 from outdraft.testing.contract.identity import (

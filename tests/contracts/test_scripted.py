@@ -7,16 +7,16 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
-from outdraft.core.errors import CapabilityError
 from outdraft.core.events import Source
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.stats import RequestStats
+from outdraft.options.errors import CapabilityError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import (
     AuditedTarget,
     AuditError,

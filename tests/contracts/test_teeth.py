@@ -2,7 +2,7 @@
 
 import pytest
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 from outdraft.sampling.guidance import guide
 from outdraft.testing.contract import CHECKS, budgets, distribution, ends, forced, guided, identity, masked, upkeep
 from outdraft.testing.contract.masked import EveryOther

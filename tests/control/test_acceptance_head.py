@@ -18,14 +18,14 @@ from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning, au
 from outdraft.control.acceptance_head.net import AcceptanceConfig, AcceptanceNet, load_acceptance, save_acceptance
 from outdraft.control.acceptance_head.policy import FOLDER, AcceptanceHeadOptions, AcceptanceHeadPolicy, build
 from outdraft.core.arms import arms_of
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.core.learner import Moment
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import find, find_learner, learner_names, make_options
 from outdraft.core.request import Request
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run

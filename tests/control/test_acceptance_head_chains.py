@@ -10,14 +10,14 @@ from control.test_acceptance_head import HANDING, PROMPT, VOCAB, plain_copy, pol
 from control.world import sequence
 
 from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning
-from outdraft.core.errors import CapabilityError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget, StateJudge
 from outdraft.core.registry import find_learner
 from outdraft.core.request import Request
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.limits import cutoffs_of
+from outdraft.options.errors import CapabilityError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run

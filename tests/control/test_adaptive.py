@@ -14,7 +14,7 @@ from outdraft.control.heuristic import HeuristicOptions, HeuristicPolicy
 from outdraft.control.history import HistoryOptions, HistoryPolicy
 from outdraft.control.probe import ProbeOptions, ProbePolicy
 from outdraft.control.routing import RoutingOptions, RoutingPolicy
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 PHASE = 400
 

@@ -14,8 +14,8 @@ from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.fixed import FixedOptions, FixedPolicy
 from outdraft.control.shared.acceptance import Outlook
 from outdraft.core.draft import Draft, chain
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Arm
+from outdraft.options.errors import ConfigError
 
 
 def auto(num_arms=1, **options):

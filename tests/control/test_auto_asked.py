@@ -5,7 +5,7 @@ from control.world import World, drive, sequence
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.core.draft import chain
 from outdraft.core.policy import Arm
-from outdraft.core.speculative import Settled
+from outdraft.options.speculative import Settled
 
 
 def test_a_request_that_names_its_arm_is_asked_of_no_other():

@@ -13,7 +13,6 @@ from control.world import sequence
 from outdraft.control.calibrated.policy import CalibratedOptions, CalibratedPolicy
 from outdraft.control.shared.reliability import UNFITTED, Reliability
 from outdraft.core.calibration import Calibration, Knot
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.chains.grow import grow_chains
@@ -22,6 +21,7 @@ from outdraft.drafters.shared.composed.ahead import Guess
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.options.errors import ConfigError
 
 DRAFT, PASS, ROW = 0.12, 1.0, 0.02  # seconds of a draft token, of a pass and of each row in it
 

@@ -21,7 +21,6 @@ from control.world import World, drive, sequence
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Arm
 from outdraft.core.registry import find, learner_names, make_options, names
 from outdraft.core.request import Request
@@ -31,6 +30,7 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.fakes import AuditedTarget, TableTarget
 from outdraft.testing.sample_distribution import judge_counts

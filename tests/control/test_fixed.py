@@ -3,10 +3,10 @@
 import pytest
 
 from outdraft.control.fixed import FixedOptions, build
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 
 def depth(*, max_tokens=100, max_len=1000, asks=None, **options):

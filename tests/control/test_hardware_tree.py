@@ -7,8 +7,8 @@ import pytest
 from control.world import sequence
 
 from outdraft.control.hardware_tree.policy import HardwareTreeOptions, HardwareTreePolicy
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent, StepTimes
+from outdraft.options.errors import ConfigError
 
 
 def drive(policy, *, slope, ranks, draft=0.05, rounds=400, seed=0):

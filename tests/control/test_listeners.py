@@ -11,7 +11,7 @@ from outdraft.control.auto.listeners import Listeners
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.policy import Arm
-from outdraft.core.speculative import Settled
+from outdraft.options.speculative import Settled
 
 HEAD, LOOK_UP = 1, 0
 

@@ -10,8 +10,8 @@ from outdraft.control.dynamic_tree import DynamicTreeOptions, DynamicTreePolicy
 from outdraft.control.roc import RocOptions, RocPolicy, best_threshold
 from outdraft.control.self_tuning import SelfTuningOptions, SelfTuningPolicy
 from outdraft.control.threshold import ThresholdOptions, ThresholdPolicy
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
+from outdraft.options.errors import ConfigError
 
 
 def guess(accepted, depth, sures=()):

@@ -8,9 +8,9 @@ import random
 from dataclasses import dataclass, field, replace
 
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.params import SamplingParams
 
 
 def sequence(number=0, *, max_tokens=1_000_000, asks=None, prompt=8):

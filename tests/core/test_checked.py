@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.core.checked import check_arguments, check_fields, check_value
-from outdraft.core.errors import ConfigError, RequestError
-from outdraft.core.near_miss import near_miss
-from outdraft.core.paths import user_path
-from outdraft.core.shown import WIDTH, shown
+from outdraft.options.checked import check_arguments, check_fields, check_value
+from outdraft.options.errors import ConfigError, RequestError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.paths import user_path
+from outdraft.options.shown import WIDTH, shown
 
 
 class Unprintable:

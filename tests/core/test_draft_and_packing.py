@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from outdraft.core.draft import Draft, Role, chain, host_tree
-from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.errors import CapabilityError
 
 
 def make_sequence(tokens, cached, **fields) -> Sequence:

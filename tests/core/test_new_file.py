@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
 
 
 def test_it_takes_its_name_when_it_is_whole(tmp_path):

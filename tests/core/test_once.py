@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from outdraft.core.errors import RequestError
 from outdraft.core.once import Once
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request, share
-from outdraft.engine.prompts import PromptReader
+from outdraft.engine.callers.prompts import PromptReader
 from outdraft.engine.requests.checks import check_request
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
 
 PARAMS = SamplingParams(n=3, temperature=1.0, banned_token_ids=[5])
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.option_words import option_words
-from outdraft.core.ranges import check_range
 from outdraft.core.registry import KINDS, find, names
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
+from outdraft.options.words import option_words
 
 METHODS = [pytest.param(kind, name, id=f"{kind}-{name}") for kind in KINDS for name in names(kind)]
 UNLIMITED = {"seed", "fill_token", "enough"}  # numbers of which every one means something

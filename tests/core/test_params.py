@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams, called_here, seed_of_text
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams, called_here, seed_of_text
 
 NAMES = [name for name in signature(SamplingParams).parameters if name != "unknown"]
 
@@ -99,7 +99,7 @@ def test_ids_are_kept_once_in_their_order():
 
 def test_the_texts_of_one_request_are_not_checked_again(monkeypatch):
     made = SamplingParams(temperature=1.0, seed=5, n=3, prompt_logprobs=1, banned_token_ids=[4])
-    monkeypatch.setattr("outdraft.core.params.check_fields", lambda *given, **more: pytest.fail("checked again"))
+    monkeypatch.setattr("outdraft.options.params.check_fields", lambda *given, **more: pytest.fail("checked again"))
     texts = made.singles()
     assert [one.prompt_logprobs for one in texts] == [1, None, None] and {one.n for one in texts} == {1}
     assert all(one.banned_token_ids is made.banned_token_ids for one in texts) and made.n == 3

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import check_range
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 def test_what_is_within_passes():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.core.read_file import load_json, load_text, load_toml, open_file, require_file
+from outdraft.options.read_file import load_json, load_text, load_toml, open_file, require_file
 
 READERS = (require_file, open_file, load_text, load_json, load_toml)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import CONTRACT, DrafterMethod
 from outdraft.core.registry import KINDS, find, installed, make_options, names, option_defaults
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ METHOD = Method(name="old", kind="drafter", summary="old", build=lambda options,
 
 
 def test_an_entry_point_registers(package):
-    package("mine", MINE.format("2"))
+    package("mine", MINE.format(CONTRACT))
     assert find("drafter", "mine").summary == "mine"
     assert [(one.name, one.place) for one in installed()] == [("mine", "mine_module:METHOD")]
     with pytest.raises(ConfigError, match="did you mean 'mine'"):
@@ -107,7 +107,7 @@ def test_an_entry_point_registers(package):
         find("policy", "mine")
 
 
-@pytest.mark.parametrize("text", [BEFORE, MINE.format("1"), MINE.format("3")])
+@pytest.mark.parametrize("text", [BEFORE, MINE.format(CONTRACT - 1), MINE.format(CONTRACT + 1)])
 def test_another_contract_is_one_error_that_names_the_change(package, text):
     package("old", text)
     for name in ("old", "old_module:METHOD"):

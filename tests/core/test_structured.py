@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
-from outdraft.core.structured import StructuredOutputsParams
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
+from outdraft.options.structured import StructuredOutputsParams
 
 
 @pytest.mark.parametrize(

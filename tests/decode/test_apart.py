@@ -9,8 +9,6 @@ from decode.troubled import BAD_GUESSES, CULPRIT, Boom, Troubled
 
 from outdraft.cache.paged import PagedCache
 from outdraft.core.drafter import Traits
-from outdraft.core.errors import CapabilityError, DecodingError, NumericsError, RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
@@ -19,6 +17,8 @@ from outdraft.decode.executor import Overlapped
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
+from outdraft.options.errors import CapabilityError, DecodingError, NumericsError, RequestError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 from outdraft.testing.subject import Outcome, collect, join
 from outdraft.testing.tiny import tiny_model

@@ -9,9 +9,9 @@ from outdraft.core.draft import chain
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, names
-from outdraft.core.speculative import Settled
 from outdraft.decode.asked import RulesByRequest, as_asked
 from outdraft.decode.distributions import target_distributions
+from outdraft.options.speculative import Settled
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.testing.accept_all import accept_all
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from outdraft.core.errors import NumericsError
 from outdraft.core.packing import pack
 from outdraft.decode import distributions
 from outdraft.decode.distributions import target_distributions
+from outdraft.options.errors import NumericsError
 from outdraft.testing.tables import drafts_from, one_sequence, random_table
 
 VOCAB = 61

@@ -5,8 +5,6 @@ import torch
 
 from outdraft.core.draft import Draft, Resume, Role, chain
 from outdraft.core.drafter import Traits
-from outdraft.core.errors import CacheFullError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
@@ -18,6 +16,8 @@ from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.step import Parts, step
 from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CacheFullError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.sample_distribution import judge_counts

@@ -6,7 +6,6 @@ import torch
 from outdraft.core.draft import Continuation, Draft, Role, chain
 from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.apart import step_apart
@@ -15,6 +14,7 @@ from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ReferenceRule, TableTarget
 
 VOCAB = 11

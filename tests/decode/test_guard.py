@@ -9,7 +9,6 @@ import torch
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
@@ -20,6 +19,7 @@ from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time
+from outdraft.options.params import SamplingParams
 from outdraft.testing.drifting_target import DriftingTarget
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 from outdraft.testing.subject import Outcome, run

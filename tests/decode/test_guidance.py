@@ -8,7 +8,6 @@ import torch
 from outdraft.cache.config import CacheConfig
 from outdraft.core.draft import chain
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import guidance, reference
@@ -18,6 +17,7 @@ from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.guidance import guide, stretch
 from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.drifting_target import DriftingTarget

@@ -5,12 +5,12 @@ import torch
 
 from outdraft.core.draft import chain
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import prompt_logprobs
 from outdraft.decode.step import Parts, step
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 PROMPT = (3, 1, 2, 4, 1, 7, 2)

@@ -6,14 +6,14 @@ import pytest
 
 from outdraft.core.draft import Continuation, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CacheFullError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CacheFullError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget
 
 pytestmark = pytest.mark.logs_faults

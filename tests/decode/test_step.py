@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from outdraft.core.draft import Continuation, Draft, Role, chain
-from outdraft.core.errors import CacheFullError
 from outdraft.core.events import Source, step_times
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
@@ -22,6 +20,8 @@ from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
 from outdraft.decode.step import Parts, judge, step
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CacheFullError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 

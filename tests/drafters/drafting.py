@@ -9,7 +9,6 @@ import torch
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
@@ -18,7 +17,8 @@ from outdraft.core.verdict import Verdict
 from outdraft.decode.step import Parts, step
 from outdraft.drafters.shared.trees.tree import GREEDY
 from outdraft.engine.runner import Runner
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.testing.table_target import TableTarget
 

@@ -9,8 +9,6 @@ from drafters.drafting import sequence
 
 from outdraft.core.draft import Continuation, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CapabilityError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find
 from outdraft.core.request import Request
@@ -18,6 +16,8 @@ from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.decode.executor import Overlapped
 from outdraft.drafters.shared.composed.ahead import AheadDrafter, Guess, first_path
+from outdraft.options.errors import CapabilityError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.ground import requests
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
@@ -146,7 +146,7 @@ def test_survival_carries_over_pieces_and_rounds(name, temperature, tmp_path):
 
 
 def _same(target, directory):
-    from outdraft.models.load import save_model
+    from outdraft.models.files.load import save_model
 
     save_model(target, directory / "same")
     return {"model": str(directory / "same")}

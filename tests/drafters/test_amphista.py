@@ -4,9 +4,9 @@ import pytest
 import torch
 from contracts.sides import randomise
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.amphista.learn import AmphistaLearning, new
 from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from tests.drafters.drafting import draft_behind

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.anpd import NgramCounts
+from outdraft.options.errors import ConfigError
 
 
 def test_counters_equal_a_recount():

@@ -6,12 +6,12 @@ from drafters.drafting import sequence
 from drafters.test_draft_model import DECODER, fresh_logits
 
 from outdraft import zoo
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.drafters.bild import BildDrafter, BildOptions
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.engine.llm import LLM
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 
 def guess(threshold, seqs, depth=6, **budget):

@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch
 from contracts.sides import randomise, stutterer, untrained_heads
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.drafters.blockwise.learn import BlockwiseLearning, new
 from outdraft.drafters.blockwise.net import BlockwiseNet
+from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import tiny_model

@@ -6,13 +6,13 @@ from drafters.drafting import Reciter, sequence, write
 from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits, small_decoder
 
 from outdraft.core.drafter import forget
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.cascade.bigrams import Bigrams
 from outdraft.drafters.cascade.drafter import CascadeDrafter, CascadeOptions, describe
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.options.errors import ConfigError
 
 V = 23
 

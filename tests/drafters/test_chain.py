@@ -4,11 +4,11 @@ import pytest
 import torch
 from drafters.drafting import sequence
 
-from outdraft.core.errors import NumericsError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.limits import cutoffs_of
+from outdraft.options.errors import NumericsError
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=7, order=2, sharpness=1.5)

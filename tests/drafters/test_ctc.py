@@ -10,11 +10,11 @@ from contracts.sides import randomise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Moment
 from outdraft.drafters.ctc.collapse import chain_of, collapse, likeliest, trie_of
 from outdraft.drafters.ctc.learn import CtcLearning, load, new, next_tokens
 from outdraft.drafters.shared.heads.learn import last_states, stem_outputs
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows

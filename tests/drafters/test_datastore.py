@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.shared.look_up.datastore import build
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
 from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, Header, open_datastore
 from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
 from outdraft.kernels.text_index.suffix_array import CorpusQuery, sort_suffixes_reference
+from outdraft.options.errors import ConfigError
 
 DOCUMENTS = [[1, 2, 3, 4], [], [2, 3, 3]]
 ENCODER = IdsOnly(vocab_size=6, fingerprint="ab" * 32)
@@ -177,7 +177,7 @@ def test_the_whole_file_is_on_the_disk_before_it_is_mapped(tmp_path, monkeypatch
 
 FULL_DISK = """
 import resource, sys
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:

@@ -8,19 +8,19 @@ from drafters.drafting import door, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.verdict import Verdict
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.kernels.library import library
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import llama_config
-from outdraft.models.load import load_model, save_model
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import llama_config
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tiny import random_decoder, tiny_config
 

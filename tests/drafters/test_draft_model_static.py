@@ -10,12 +10,12 @@ from drafters.test_draft_model import small_decoder
 from recording import record_by_tracing
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.nn.capture import call_each_time
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow

@@ -6,7 +6,6 @@ import pytest
 import torch
 from drafters.drafting import make, run_pending, sequence, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.drafters.draft_verify.drafter import DraftVerifyOptions
@@ -14,7 +13,8 @@ from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.skip_sets import alternating, load_skip, save_skip
 from outdraft.engine.runner import Runner
-from outdraft.models.inflate import inflate_decoder
+from outdraft.models.remake.inflate import inflate_decoder
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=3, vocab=31)

@@ -8,7 +8,7 @@ from outdraft.core.skip import Skip
 from outdraft.drafters.draft_verify.tune import tune
 from outdraft.drafters.shared.own_layers.skip_sets import alternating
 from outdraft.engine.runner import Runner
-from outdraft.models.inflate import inflate_decoder
+from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.testing.tiny import tiny_model
 
 pytest.importorskip("optuna", reason="the extra outdraft[tune] is not installed")

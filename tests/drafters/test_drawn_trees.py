@@ -9,12 +9,9 @@ from contracts.spec_rows import ROWS
 from drafters.drafting import sequence
 from verify.distributions import rule
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, names
 from outdraft.core.request import Request
-from outdraft.core.speculative import Speculative
 from outdraft.drafters.shared.choose import takes_argmax
 from outdraft.drafters.shared.features.options import FeatureOptions
 from outdraft.drafters.shared.heads.config import HeadOptions
@@ -23,6 +20,9 @@ from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, Joint, Template, dynamic
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.engine.llm import LLM
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
+from outdraft.options.speculative import Speculative
 from outdraft.testing import planted
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.subject import Subject

@@ -9,7 +9,6 @@ from drafters.drafting import best_children, door, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.eagle.drafter import EagleOptions
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet
@@ -17,6 +16,7 @@ from outdraft.drafters.shared.features.drafter import FeatureDrafter
 from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tiny import tiny_model
 

@@ -11,7 +11,6 @@ from torch.nn.functional import rms_norm, silu, smooth_l1_loss
 
 from outdraft.core.draft import chain, host_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.core.learner import Moment
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
@@ -20,6 +19,7 @@ from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.static_tree import STATIC, TreeOptions
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.compare import compare
 from outdraft.training.lessons import Teacher

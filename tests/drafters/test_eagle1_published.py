@@ -35,9 +35,9 @@ def test_what_it_reads_is_the_state_behind_the_final_norm():
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_it_drafts_without_a_word_about_its_kind(width: int, tmp_path: Path):
-    from outdraft.core.params import SamplingParams
     from outdraft.engine.llm import LLM
-    from outdraft.models.load import save_model
+    from outdraft.models.files.load import save_model
+    from outdraft.options.params import SamplingParams
 
     save_model(random_decoder(tiny_config(layers=2, hidden=16, vocab=23), dtype=torch.float32), tmp_path)
     given = {"prompt_token_ids": [1, 2, 3]}

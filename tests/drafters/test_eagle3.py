@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.core.learner import Lesson
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning, new
@@ -17,10 +16,11 @@ from outdraft.drafters.eagle3.spellings import read_eagle3
 from outdraft.drafters.shared.features.learn import target_taps
 from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
-from outdraft.models.base import Decoder
-from outdraft.models.config import llama_config
-from outdraft.models.load import save_model
-from outdraft.models.port import facts_of
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import llama_config
+from outdraft.models.networks.port import facts_of
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import Terms, measure, promise
 from outdraft.training.lessons import Teacher

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.registry import find_learner
 from outdraft.drafters.eagle3.formats import FORMATS
 from outdraft.drafters.eagle3.learn import Eagle3Learning
 from outdraft.drafters.eagle3.net import Eagle3Net
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import CapabilityError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors
 

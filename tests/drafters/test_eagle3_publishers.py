@@ -5,13 +5,13 @@ import torch
 from drafters.test_eagle3 import PEERS, middle, respelled, target_of
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.flags import FLAGS
 from outdraft.drafters.eagle3.learn import Eagle3Learning, load, new
 from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.eagle3.spellings import read_eagle3
-from outdraft.models.port import facts_of
+from outdraft.models.networks.port import facts_of
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 TAPS = "eagle_aux_hidden_state_layer_ids"

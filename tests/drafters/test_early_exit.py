@@ -7,11 +7,11 @@ import torch
 from drafters.drafting import make, sequence, write
 
 from outdraft.core.draft import host_tree
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 

@@ -9,12 +9,12 @@ from drafters.test_draft_model import DECODER, DecoderTarget, V, fresh_logits
 
 from outdraft.control.branch_pacing import BranchPacingOptions, BranchPacingPolicy
 from outdraft.core.draft import host_tree
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.edgellm.drafter import EdgeLlmDrafter, EdgeLlmOptions
 from outdraft.drafters.edgellm.tree import PacedTree
 from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 
 PROMPTS = ([1, 2, 3], [4], [5, 6, 7, 8])

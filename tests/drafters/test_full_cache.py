@@ -9,7 +9,6 @@ import torch
 from outdraft import LLM, SamplingParams
 from outdraft.cache.config import CacheConfig
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CacheFullError
 from outdraft.drafters.hydra.learn import HydraLearning, new
 from outdraft.drafters.shared.features import pairs
 from outdraft.drafters.shared.heads import text_states
@@ -18,7 +17,8 @@ from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.runner import Runner
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import CacheFullError
 from outdraft.testing.own_caches import own_caches
 from outdraft.testing.tiny import tiny_model
 from tests.drafters.drafting import sequence

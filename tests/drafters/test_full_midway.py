@@ -12,7 +12,6 @@ import torch
 
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Traits
-from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find
@@ -27,6 +26,7 @@ from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions
+from outdraft.options.errors import CacheFullError
 from outdraft.sampling.coins import draft_coins
 from outdraft.testing.enumerate_distribution import (
     BranchingCoins,

@@ -7,11 +7,11 @@ import torch
 from drafters.drafting import best_children, sequence
 
 from outdraft.core.draft import host_tree
-from outdraft.core.errors import NumericsError
 from outdraft.drafters.shared.limits import Cutoff
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, Levels, Template, num_nodes
 from outdraft.drafters.shared.trees.tree import GREEDY, Tree
+from outdraft.options.errors import NumericsError
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)

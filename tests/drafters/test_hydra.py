@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.core.learner import Moment
 from outdraft.drafters.hydra.learn import HydraLearning, load, new
 from outdraft.drafters.hydra.net import load_hydra
@@ -15,6 +14,7 @@ from outdraft.drafters.shared.heads.text_states import TextStates
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from tests.drafters.drafting import sequence

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.hydra import formats
 from outdraft.drafters.hydra.net import HydraConfig, HydraNet
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors
 

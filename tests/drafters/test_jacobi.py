@@ -7,9 +7,9 @@ import torch
 from drafters.drafting import make, sequence, states, write
 
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.verdict import Verdict
+from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 
 FILLS = {"pad": {"fill": "constant"}, "random": {"fill": "random"}, "copy": {"fill": "prompt"}}

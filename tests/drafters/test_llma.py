@@ -5,8 +5,8 @@ import random
 import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.options.errors import ConfigError
 
 DOCUMENT = random.Random(2).sample(range(100, 300), 60)
 

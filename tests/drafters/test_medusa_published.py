@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
-from outdraft.core.params import SamplingParams
 from outdraft.drafters.medusa import formats
 from outdraft.engine.llm import LLM
-from outdraft.models.base import Decoder
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import CapabilityError, ModelLoadError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors
 

@@ -9,7 +9,6 @@ from drafters.test_draft_model import DECODER, DecoderTarget, Port, small_decode
 
 from outdraft.core.draft import Draft, chain, host_tree
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.room import Unbounded
 from outdraft.core.target import Needs
@@ -20,7 +19,8 @@ from outdraft.drafters.merge.join import join
 from outdraft.drafters.shared.composed.ahead import imagine
 from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.engine.runner import Runner
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.tables import drafts_from, random_table
 from outdraft.testing.tiny import tiny_model

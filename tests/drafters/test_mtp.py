@@ -11,12 +11,12 @@ from drafters.drafting import draft_behind
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import embedding, rms_norm
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.learner import Moment
 from outdraft.core.registry import find_learner
 from outdraft.drafters.mtp.net import load_mtp, save_mtp
-from outdraft.models.port import TargetFacts
+from outdraft.models.networks.port import TargetFacts
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.registry import find_learner
 from outdraft.drafters.mtp.formats import FORMATS
 from outdraft.drafters.mtp.net import MtpNet
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.convert import convert
 from outdraft.weights.safetensors import read_tensors, save_tensors

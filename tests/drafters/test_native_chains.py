@@ -6,7 +6,6 @@ import pytest
 import torch
 from contracts.test_native_drafters import PROMPTS, ROWS, NativeSubject, first_guesses
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.drafters.draft_model import drafter as draft_model
 from outdraft.drafters.early_exit import drafter as early_exit
@@ -14,7 +13,8 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.features import drafter as features
 from outdraft.drafters.shared.own_layers import own_chain
 from outdraft.kernels.library import library
-from outdraft.models.open_port import Rows
+from outdraft.models.target.open_port import Rows
+from outdraft.options.params import SamplingParams
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 PLACES = (draft_model, features, early_exit, own_chain)

@@ -10,8 +10,6 @@ from contracts.test_native_drafters import FEATURES, PROMPTS, NativeSubject, fir
 from drafters.drafting import sequence
 
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.eagle.net import load_eagle
@@ -26,10 +24,12 @@ from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import llama_config
-from outdraft.models.native import NativeDecoder
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import llama_config
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.linear import Linear
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 LOADERS = {

@@ -6,14 +6,14 @@ import torch
 from contracts.sides import random_heads
 from contracts.test_native_drafters import PROMPTS, NativeSubject, first_guesses, small
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import make_options
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
-from outdraft.models.native import NativeDecoder
-from outdraft.models.packed_map import PackedMap, pack_maps
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.remake.packed_map import PackedMap, pack_maps
 from outdraft.nn.linear import Linear
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract import CHECKS
 from outdraft.testing.spec_table import DrafterRow
 

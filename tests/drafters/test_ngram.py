@@ -5,9 +5,9 @@ import random
 import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
+from outdraft.options.errors import ConfigError
 
 
 def guess(tokens, depth=4, nodes=None, **options):

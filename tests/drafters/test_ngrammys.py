@@ -9,12 +9,12 @@ import pytest
 import torch
 from drafters.drafting import Reciter, make, sequence, states, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.ngrammys import cache
 from outdraft.drafters.ngrammys.rows import TableRows
 from outdraft.drafters.ngrammys.tables import empty_tables, fill
 from outdraft.engine.runner import Runner
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 
 VOCAB = 200

@@ -4,13 +4,13 @@ import pytest
 import torch
 from drafters.drafting import greedy_rule, make, sequence, states, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find, make_options
 from outdraft.core.target import after_attention
 from outdraft.decode.step import Parts, step
 from outdraft.drafters.on_the_fly_skip import OnTheFlySkipOptions, choose
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=6, vocab=31)

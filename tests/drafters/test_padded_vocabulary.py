@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.draft import host_tree
-from outdraft.core.errors import CapabilityError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
@@ -23,10 +22,11 @@ from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.engine.loop import Engine
 from outdraft.kernels.library import library
-from outdraft.models.fitted import FittedNetwork
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
+from outdraft.models.networks.fitted import FittedNetwork
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import CapabilityError
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget
 from outdraft.testing.sample_distribution import judge_counts

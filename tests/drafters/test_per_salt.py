@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from contracts.spec_rows import ROWS
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.drafters.shared.per_salt import MOST, PerSalt
+from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, collect, join, run
 

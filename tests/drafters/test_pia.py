@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.pia import BranchTrie
+from outdraft.options.errors import ConfigError
 
 
 def test_counts_equal_a_recount_and_decay_halves_them():

@@ -7,14 +7,14 @@ from drafters.drafting import make, sequence, write
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.planes import to_bytes
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.drafters.quantized_self.halves import upper_half
 from outdraft.engine.runner import Runner
-from outdraft.models.load import load_model, save_model
-from outdraft.models.open_network import load_network
-from outdraft.models.port import Origin
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.port import Origin
+from outdraft.models.remake.quantize import quantize_decoder
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import random_decoder, tiny_config
 

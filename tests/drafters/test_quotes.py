@@ -6,10 +6,10 @@ import threading
 import pytest
 from drafters.drafting import make, sequence
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.drafters.shared.look_up.quotes import Quotes
+from outdraft.options.params import SamplingParams
 
 SHORT, LONG = ((3, 4, 5, 6),), (tuple(range(5000)),)
 

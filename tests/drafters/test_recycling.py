@@ -9,11 +9,11 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES
 from outdraft.drafters.recycling.drafter import RecyclingOptions
 from outdraft.drafters.recycling.template import share, template
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES
 from outdraft.testing.table_target import TableTarget
 
 VOCAB = 40

@@ -4,8 +4,8 @@ import pytest
 import torch
 from contracts.sides import randomise
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.redrafter.learn import ReDrafterLearning, new
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from tests.drafters.drafting import draft_behind

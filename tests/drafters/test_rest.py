@@ -5,9 +5,9 @@ from drafters.drafting import Reciter, make, sequence, write
 from tokenizers import Tokenizer, decoders, models
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
+from outdraft.options.errors import ConfigError
 
 DOCUMENTS = [[1, 2, 3, 4, 5], [1, 2, 3, 6], [9, 2, 3, 4, 7], [8, 8, 8]]
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.drafters.shared.networks.rounding import round_linears
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.options.errors import ModelLoadError
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 1e6])

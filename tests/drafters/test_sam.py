@@ -6,9 +6,9 @@ import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
+from outdraft.options.errors import ConfigError
 
 
 class Port:

@@ -8,12 +8,12 @@ from drafters.test_draft_model import DECODER, V, fresh_logits
 from outdraft import LLM, SamplingParams
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import forget
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.sequoia.drafter import SequoiaDrafter, SequoiaOptions, measure_passes
 from outdraft.drafters.sequoia.rates import RankRates
 from outdraft.drafters.shared.networks.draft_model import DraftModel
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tables import Table, drafts_from

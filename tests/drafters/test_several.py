@@ -9,11 +9,11 @@ from contracts.rows.early_exit import exit_head
 from contracts.sides import twin
 from contracts.spec_rows import ROWS
 
-from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run, state_size
 from outdraft.verify.auto import Auto

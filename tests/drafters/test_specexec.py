@@ -9,13 +9,13 @@ from drafters.drafting import best_children, sequence, write
 from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits
 
 from outdraft.core.draft import host_tree
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.specexec import BestFirst, SpecExecDrafter, SpecExecOptions
+from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)

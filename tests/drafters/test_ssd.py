@@ -11,8 +11,6 @@ from drafters.test_draft_model import DECODER
 from verify.distributions import rule
 
 from outdraft.core.drafter import Traits
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
@@ -23,6 +21,8 @@ from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions, bend
 from outdraft.drafters.ssd.fan_out import fan_outs, rank_outcomes
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.audit import AuditError
 from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation

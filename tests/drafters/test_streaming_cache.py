@@ -4,14 +4,14 @@ import pytest
 import torch
 from drafters.drafting import make, sequence, write
 
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.drafters.shared.networks import draft_cache
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
 from outdraft.engine.runner import Runner
-from outdraft.models.load import save_model
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.target.open_network import load_network
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
 STREAM = Stream(sinks=3, window=6)

@@ -6,8 +6,8 @@ import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
 from outdraft.core.calibration import Calibration, Knot
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.options.errors import ConfigError
 
 VOCAB = 400
 

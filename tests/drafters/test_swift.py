@@ -6,7 +6,6 @@ from drafters.drafting import make, run_pending, sequence, write
 
 from outdraft.core.draft import chain, host_tree
 from outdraft.core.drafter import forget
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.own_layers.skip_sets import alternating
@@ -14,6 +13,7 @@ from outdraft.drafters.swift.search import Search, SearchOptions
 from outdraft.drafters.swift.siblings import add_siblings, width_at
 from outdraft.drafters.swift.surrogate import advise
 from outdraft.engine.runner import Runner
+from outdraft.options.errors import ConfigError
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import tiny_model

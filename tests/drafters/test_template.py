@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.hydra.learn import HydraLearning
 from outdraft.drafters.hydra.learn import new as new_hydra
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens, read_template
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from tests.drafters.drafting import draft_behind
 

@@ -10,12 +10,12 @@ from contracts.sides import twin
 from drafters.drafting import make, sequence, write
 
 from outdraft.core.draft import Continuation
-from outdraft.core.errors import CacheFullError, CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.triforce import middle
 from outdraft.drafters.triforce.retrieve import retrieve_rows
 from outdraft.engine.runner import Runner
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import CacheFullError, CapabilityError, ConfigError
 from outdraft.testing.enumerate_distribution import BranchingDraftCoins, outcomes
 from outdraft.testing.tiny import tiny_model
 

@@ -8,10 +8,10 @@ import torch
 from models import foreign
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.engine.assembly.variant import network_of, runner_of
-from outdraft.models.load import save_model
-from outdraft.models.open_network import load_network
+from outdraft.models.files.load import save_model
+from outdraft.models.target.open_network import load_network
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytest.importorskip("transformers")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import RequestError
 from outdraft.core.events import StepEvent
-from outdraft.engine.call import Call
+from outdraft.engine.callers.call import Call
+from outdraft.options.errors import RequestError
 
 PARAMS = SamplingParams(max_tokens=12, temperature=1.0, seed=3, n=2)
 PROMPTS = ["It was late when", "The house"]

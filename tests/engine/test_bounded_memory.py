@@ -6,9 +6,9 @@ from time import perf_counter
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import CapabilityError, ConfigError, RequestError
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.guided_room import GuidedRoom
+from outdraft.options.errors import CapabilityError, ConfigError, RequestError
 
 SETTINGS = [SamplingParams(max_tokens=40), SamplingParams(max_tokens=40, temperature=0.9, seed=6)]
 POSITION = 9 * 2 * 2 * 64 * 2  # bytes of the zoo's target in bfloat16: layers, keys and values, heads, width

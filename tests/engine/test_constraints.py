@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from outdraft.core.constraint import Beyond
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.drafters.shared.composed.ahead import imagine
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.masked import EveryOther
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 from outdraft.testing.subject import run

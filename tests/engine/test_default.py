@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from outdraft import zoo
-from outdraft.core.errors import OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find, make_options
-from outdraft.engine.assembly import default
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.llm import LLM
+from outdraft.engine.naming import default
 from outdraft.kernels.library import library
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.team import join_team
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
-from outdraft.engine.assembly.combination import combine
-from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
 from outdraft.engine.llm import LLM
+from outdraft.engine.naming.combination import combine
+from outdraft.engine.naming.speculative_config import Speculation, from_mapping
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 
 def test_auto_unless_a_number_is_named():

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import DecodingError, RequestError
-from outdraft.core.foreign import anything_but_an_interrupt
-from outdraft.core.params import SamplingParams as Params
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import DecodingError, RequestError
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.params import SamplingParams as Params
 from outdraft.testing.fakes import RandomTreeDrafter, TableTarget
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto

@@ -81,7 +81,7 @@ def native_dir(tmp_path_factory):
     """What the kernels take: bfloat16, widths in steps of 32."""
     import torch
 
-    from outdraft.models.load import save_model
+    from outdraft.models.files.load import save_model
     from outdraft.testing.tiny import random_decoder, tiny_config
 
     place = tmp_path_factory.mktemp("native")

@@ -8,13 +8,13 @@ from contracts.spec_rows import ROWS
 from recording import record_by_tracing
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.assembly.assemble import make_runner
 from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time
 from outdraft.nn.linear import LinearMap
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.testing.contract.guided import guided, guided_requests_write_the_same, two_passes

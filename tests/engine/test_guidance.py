@@ -5,7 +5,6 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
@@ -16,6 +15,7 @@ from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.engine.requests.guidance import most_rows
+from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.verify.auto import Auto
 

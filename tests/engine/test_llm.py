@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, NumericsError, RequestError
 from outdraft.core.events import Source
 from outdraft.engine.assembly.variant import network_of
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError, NumericsError, RequestError
 
 GREEDY = SamplingParams(max_tokens=24)
 SEEDED = SamplingParams(max_tokens=24, temperature=1.0, seed=5)
@@ -139,7 +139,7 @@ def test_a_draft_length_out_of_range_is_refused(fast, count):
 
 
 def test_a_draft_of_another_vocabulary_is_refused(llm, tmp_path):
-    from outdraft.models.load import save_model
+    from outdraft.models.files.load import save_model
     from outdraft.testing.tiny import tiny_model
 
     save_model(tiny_model("llama", vocab=61, layers=1, hidden=32), tmp_path)

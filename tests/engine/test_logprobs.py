@@ -3,8 +3,8 @@
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError, RequestError
 from outdraft.core.events import Source
+from outdraft.options.errors import ConfigError, RequestError
 
 MODES = ["raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits"]
 IDS = [5, 90, 300, 17, 5, 90, 300, 17, 5, 90]

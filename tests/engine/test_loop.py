@@ -4,13 +4,13 @@ from math import inf
 
 import pytest
 
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run

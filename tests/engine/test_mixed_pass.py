@@ -5,11 +5,11 @@ import torch
 from drafters.drafting import sequence
 
 from outdraft.core.draft import Resume, chain
-from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.runner import Runner
+from outdraft.options.errors import CapabilityError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import tiny_model

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 @pytest.fixture(scope="module")

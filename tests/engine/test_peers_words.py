@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM, SamplingParams, zoo
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, RequestError
-from outdraft.core.params import seed_of_text
 from outdraft.drafters.draft_model import METHOD as DRAFT
-from outdraft.engine import progress
-from outdraft.engine.assembly.speculative_config import from_mapping
+from outdraft.engine.callers import progress
+from outdraft.engine.naming.speculative_config import from_mapping
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError, RequestError
+from outdraft.options.params import seed_of_text
 
 TARGET, SMALL = str(zoo.path("target")), str(zoo.path("draft"))
 CONFIGS = {

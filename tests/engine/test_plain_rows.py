@@ -8,10 +8,10 @@ from drafters.drafting import sequence
 
 from outdraft import LLM
 from outdraft.core.draft import Draft, chain
-from outdraft.core.errors import ConfigError
 from outdraft.core.packing import pack
 from outdraft.engine.runner import Runner
-from outdraft.models.guard_bound import find_bound
+from outdraft.models.target.guard_bound import find_bound
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 
 PROMPT = [7, 3, 9, 9, 1]

@@ -3,8 +3,8 @@
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError
 from outdraft.engine.assembly.variant import runner_of
+from outdraft.options.errors import ConfigError
 
 PROMPT = {"prompt_token_ids": [3 + i % 50 for i in range(70)]}
 LONGER = {"prompt_token_ids": [3 + i % 50 for i in range(90)]}

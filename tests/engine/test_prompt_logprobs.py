@@ -8,9 +8,9 @@ import torch
 from models import foreign
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import RequestError
 from outdraft.engine.assembly.variant import network_of
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import RequestError
 
 IDS = [(7 * i * i + i) % 250 + 3 for i in range(700)]  # two chunks
 LONG, SHORT = {"prompt_token_ids": IDS}, {"prompt_token_ids": IDS[:90]}

@@ -10,10 +10,10 @@ import pytest
 import torch
 from contracts.spec_rows import ROWS
 
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.subject import Subject, run
 
 PROMPT = (7, 3, 9, 9, 1, 7, 3, 9, 4, 1)

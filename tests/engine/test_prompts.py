@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import RequestError
-from outdraft.engine.prompts import PromptReader
+from outdraft.engine.callers.prompts import PromptReader
+from outdraft.options.errors import RequestError
 
 GREEDY = SamplingParams(max_tokens=24)
 

@@ -27,10 +27,10 @@ from hypothesis.stateful import (
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.reuse import runner_of
 from outdraft.testing.in_slices import in_slices
 from outdraft.testing.own_caches import own_caches

@@ -3,8 +3,8 @@
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import RequestError
-from outdraft.engine.prompts import PromptReader
+from outdraft.engine.callers.prompts import PromptReader
+from outdraft.options.errors import RequestError
 
 PARAMS = SamplingParams(max_tokens=40)
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.params import SamplingParams
 from outdraft.engine.assembly import remembered
 from outdraft.engine.assembly.remembered import SWITCH, Place, Remembering
 from outdraft.engine.llm import LLM
 from outdraft.kernels.library import library
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 native = pytest.mark.skipif(library() is None, reason="no native kernels here")

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 PROMPT = "It was late in the evening when the letter came. She opened it and"
 SETTINGS = {

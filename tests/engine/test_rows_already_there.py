@@ -3,9 +3,9 @@
 import pytest
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.runner import Runner
+from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from outdraft.core.errors import ConfigError, RequestError
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
 from outdraft.engine.scheduler.scheduler import Scheduler
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.options.errors import ConfigError, RequestError
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 

@@ -7,12 +7,12 @@ import torch
 from kernels.test_stack import make
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
-from outdraft.models.native import NativeDecoder
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.context import CausalContext
+from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model

@@ -8,12 +8,12 @@ from drafters.drafting import sequence
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.draft import chain
-from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import pack
 from outdraft.decode.sliced import SlicedStep
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.scheduler import slices
 from outdraft.kernels.library import library
+from outdraft.options.errors import CacheFullError
 from outdraft.testing.in_slices import in_slices
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no native kernels here")

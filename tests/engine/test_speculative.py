@@ -6,11 +6,11 @@ from itertools import product
 import pytest
 
 from outdraft import LLM, Result, SamplingParams
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams as Params
 from outdraft.core.request import Request
-from outdraft.core.speculative import Held, Settled, Speculative
 from outdraft.engine.requests.speculative import read_speculative, settle
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams as Params
+from outdraft.options.speculative import Held, Settled, Speculative
 
 PROMPT = "def add(a, b):\n    return a + b\n\ndef add(a, b):\n    return"
 TOKENS = 12

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError
-from outdraft.core.sizes import read_bytes
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.engine.assembly.variant import network_of, runner_of
 from outdraft.kernels.library import library
-from outdraft.models.load import save_model
-from outdraft.models.streamed import StreamedDecoder
+from outdraft.models.files.load import save_model
+from outdraft.models.remake.streamed import StreamedDecoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.sizes import read_bytes
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 needs_kernels = pytest.mark.skipif(library() is None, reason="the native kernels are not built (no C++ compiler)")

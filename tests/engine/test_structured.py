@@ -7,10 +7,10 @@ import re
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.registry import names
 from outdraft.core.request import Request
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import OutdraftError, RequestError
 
 PERSON = {
     "type": "object",

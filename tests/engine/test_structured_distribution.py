@@ -11,13 +11,13 @@ from tiny_tokens import TinyTokens
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Traits
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.core.structured import StructuredOutputsParams
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
+from outdraft.options.structured import StructuredOutputsParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget

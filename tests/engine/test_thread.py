@@ -17,12 +17,12 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.codecs.stream import StopTable
-from outdraft.core.errors import CapabilityError, DecodingError, NumericsError, RequestError
 from outdraft.core.request import Request
 from outdraft.engine.assembly.variant import network_of
-from outdraft.engine.call import Call
-from outdraft.engine.prompts import PromptReader
-from outdraft.engine.worker import Ask
+from outdraft.engine.callers.call import Call
+from outdraft.engine.callers.prompts import PromptReader
+from outdraft.engine.callers.worker import Ask
+from outdraft.options.errors import CapabilityError, DecodingError, NumericsError, RequestError
 
 GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
 LONG = SamplingParams(max_tokens=400, ignore_eos=True)
@@ -367,6 +367,8 @@ def test_before_a_fork_a_step_that_somebody_waits_for_is_not_waited_for(llm, mon
 
 def test_the_texts_of_a_request_share_the_table_of_its_stop_strings(llm, monkeypatch):
     made = []
-    monkeypatch.setattr("outdraft.engine.thread.StopTable", lambda stops: made.append(stops) or StopTable(stops))
+    monkeypatch.setattr(
+        "outdraft.engine.callers.thread.StopTable", lambda stops: made.append(stops) or StopTable(stops)
+    )
     params = SamplingParams(max_tokens=4, temperature=1.0, n=3, stop=["zq"])
     assert len(llm.generate(PROMPTS[0], params).outputs) == 3 and made == [("zq",)]

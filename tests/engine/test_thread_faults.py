@@ -12,9 +12,9 @@ import torch
 from engine.test_thread import GREEDY, LONG, PROMPTS, is_empty, within
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import CapabilityError, DecodingError
 from outdraft.core.request import Request
 from outdraft.engine.watching import listen
+from outdraft.options.errors import CapabilityError, DecodingError
 
 pytestmark = pytest.mark.logs_faults
 

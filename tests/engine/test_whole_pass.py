@@ -9,11 +9,11 @@ from kernels.test_stack import make
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import pack
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import wanted_kind
-from outdraft.models.native import NativeDecoder
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.options.errors import CapabilityError
 
 pytestmark = pytest.mark.skipif(wanted_kind() is None, reason="the native kernels are not built or switched off")
 CACHES = [CacheConfig(layout="static"), CacheConfig(layout="paged"), CacheConfig(layout="static", dtype="int8")]

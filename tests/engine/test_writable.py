@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from outdraft import LLM
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.requests.spelled import spell_settings
 from outdraft.engine.requests.writable import make_constraint, require_known_tokens, require_writable
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
 
 VOCAB, ENDS = 10, frozenset({0})
 

@@ -4,10 +4,10 @@ import pytest
 from drafters.drafting import sequence
 
 from outdraft.codecs.stream import StopTable
-from outdraft.core.errors import NumericsError
 from outdraft.core.events import Source, StepEvent
+from outdraft.engine.callers.writer import Result, Writer, all_whole
 from outdraft.engine.stats import RequestStats
-from outdraft.engine.writer import Result, Writer, all_whole
+from outdraft.options.errors import NumericsError
 
 
 def test_an_error_from_outside_the_engine_leaves_what_was_written_its_variant():

@@ -5,7 +5,7 @@ from typing import Any
 
 from outdraft import zoo
 from outdraft.core.registry import find, find_learner, learner_names
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 
 
 def untrained_heads(directory: Path) -> dict[str, dict[str, Any]]:

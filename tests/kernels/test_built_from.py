@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from outdraft.core.errors import CapabilityError
 from outdraft.kernels import library as home
 from outdraft.kernels.built_from import find_stranger
+from outdraft.options.errors import CapabilityError
 
 NATIVE = Path(home.__file__).parent / "native"
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from kernels.pytorch_only import pytorch_only
-from outdraft.core.errors import NumericsError
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder.distributions import Warp, race, warp_rows
 from outdraft.kernels.library import wanted_kind
+from outdraft.options.errors import NumericsError
+from outdraft.options.params import SamplingParams
 from outdraft.sampling import draw
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import warp_nodes, warp_of

@@ -8,7 +8,6 @@ import torch
 
 from kernels.pytorch_only import pytorch_only
 from kernels.test_stack import Feeder, make
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
@@ -17,8 +16,9 @@ from outdraft.kernels.decoder.guesser import Draw, Guesser, Residual, Rows
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import library
-from outdraft.models.guess import guess_with
-from outdraft.models.native import NativeDecoder, spans_of
+from outdraft.models.networks.native import NativeDecoder, spans_of
+from outdraft.models.target.guess import guess_with
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
 from outdraft.sampling.warp import warp_nodes, warp_of
 from outdraft.testing.sample_distribution import judge_counts

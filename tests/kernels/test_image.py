@@ -8,7 +8,7 @@ from kernels.test_stack import SHAPES, Feeder, make
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import library
-from outdraft.models.native import NativeDecoder, shape_of
+from outdraft.models.networks.native import NativeDecoder, shape_of
 from outdraft.weights.units import Block
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import _load, library, wanted_kind, why_none
+from outdraft.options.errors import ConfigError
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="nothing to build the kernels with")

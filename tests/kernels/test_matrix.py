@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError
 from outdraft.kernels.decoder import grid
 from outdraft.kernels.decoder.matrix import PackedMatrix, Weight, multiply_reference
 from outdraft.kernels.library import KINDS, library
+from outdraft.options.errors import CapabilityError
 
 native = library()
 pytestmark = pytest.mark.skipif(native is None, reason="the native kernels are not built here (no C++ compiler)")

@@ -14,8 +14,8 @@ from torch import Tensor
 from kernels.test_stack import SHAPES, Feeder, make
 from outdraft.cache.static import StaticCache
 from outdraft.kernels.library import KINDS, library
-from outdraft.models.base import Decoder
-from outdraft.models.native import NativeDecoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.context import CachedContext, CausalContext, Segment
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

@@ -8,18 +8,18 @@ from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import KVCache
-from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import library
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import ModelConfig
-from outdraft.models.guess import guess_with
-from outdraft.models.native import NativeDecoder, can_pack
-from outdraft.models.network import Network
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.native import NativeDecoder, can_pack
+from outdraft.models.networks.network import Network
+from outdraft.models.remake.quantize import quantize_decoder
+from outdraft.models.target.guess import guess_with
 from outdraft.nn.context import CachedContext, CausalContext, Segment
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant import QuantConfig
 from outdraft.nn.rope import RopeConfig
+from outdraft.options.errors import CapabilityError
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 

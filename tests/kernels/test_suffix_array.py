@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library
 from outdraft.kernels.text_index.suffix_array import (
     Corpus,
@@ -19,6 +18,7 @@ from outdraft.kernels.text_index.suffix_array import (
     sort_suffixes,
     sort_suffixes_reference,
 )
+from outdraft.options.errors import ConfigError
 
 END = 4
 native = pytest.mark.skipif(library() is None, reason="the kernels are not built")

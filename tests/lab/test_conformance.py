@@ -20,10 +20,10 @@ from lab.conformance.stand import RecipeSubject, row_of
 from lab.conformance.tally import Tally
 from lab.conformance.trained import trained_row
 from outdraft import zoo
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find
 from outdraft.core.request import Request
-from outdraft.engine.assembly.recipe import Choice, read_recipe, recipe_names
+from outdraft.engine.naming.recipe import Choice, read_recipe, recipe_names
+from outdraft.options.params import SamplingParams
 from outdraft.testing import planted
 from outdraft.testing.audit import AuditError
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation

@@ -11,7 +11,7 @@ from lab.abuse.harmless import MOST_TOKENS, Harmless
 from lab.abuse.look import quantile
 from lab.abuse.record import Record
 from lab.abuse.table import table
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 def size(number: int, status: int = 200, **more: object) -> dict[str, object]:

@@ -23,12 +23,12 @@ from lab.fuzz.plan import GREEDY, PLAIN, SEEDED, VARIANTS
 from lab.fuzz.run import Record, _compare
 from lab.fuzz.session import Session
 from outdraft import LLM
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import names
 from outdraft.core.request import Request
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.engine.requests.guidance import most_rows
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.subject import Subject

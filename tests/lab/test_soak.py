@@ -11,8 +11,8 @@ import pytest
 
 from lab.soak import CALLERS, Tally, breaks_at_times, full_at_times, kinds, left_over, soak
 from outdraft import LLM
-from outdraft.core.errors import CacheFullError
 from outdraft.engine.assembly.variant import runner_of
+from outdraft.options.errors import CacheFullError
 from outdraft.testing.own_caches import own_caches
 
 

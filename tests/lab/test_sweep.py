@@ -9,11 +9,11 @@ import pytest
 from lab.sweep import run
 from lab.sweep.case import Case, judge
 from lab.sweep.run import main, sweep
-from outdraft.core.errors import DecodingError
+from outdraft.options.errors import DecodingError
 
 PLANTED = """
 import ctypes, logging
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from lab.sweep.case import Case
 
 def refuse(): raise ConfigError("no")

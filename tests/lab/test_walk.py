@@ -2,7 +2,7 @@
 
 from lab.walk import measure, walked
 from outdraft import SamplingParams
-from outdraft.core.shown import shown
+from outdraft.options.shown import shown
 
 MOST = {"LLM()": (96, 10_800), "generate": (77, 9_500)}  # files, lines; they only fall
 
@@ -16,9 +16,9 @@ def test_a_plain_text_walks_no_further_than_it_did():
 
 def test_files_are_entered_and_returned_to():
     result, walk = walked(lambda: shown("a"))
-    assert result == "'a'" and walk.files == ["core/shown.py"] and (walk.num_calls, walk.num_returns) == (1, 0)
+    assert result == "'a'" and walk.files == ["options/shown.py"] and (walk.num_calls, walk.num_returns) == (1, 0)
     _, walk = walked(lambda: (shown("a"), SamplingParams(), shown("b")))
-    assert walk.files[:2] == ["core/shown.py", "core/params.py"] and walk.num_returns > 1
+    assert walk.files[:2] == ["options/shown.py", "options/params.py"] and walk.num_returns > 1
     assert walk.num_lines > 100
 
 
@@ -30,12 +30,12 @@ def test_within_a_function():
         return SamplingParams(), inner(), SamplingParams()
 
     _, walk = walked(outer, within="inner")
-    assert walk.files == ["core/shown.py"] and walk.num_calls == 1
+    assert walk.files == ["options/shown.py"] and walk.num_calls == 1
 
 
 def test_what_an_import_runs_is_not_counted(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "walks_when_imported.py").write_text("from outdraft.core.shown import shown\nX = shown('a')\n")
-    assert walked(lambda: __import__("walks_when_imported"))[1].files == ["core/shown.py"], (
+    (tmp_path / "walks_when_imported.py").write_text("from outdraft.options.shown import shown\nX = shown('a')\n")
+    assert walked(lambda: __import__("walks_when_imported"))[1].files == ["options/shown.py"], (
         "a stranger's import is a call"
     )

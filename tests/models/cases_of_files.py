@@ -16,9 +16,9 @@ from outdraft.drafters.eagle3.files import load_eagle3
 from outdraft.drafters.hydra import formats as hydra
 from outdraft.drafters.medusa import formats as medusa
 from outdraft.drafters.shared.features.last_feature import load_last_feature
-from outdraft.models.load import load_model, save_model
-from outdraft.models.open_network import load_network
-from outdraft.models.port import facts_of
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.port import facts_of
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 

@@ -8,11 +8,11 @@ import torch
 from models import foreign
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.skip import Skip
-from outdraft.models.open_network import load_network
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CachedContext, CausalContext
 from outdraft.nn.segment import Segment
+from outdraft.options.errors import CapabilityError, ModelLoadError
 
 transformers = pytest.importorskip("transformers")
 
@@ -272,7 +272,7 @@ def test_half_precision_and_stored_type(tmp_path):
 
 
 def test_a_model_that_outdraft_knows_goes_there_if_asked(tmp_path):
-    from outdraft.models.load import save_model
+    from outdraft.models.files.load import save_model
     from outdraft.testing.tiny import random_decoder, tiny_config
 
     save_model(random_decoder(tiny_config("olmo3"), dtype=torch.float32), tmp_path)

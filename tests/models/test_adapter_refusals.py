@@ -8,10 +8,10 @@ import pytest
 import torch
 from models import foreign
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.models.adapter import attention
-from outdraft.models.open_network import load_network
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.segment import Segment
+from outdraft.options.errors import ModelLoadError
 
 transformers = pytest.importorskip("transformers")
 

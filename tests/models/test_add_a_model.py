@@ -7,8 +7,8 @@ import torch
 import transformers
 from models.test_parity import SMALL, max_difference
 
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.load import load_model, save_model
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.files.load import load_model, save_model
 
 PAGE = Path(__file__).parents[2] / "docs/add_a_model.md"
 

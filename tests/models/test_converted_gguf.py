@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.gguf_families import FAMILIES
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.gguf_families import FAMILIES
+from outdraft.models.files.load import load_model, save_model
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ModelLoadError
 
 FILES = Path(__file__).parent / "converted"
 SAID = load_file(FILES / "logits.safetensors")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError
-from outdraft.models.device import choose_device
+from outdraft.models.networks.device import choose_device
+from outdraft.options.errors import CapabilityError
 
 
 def machine(monkeypatch, count: int, built: str | None = "13.0") -> None:

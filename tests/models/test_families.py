@@ -12,11 +12,11 @@ from models.test_parity import CASES, FACTORS, GEMMA, MINISTRAL_ROPE, NEAR, SMAL
 from safetensors.torch import load_file, save_file
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ModelLoadError
 from outdraft.kernels.library import library
-from outdraft.models.load import load_model, save_model
-from outdraft.models.open_network import load_network
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import TINY_FAMILIES, random_decoder, tiny_config, tiny_model
 
 BASE = {
@@ -197,8 +197,8 @@ def test_a_wrapper_around_what_is_not_known_names_the_text_model(tmp_path):
 
 
 def test_published_gemma_3_wrappers_leave_out_what_is_the_default():
-    from outdraft.models.load import find_architecture
-    from outdraft.models.wrapper import text_part
+    from outdraft.models.files.load import find_architecture
+    from outdraft.models.files.wrapper import text_part
 
     raw = {
         "model_type": "gemma3", "eos_token_id": [1, 106], "vision_config": {"hidden_size": 1152},

@@ -13,7 +13,7 @@ from kernels.test_stack import FAMILIES, make
 
 from outdraft import LLM, SamplingParams
 from outdraft.kernels.library import library
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import TINY_FAMILIES, tiny_model
 
 PROMPTS = [{"prompt_token_ids": [5, 6, 7, 8] * 4}, {"prompt_token_ids": [9, 3]}]

@@ -8,9 +8,9 @@ from models.test_families import KEYS
 from models.test_parity import CASES
 from models.test_real_configs import INERT
 
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.fields import Fields
-from outdraft.models.load import find_architecture
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.fields import Fields
+from outdraft.models.files.load import find_architecture
 
 CALLED = {"gemma3_text": "gemma3"}  # model_type -> its name in KEYS and CASES
 AS_QWEN3 = "qwen3_vl_text"  # read by the reader of qwen3

@@ -12,11 +12,11 @@ from models.cases_of_configs import COMPUTED, READ, REFUSED, SIZES
 from models.cases_of_files import FILES
 from page_rows import FILES_OF_OTHERS, rows_of
 
-from outdraft.core.errors import ModelLoadError, OutdraftError
-from outdraft.models.config_keys import _BOOKKEEPING, _REFUSED, NEUTRAL
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.fields import Fields
-from outdraft.models.load import find_architecture
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.config_keys import _BOOKKEEPING, _REFUSED, NEUTRAL
+from outdraft.models.families.shared.fields import Fields
+from outdraft.models.files.load import find_architecture
+from outdraft.options.errors import ModelLoadError, OutdraftError
 
 CONFIG = rows_of(FILES_OF_OTHERS, "config.json")
 HEADINGS = ("Shard index and weights", "Quantization records", "Adapters", "Draft heads")

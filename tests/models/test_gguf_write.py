@@ -11,11 +11,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from outdraft import LLM
 from outdraft.codecs.gguf import _CUTS as CUTS
 from outdraft.codecs.token_bytes import byte_of_character
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.gguf_write import write_gguf
-from outdraft.models.load import load_model, save_model, tensors_of
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.gguf_write import write_gguf
+from outdraft.models.files.load import load_model, save_model, tensors_of
+from outdraft.models.files.load_codec import load_codec
 from outdraft.nn.rope import RopeConfig
+from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.gguf import GgufFile
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from outdraft import LLM
-from outdraft.engine.assembly import default
+from outdraft.engine.naming import default
 from outdraft.kernels.library import library
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model, save_model
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
-from outdraft.models.streamed import load_streamed
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.remake.streamed import load_streamed
+from outdraft.models.target.open_network import load_network
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

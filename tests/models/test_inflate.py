@@ -4,10 +4,10 @@ import pytest
 import torch
 from models.real_models import data_folder, greedy
 
-from outdraft.core.errors import ConfigError
-from outdraft.models.inflate import inflate, inflate_decoder, spread
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.remake.inflate import inflate, inflate_decoder, spread
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import TINY_ARCHITECTURES, random_decoder, tiny_config, tiny_model
 
 

@@ -10,9 +10,9 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from outdraft import LLM
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.load import save_model
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load import save_model
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 ROWS = 20

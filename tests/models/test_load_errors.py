@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.weights.hub import resolve
 

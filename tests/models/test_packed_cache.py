@@ -10,15 +10,15 @@ from kernels.test_stack import make
 from models.test_streamed import equal, run, save
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library, library_file
-from outdraft.models import native_files, packed_cache
-from outdraft.models.load import open_weights, save_model
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
-from outdraft.models.packed_cache import kept_file
-from outdraft.models.pieces import Pieces
+from outdraft.models.files.load import open_weights, save_model
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.remake import native_files, packed_cache
+from outdraft.models.remake.packed_cache import kept_file
+from outdraft.models.remake.pieces import Pieces
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.quant import QuantConfig
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import random_decoder, tiny_config
 

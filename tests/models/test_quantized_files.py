@@ -6,15 +6,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.kernels.library import library
-from outdraft.models.divergence import compare_distributions
-from outdraft.models.inflate import inflate_decoder
-from outdraft.models.load import load_model, save_model, tensors_of
-from outdraft.models.native import NativeDecoder
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.load import load_model, save_model, tensors_of
+from outdraft.models.networks.divergence import compare_distributions
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.remake.inflate import inflate_decoder
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig
+from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
 FOUR = QuantConfig(bits=4, group_size=32, keep=("lm_head", "*.down"))  # the tiny feed-forward is 48 wide

@@ -4,8 +4,8 @@ import pytest
 import transformers
 from models.real_models import data_folder
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.load import find_architecture, read_json
+from outdraft.models.files.load import find_architecture, read_json
+from outdraft.options.errors import ModelLoadError
 
 SIZES = dict(
     vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,

@@ -5,7 +5,7 @@ import torch
 from models.real_models import data_folder, greedy
 from models.stories260k import write_stories260k
 
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 
 KNOWN = (
     "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a "

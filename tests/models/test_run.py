@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
-from outdraft.core.errors import ConfigError
 from outdraft.core.skip import Skip
 from outdraft.core.target import after_attention
 from outdraft.nn.context import CachedContext, CausalContext, Segment, WatchedContext
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, tiny_model
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from outdraft.cache.paged import PagedCache
-from outdraft.models.static import StaticDecoder
+from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits
 from outdraft.nn.capture import call_each_time
 from outdraft.nn.context import CausalContext

@@ -11,19 +11,19 @@ import torch
 from kernels.test_stack import make
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.core.skip import Skip
 from outdraft.core.target import after_attention
 from outdraft.kernels.library import library
-from outdraft.models.load import open_weights, save_model
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
-from outdraft.models.packed_cache import packed_file
-from outdraft.models.pieces import Pieces
-from outdraft.models.quantize import quantize_decoder
-from outdraft.models.streamed import load_streamed
+from outdraft.models.files.load import open_weights, save_model
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.remake.packed_cache import packed_file
+from outdraft.models.remake.pieces import Pieces
+from outdraft.models.remake.quantize import quantize_decoder
+from outdraft.models.remake.streamed import load_streamed
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CachedContext, Segment
 from outdraft.nn.quant import QuantConfig
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
@@ -283,7 +283,7 @@ def test_what_the_model_no_longer_is_cannot_be_made_again(tmp_path):
 def test_a_damage_that_stays_is_named(tmp_path, monkeypatch):
     directory = save(tmp_path)
     packed = packed_file(Pieces(stored=open_weights(directory)))
-    monkeypatch.setattr("outdraft.models.streamed.remake_packed", lambda packed, pieces: None)
+    monkeypatch.setattr("outdraft.models.remake.streamed.remake_packed", lambda packed, pieces: None)
     flip(packed, packed.embedding.offset)
     with pytest.raises(ModelLoadError, match=f"{packed.path.name} is damaged in its embedding rows.*delete it"):
         load_streamed(directory, 1 << 20)

@@ -7,10 +7,10 @@ import torch
 from models import foreign
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.load import load_model, save_model
-from outdraft.models.open_network import load_network
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import tiny_model
 
 IDS = torch.tensor([5, 6, 7, 8, 3, 9])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.nn.context import CachedContext, Segment
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
 

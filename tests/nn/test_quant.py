@@ -4,13 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from outdraft.core.errors import ConfigError
 from outdraft.kernels.decoder import grid
-from outdraft.models.base import Decoder
-from outdraft.models.quantize import linear_names, mixed_precision, quantize_decoder, quantized_names
+from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.quantize import linear_names, mixed_precision, quantize_decoder, quantized_names
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant import QuantConfig, QuantLinear
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, random_decoder, tiny_config, tiny_model
 
 GRIDS = [(8, 0), (8, 32), (4, 0), (4, 32), (4, 64), (4, 128)]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.models.load import save_model
-from outdraft.models.quantize import quantize_decoder, quantized_names
+from outdraft.models.files.load import save_model
+from outdraft.models.remake.quantize import quantize_decoder, quantized_names
 from outdraft.nn.quant import QuantConfig
 from outdraft.testing.tiny import tiny_model
 

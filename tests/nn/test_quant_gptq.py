@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from outdraft.kernels.decoder import grid
-from outdraft.models.calibrate import calibrate_decoder
-from outdraft.models.divergence import compare_distributions
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.networks.divergence import compare_distributions
+from outdraft.models.remake.calibrate import calibrate_decoder
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant import QuantConfig
 from outdraft.nn.quant.gptq import choose_integers
 from outdraft.testing.tiny import tiny_model

@@ -29,10 +29,10 @@ from speculators.proposals.greedy import GreedyTokenProposalConfig  # noqa: E402
 from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3  # noqa: E402
-from outdraft.models.base import Decoder, initialise  # noqa: E402
-from outdraft.models.config import llama_config  # noqa: E402
-from outdraft.models.load import save_model  # noqa: E402
-from outdraft.models.port import facts_of  # noqa: E402
+from outdraft.models.files.load import save_model  # noqa: E402
+from outdraft.models.networks.base import Decoder, initialise  # noqa: E402
+from outdraft.models.networks.config import llama_config  # noqa: E402
+from outdraft.models.networks.port import facts_of  # noqa: E402
 
 WIDTH, VOCAB, DRAFT_VOCAB, LENGTH, STEPS, LAYERS = 16, 24, 16, 7, 3, 6
 HERE = Path(__file__).parent / "eagle3"

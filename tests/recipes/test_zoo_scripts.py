@@ -15,7 +15,7 @@ from analysis.made_records import make_row, write
 
 from outdraft.bench.lineup import parse_rival
 from outdraft.core.registry import find_learner, read_options
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 from outdraft.training import trial as trials
 from outdraft.training.record import fingerprint, read_record
 from outdraft.training.trial import RECORD, Trial, read_trial

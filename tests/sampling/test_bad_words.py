@@ -2,8 +2,8 @@
 
 import random
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.bad_words import BadWords
 from outdraft.sampling.masks import bad_words
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.doubt import sure_decisions
 from outdraft.sampling.warp import warp_nodes

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lab.fuzz.keyed_draw import noise
-from outdraft.core.errors import NumericsError
+from outdraft.options.errors import NumericsError
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins, draft_coins, target_key, verifier_coins
 from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from outdraft.core.errors import NumericsError, RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
+from outdraft.options.errors import NumericsError, RequestError
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import adjust, warp_nodes
 

@@ -14,8 +14,8 @@ from outdraft import LLM
 from outdraft.codecs.grammar import prover
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.grammar.prover import Prover
-from outdraft.core.errors import RequestError
-from outdraft.core.structured import StructuredOutputsParams as Params
+from outdraft.options.errors import RequestError
+from outdraft.options.structured import StructuredOutputsParams as Params
 
 http = httpx.Client(timeout=120)
 PROMPT = "It was late when"

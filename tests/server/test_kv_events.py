@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from outdraft import LLM
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 from outdraft.server.app import make_app
 from outdraft.server.fleet.affinity import Affinity
 from outdraft.server.fleet.route_key import route_key

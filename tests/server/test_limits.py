@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from serving import serving
 
 from outdraft import LLM
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.schema.responses import ResponsesRequest

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from outdraft.core import limits
+from outdraft.options import limits
 from tests.server.test_every_field import ENDPOINTS, names, nested
 
 PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def test_every_field_has_one_row() -> None:
 
 @pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper() and name != "PLAIN_ID"])
 def test_every_number_is_told(name: str) -> None:
-    assert re.search(rf"(?<![\d,]){getattr(limits, name):,}(?![\d,])", PAGE), f"{name} of core/limits.py"
+    assert re.search(rf"(?<![\d,]){getattr(limits, name):,}(?![\d,])", PAGE), f"{name} of options/limits.py"
 
 
 def unbounded(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[str]:
@@ -71,4 +71,4 @@ def test_every_text_list_and_table_has_an_end(place: str) -> None:
         for name, one in schema["properties"].items()
         if name not in KNOWN and name not in ("metadata", "client_metadata")  # which have their size as JSON
     }
-    assert not any(found.values()), "give it a limit of core/limits.py, or say in BOUND what bounds it"
+    assert not any(found.values()), "give it a limit of options/limits.py, or say in BOUND what bounds it"

@@ -10,8 +10,8 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import DecodingError
-from outdraft.engine.answers import Answers
+from outdraft.engine.callers.answers import Answers
+from outdraft.options.errors import DecodingError
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.items import sealed
 from outdraft.server.schema.responses import ResponsesRequest

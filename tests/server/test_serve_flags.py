@@ -12,7 +12,7 @@ from serve_command import certified, command
 from outdraft.cli.commands import serve
 from outdraft.cli.main import main
 from outdraft.cli.options import add_flags, build
-from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.server.certificate import Certificate
 
 

@@ -8,7 +8,7 @@ import pytest
 from serving import serving
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 PROMPT = "def add(a, b):\n    return a + b\n\ndef add(a, b):\n    return"
 ASKED: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 23, "temperature": 0, "logprobs": 1, "return_token_ids": True}

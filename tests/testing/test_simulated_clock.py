@@ -6,7 +6,6 @@ import torch
 from outdraft.analysis.theory import asynchronous_speedup
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
@@ -14,6 +13,7 @@ from outdraft.decode.step import Parts
 from outdraft.drafters import pearl, run_ahead
 from outdraft.drafters.ssd import drafter as ssd
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.testing.simulated_clock import Costs, CountedSteps, SimulatedClock
 from outdraft.verify.auto import Auto

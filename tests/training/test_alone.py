@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.alone import alone
 
 HOLD = "import sys\nfrom pathlib import Path\nfrom outdraft.training.alone import alone\n"

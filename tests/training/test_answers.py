@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.engine.llm import LLM
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.alone import hold

@@ -2,8 +2,8 @@
 
 import pytest
 
-from outdraft.core.options import RoundedOptions
 from outdraft.core.registry import find, find_learner, learner_names, make_options
+from outdraft.options.base import RoundedOptions
 from outdraft.training.check import as_saved
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.config import read_recipe
 from outdraft.training.course import batch_for, prepare

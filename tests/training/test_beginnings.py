@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.beginnings import beginnings
 from outdraft.training.check import LEAST_ROUNDS, Checked

@@ -16,9 +16,9 @@ from outdraft.cli.main import main
 from outdraft.control.calibrated.policy import CalibratedOptions, build
 from outdraft.control.shared.calibration_file import FILE, CalibrationFile, read_calibration
 from outdraft.control.shared.reliability import UNFITTED, Reliability, Share
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Arm
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.answers import Asking
 from outdraft.training.calibration import calibration_error, counted, measure_calibration

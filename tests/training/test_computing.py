@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
-from outdraft.models.load import load_model, save_model
-from outdraft.models.native import NativeDecoder
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import tiny_model
 from outdraft.training import computing
 from outdraft.training.check import check_directory

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 
 from outdraft.cli.main import main, make_parser
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.engine.llm import LLM
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.check import check_directory
 from outdraft.training.convert import all_formats, convert

@@ -10,7 +10,7 @@ import torch
 from outdraft import zoo
 from outdraft.codecs.chat import ChatTemplate
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.corpus import open_corpus
 from outdraft.training.packing import Packing, example_rows
 from outdraft.training.records import encode, find_files, pieces_of, read_records

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from outdraft.analysis.theory import expected_speedup, expected_tokens
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find_learner
 from outdraft.engine.llm import LLM
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.nn.linear import LinearMap
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.board import open_board
 from outdraft.training.costs import Costs, measure_costs, served

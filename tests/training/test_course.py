@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.heads.joint import JointLearner
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan

@@ -13,8 +13,8 @@ import torch
 from tokenizers import Tokenizer
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
+from outdraft.options.errors import ConfigError
 from outdraft.training.alone import alone
 from outdraft.training.config import DataConfig, LoopConfig, TextSource, TrainingRecipe, read_recipe
 from outdraft.training.copies import make_copies

@@ -1,10 +1,10 @@
 """EAGLE-2's dynamic tree accepts at least as much as EAGLE-1's static one of as many nodes, with one draft for both."""
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.features.static_tree import STATIC
 from outdraft.engine.llm import LLM
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.params import SamplingParams
 
 from .toys import draft_loop, draft_objective, rows, trained_target
 

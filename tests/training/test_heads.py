@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.core.learner import Outlook
 from outdraft.drafters.draft_model import learn as draft_model
 from outdraft.drafters.eagle import learn as eagle
@@ -14,8 +13,9 @@ from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.drafters.mtp import learn as mtp
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
-from outdraft.models.cut import cut_decoder, every_third
+from outdraft.models.remake.cut import cut_decoder, every_third
 from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 from outdraft.training.losses import forward_kl, mixed

@@ -6,11 +6,11 @@ from copy import deepcopy
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
-from outdraft.models.load import load_model, save_model
-from outdraft.models.quantize import round_decoder
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.remake.quantize import round_decoder
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.init import require_shape

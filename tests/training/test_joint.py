@@ -8,8 +8,8 @@ import torch
 
 from outdraft.core.learner import TARGET, Moment
 from outdraft.core.registry import find_learner
-from outdraft.models.load import load_model
-from outdraft.models.lora import changed, load_lora, merged
+from outdraft.models.files.load import load_model
+from outdraft.models.remake.lora import changed, load_lora, merged
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.compare import accepted, compare
 from outdraft.training.config import LoopConfig

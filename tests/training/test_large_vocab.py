@@ -10,7 +10,7 @@ import torch
 from outdraft.cli.main import main
 from outdraft.core.learner import Guess, Outlook
 from outdraft.core.registry import find_learner
-from outdraft.models.load import find_architecture, load_model, save_model
+from outdraft.models.files.load import find_architecture, load_model, save_model
 from outdraft.testing.tiny import random_decoder
 from outdraft.training.compare import CHUNK, accepted, compare
 from outdraft.training.lessons import Teacher

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError, DecodingError
 from outdraft.drafters.early_exit.learn import EarlyExitLearning, new
+from outdraft.options.errors import ConfigError, DecodingError
 from outdraft.training.checkpoint import load_state
 from outdraft.training.loop import BEST, CHECKPOINT, Loop
 from outdraft.training.objective import Evaluation

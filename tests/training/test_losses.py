@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.shared.learning.smooth_l1 import smooth_l1
+from outdraft.options.errors import ConfigError
 from outdraft.training.losses import (
     LOSSES,
     forward_kl,

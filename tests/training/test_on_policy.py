@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.draft_model import learn as draft_model
 from outdraft.drafters.early_exit import learn as early_exit
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.on_policy import OnPolicy

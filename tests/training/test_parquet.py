@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.corpus import open_corpus
 from outdraft.training.records import pieces_of, read_records
 

@@ -14,11 +14,11 @@ from contracts.spec_rows import learning
 from contracts.taught import teach
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET, TargetLearner
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.drafters.shared.heads.last_state import LastStates
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import ERRORS, LEAST_ROUNDS, Checked, as_saved, check_directory, measure, promise
 from outdraft.training.lessons import Teacher

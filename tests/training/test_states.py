@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from outdraft.core.errors import ConfigError
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.course import prepare

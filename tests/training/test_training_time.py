@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from outdraft.drafters.eagle.learn import EagleLearning, new
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.training.check import Checked, Promise, Terms, measure, promise
 from outdraft.training.data import Sampler, Stream
 from outdraft.training.lessons import Teacher

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, Outlook
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.trees.template import read_template
+from outdraft.options.errors import ConfigError
 from outdraft.training.lessons import Teacher
 from outdraft.training.record import write_record
 from outdraft.training.tree import count_ranks, measure_tree

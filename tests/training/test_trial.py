@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
-from outdraft.models.load import load_model, save_model
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ConfigError
 from outdraft.training import trial as trials
 from outdraft.training.alone import mine
 from outdraft.training.check import check_directory

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training import corpus
 from outdraft.training.corpus import Corpus

@@ -8,10 +8,10 @@ import torch
 from tokenizers import Tokenizer
 
 from outdraft import zoo
-from outdraft.core.errors import ModelLoadError
 from outdraft.core.registry import find_learner
-from outdraft.models.foreign_heads import recognise
-from outdraft.models.load import load_model
+from outdraft.models.files.foreign_heads import recognise
+from outdraft.models.files.load import load_model
+from outdraft.options.errors import ModelLoadError
 from outdraft.training.pretrain import NextToken
 from tests.training.toys import draft_objective, rates
 

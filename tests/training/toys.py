@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import llama_config
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import llama_config
 from outdraft.training.config import LoopConfig
 from outdraft.training.data import Sampler, Stream
 from outdraft.training.draft import DraftObjective

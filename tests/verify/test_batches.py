@@ -7,10 +7,10 @@ import torch
 from verify.distributions import CHAINS, PAIRS, RULES, TREES, judged_by, rule
 
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.errors import CapabilityError, NumericsError
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
+from outdraft.options.errors import CapabilityError, NumericsError
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import KeyedCoins, draft_coins, verifier_coins
 from outdraft.testing.enumerate_distribution import BranchingCoins, Chance
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score

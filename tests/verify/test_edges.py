@@ -8,7 +8,7 @@ from verify.distributions import PAIRS, rule
 from verify.measuring import CONTEXT, deviation
 
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.errors import NumericsError
+from outdraft.options.errors import NumericsError
 from outdraft.testing.enumerate_distribution import rounds
 from outdraft.testing.tables import Table, one_sequence, score
 from outdraft.verify.shared.chain import ratio, rows_of

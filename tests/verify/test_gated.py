@@ -5,8 +5,8 @@ import torch
 from verify.distributions import CHAINS, PAIRS, TREES, rule
 from verify.measuring import CONTEXT, best_tokens, deviation, greedy_emitted, with_confidence
 
-from outdraft.core.errors import ConfigError
-from outdraft.engine.assembly.recipe import read_recipe
+from outdraft.engine.naming.recipe import read_recipe
+from outdraft.options.errors import ConfigError
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
 from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.sample_distribution import sample_distribution

@@ -8,10 +8,10 @@ from verify.distributions import CHAINS, PAIRS, TREES, rule
 from verify.measuring import CONTEXT, best_tokens, deviation, greedy_emitted, with_confidence
 
 from outdraft.core.draft import Draft
-from outdraft.core.errors import ConfigError
 from outdraft.core.packing import pack
 from outdraft.core.registry import find, names
 from outdraft.core.verdict import Verdict
+from outdraft.options.errors import ConfigError
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
 from outdraft.testing.enumerate_distribution import exact_distribution
 from outdraft.testing.sample_distribution import sample_distribution

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from outdraft.core.draft import HostTree, chain, host_tree
-from outdraft.core.errors import NumericsError
 from outdraft.core.packing import PackedDrafts, pack
+from outdraft.options.errors import NumericsError
 from outdraft.sampling.warp import poisoned_one_hot
 from outdraft.verify.shared.case import read_round
 
@@ -41,9 +41,9 @@ def packed_two(sequence) -> tuple[PackedDrafts, list[Elsewhere]]:
 
 @pytest.fixture
 def sequence():
-    from outdraft.core.params import SamplingParams
     from outdraft.core.request import Request
     from outdraft.core.sequence import Sequence
+    from outdraft.options.params import SamplingParams
     from outdraft.sampling.coins import draft_coins, verifier_coins
 
     def make(tokens: list[int], number: int) -> Sequence:

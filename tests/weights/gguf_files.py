@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from outdraft.models.base import Decoder
-from outdraft.models.load import tensors_of
+from outdraft.models.files.load import tensors_of
+from outdraft.models.networks.base import Decoder
 
 F32 = gguf.GGMLQuantizationType.F32
 

@@ -16,10 +16,10 @@ import pytest
 from page_rows import FILES_OF_OTHERS, rows_of
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.fields import FULL, SLIDING
-from outdraft.models.gguf import GgufModel
-from outdraft.models.load_codec import load_codec
+from outdraft.models.families.shared.fields import FULL, SLIDING
+from outdraft.models.files.gguf import GgufModel
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ModelLoadError
 
 FILES = Path(__file__).parents[1] / "models/converted"
 ROWS = rows_of(FILES_OF_OTHERS, "GGUF files")

@@ -13,15 +13,15 @@ from weights.gguf_files import add_tokenizer, as_tensor, finish, write_gguf, wri
 from outdraft import LLM, SamplingParams
 from outdraft.cli.main import main
 from outdraft.codecs.gguf import codec_from_gguf
-from outdraft.core.errors import ModelLoadError, RequestError
 from outdraft.kernels.decoder import grid
-from outdraft.models.gguf import GgufModel
-from outdraft.models.load import load_model, save_model
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.gguf import GgufModel
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.files.load_codec import load_codec
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import RopeConfig, frequencies
+from outdraft.options.errors import ModelLoadError, RequestError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.gguf import GRIDS, GgufFile
 

@@ -6,7 +6,7 @@ import gguf
 import numpy as np
 import pytest
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.gguf import GgufFile
 from outdraft.weights.gguf_header import GgufHeader
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.pickled import read_pickled
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what PyTorch says of old forms of its own

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import TensorStore, find_missing, save_tensors
 from outdraft.weights.sentinel import require_filled

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.main import main
-from outdraft.models.inflate import inflate
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.models.remake.inflate import inflate
 from outdraft.testing.tiny import tiny_model
 from outdraft.weights.text_files import copy_text_files
 

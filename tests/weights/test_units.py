@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.library import library
+from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.weights.direct import ALIGN, DirectFile, align
 from outdraft.weights.units import Unit, UnitReader, choose_resident, held_bytes
 

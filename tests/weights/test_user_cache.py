@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.weights.user_cache import is_kept, user_cache
 
 

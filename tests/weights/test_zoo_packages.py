@@ -9,9 +9,9 @@ import pytest
 
 from outdraft import zoo
 from outdraft.bench.lineup import RIVALS, family, lacking
-from outdraft.core.errors import ModelLoadError
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.models.load import load_model, save_model
+from outdraft.engine.naming.roles import read_companions
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.weights.hub import resolve
 

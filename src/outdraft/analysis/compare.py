@@ -12,7 +12,7 @@ from outdraft.analysis.bootstrap import Interval, Table, median_ratio, paired_ra
 from outdraft.analysis.records import Records, Row
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, seconds_table
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 PLAIN = "none"
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from outdraft.analysis.lines import PLAIN, Line, from_line, holds_kind, of_one_setup, read_lines
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 KIND = "load"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.analysis.lines import Line, from_line, holds_kind, of_one_setup, read_lines
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

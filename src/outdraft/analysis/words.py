@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from outdraft.analysis.lines import PLAIN
 from outdraft.analysis.records import Records
 from outdraft.analysis.summary import ALL, Cell
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 _OFF = asdict(SamplingParams())
 _SAID = ("max_tokens", "temperature", "seed", "logprobs")  # elsewhere, or it changes no text

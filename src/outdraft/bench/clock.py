@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from outdraft.bench.energy import Rapl
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
+from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

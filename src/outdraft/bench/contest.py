@@ -13,10 +13,10 @@ from time import perf_counter
 from outdraft.bench.entrant import Entrant, Ours
 from outdraft.bench.lineup import Rival
 from outdraft.bench.trial import PLAIN, Trial, begin, join, time_round
-from outdraft.core.errors import OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 9
 

@@ -19,12 +19,12 @@ from outdraft.bench.subject import decoder_of, runner_of
 from outdraft.cache.planes import RowFormat
 from outdraft.core.draft import chain
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
 from outdraft.kernels.decoder.peak import dot_peak
 from outdraft.kernels.threads import torch_threads
-from outdraft.models.native import NativeDecoder
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.options.params import SamplingParams
 
 ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64, 128, 256)
 _FITTING = 64  # rows that always have room behind the cached tokens; more are timed where the context allows

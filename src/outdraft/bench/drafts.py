@@ -15,13 +15,13 @@ from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
-from outdraft.core.options import NESTED
 from outdraft.core.registry import find, make_options, override
-from outdraft.engine.assembly.found_beside import Companions
-from outdraft.engine.assembly.named_roles import fill_named
-from outdraft.engine.assembly.recipe import read_recipe
-from outdraft.engine.assembly.roles import choose, read_companions, slots_of
 from outdraft.engine.llm import LLM
+from outdraft.engine.naming.found_beside import Companions
+from outdraft.engine.naming.named_roles import fill_named
+from outdraft.engine.naming.recipe import read_recipe
+from outdraft.engine.naming.roles import choose, read_companions, slots_of
+from outdraft.options.base import NESTED
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 

@@ -13,9 +13,9 @@ from outdraft.bench.energy import Rapl
 from outdraft.bench.identity import is_promised
 from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import fingerprints
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.kernels.threads import fixed_threads
+from outdraft.options.params import SamplingParams
 
 
 class Entrant(Protocol):

@@ -9,8 +9,8 @@ from statistics import median
 from time import process_time
 
 from outdraft.bench.clock import time_text
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 
 TRIAL, REPEATS = 16, 3  # tokens of a trial text, and how many texts
 

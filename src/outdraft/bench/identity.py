@@ -6,9 +6,9 @@ It must, for greedy decoding, and for a seed under a rule that couples to it. Wi
 
 from collections.abc import Sequence as Seq
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 
 
 def is_promised(llm: LLM, params: SamplingParams) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from outdraft.core.learner import LearnMethod
 from outdraft.core.registry import find_learner, learner_names
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 
 
 def method_of(directory: Path) -> LearnMethod[Any, Any] | None:

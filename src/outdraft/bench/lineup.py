@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from outdraft import zoo
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import names
-from outdraft.engine.assembly.recipe import read_recipe, recipe_names
-from outdraft.engine.assembly.roles import ROLES, read_companions
+from outdraft.engine.naming.recipe import read_recipe, recipe_names
+from outdraft.engine.naming.roles import ROLES, read_companions
+from outdraft.options.errors import ConfigError
 
 ZOO_TARGET = "zoo:target"
 ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
-from outdraft.engine.assembly.roles import FILE as COMPANIONS
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.models.inflate import inflate
-from outdraft.models.load import load_model, save_model
-from outdraft.models.quantize import quantize_decoder
+from outdraft.engine.naming.roles import FILE as COMPANIONS
+from outdraft.engine.naming.roles import read_companions
+from outdraft.models.files.load import load_model, save_model
+from outdraft.models.remake.inflate import inflate
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 

@@ -24,7 +24,7 @@ from outdraft.bench.suites import Prompt
 from outdraft.bench.suites.prompt import Asked, ask
 from outdraft.bench.trial import PLAIN, begin, time_round
 from outdraft.bench.write import Journal
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 WARM_UP_TOKENS = 24
 

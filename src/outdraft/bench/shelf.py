@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from outdraft.bench.fingerprint import digest
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 from outdraft.weights.user_cache import user_cache
 
 

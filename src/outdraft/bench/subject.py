@@ -11,12 +11,12 @@ from typing import Any
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
 from outdraft.control.shared.calibration_file import FILE as CALIBRATION
-from outdraft.core.errors import OutdraftError
-from outdraft.core.paths import user_path
 from outdraft.engine.assembly.variant import runner_of as runner_behind
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
-from outdraft.models.network import Network
+from outdraft.models.networks.network import Network
+from outdraft.options.errors import OutdraftError
+from outdraft.options.paths import user_path
 from outdraft.weights.digest import digest_weights, weight_files
 from outdraft.weights.hub import resolve
 

@@ -15,8 +15,8 @@ from outdraft.bench.energy import Rapl
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.identity import count_agreeing, find_difference
 from outdraft.bench.lineup import Rival
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 
 PLAIN = "none"
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 class Journal:

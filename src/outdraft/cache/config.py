@@ -7,9 +7,9 @@ import torch
 from outdraft.cache.paged import PagedCache
 from outdraft.cache.pool import PagePool
 from outdraft.cache.static import StaticCache
-from outdraft.core.checked import check_fields
-from outdraft.core.errors import ConfigError
-from outdraft.core.shown import shown
+from outdraft.options.checked import check_fields
+from outdraft.options.errors import ConfigError
+from outdraft.options.shown import shown
 
 LAYOUTS = ("static", "paged")
 DTYPES = ("auto", "int8")

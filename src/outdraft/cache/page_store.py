@@ -21,7 +21,7 @@ from outdraft.cache.planes import Planes, RowFormat
 from outdraft.cache.pool import PagePool
 from outdraft.cache.prefix import PrefixTree
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CacheFullError
+from outdraft.options.errors import CacheFullError
 
 _FIRST = 8  # pages of a store that grows
 

@@ -22,7 +22,7 @@ from outdraft.cache.planes import Planes
 from outdraft.cache.pool import PagePool
 from outdraft.cache.slots import SlotCache, Slots
 from outdraft.core.cache import PAGE, KVMemory
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ takes while the engine is put together; with the first page that is wanted the n
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from outdraft.cache.planes import RowFormat
 from outdraft.core.cache import KVMemory
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from torch import Tensor
 from outdraft.cache.pool import PagePool
 from outdraft.cache.prefix import PrefixTree
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CacheFullError, CapabilityError
 from outdraft.core.target import Needs
+from outdraft.options.errors import CacheFullError, CapabilityError
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outdraft.bench.lineup import Rival
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
     from outdraft.bench.shelf import Shelf

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from outdraft.cli.options import default_of, flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
 
-ROLES = ("draft_model", "head", "datastore")  # those of engine/assembly/roles.py, which would delay `outdraft --help`
+ROLES = ("draft_model", "head", "datastore")  # those of engine/naming/roles.py, which would delay `outdraft --help`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +157,8 @@ def read_references(paths: Seq[str]) -> list[str]:
 
 def read_file(what: str, path: str | None) -> str | None:
     """The text of a file that a flag names; None where it names none. Raises `RequestError` if it cannot be read."""
-    from outdraft.core.errors import RequestError
-    from outdraft.core.paths import user_path
+    from outdraft.options.errors import RequestError
+    from outdraft.options.paths import user_path
 
     if path is None:
         return None
@@ -194,7 +194,7 @@ class ChoiceFlags:
 
     def params(self, **changes: Any) -> SamplingParams:
         """As the engine takes them. Raises `RequestError` naming what is out of range."""
-        from outdraft.core.errors import RequestError
+        from outdraft.options.errors import RequestError
 
         given = {one.name: getattr(self, one.name) for one in fields(self)} | changes
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from outdraft.bench.lineup import RIVALS, Rival
 from outdraft.cli.asked import Asked
 from outdraft.cli.options import default_of, flag, flag_name
-from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.options.errors import ConfigError, OutdraftError
 
 if TYPE_CHECKING:
     from rich.console import Console

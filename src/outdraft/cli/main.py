@@ -17,8 +17,8 @@ from outdraft import __version__
 from outdraft.cli.command import Command, command_names, find_command
 from outdraft.cli.foreign_flags import cure
 from outdraft.cli.options import add_flags, build, flag_names, placed_names
-from outdraft.core.errors import OutdraftError
-from outdraft.core.near_miss import near_miss
+from outdraft.options.errors import OutdraftError
+from outdraft.options.near_miss import near_miss
 
 
 def make_parser() -> "_Parser":

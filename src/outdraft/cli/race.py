@@ -17,11 +17,11 @@ from rich.text import Text
 
 from outdraft.cli.colours import Colours, paint
 from outdraft.cli.console import has_style
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
-    from outdraft.engine.writer import Chunk
+    from outdraft.engine.callers.writer import Chunk
 
 WIDE = 100  # columns from which two panes fit
 REDRAW = 0.05  # seconds between two drawings, at least

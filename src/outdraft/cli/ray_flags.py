@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import default_of, flag, flag_name
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
     from outdraft.server.fleet.on_ray.settings import ReplicaSettings

@@ -15,9 +15,9 @@ from outdraft.cli.flags import SamplingFlags
 from outdraft.cli.remote.answer import answer, is_ours, served_model
 from outdraft.cli.remote.http import RemoteServer
 from outdraft.codecs.chat import Message, render_chat
-from outdraft.core.errors import RequestError
+from outdraft.engine.callers.writer import Chunk
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import Chunk
+from outdraft.options.errors import RequestError
 
 UNTAUGHT = (
     "This model has no chat template, so it was not taught to answer: it continues a transcript of User and Assistant, "

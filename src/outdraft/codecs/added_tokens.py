@@ -10,8 +10,8 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from outdraft.codecs.token_settings import named_tokens
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import shown
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from outdraft.codecs.control_tokens import ControlTokens, Span
 from outdraft.codecs.provenance import Apart
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ModelLoadError, RequestError
-from outdraft.core.shown import shown
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError, RequestError
+from outdraft.options.shown import shown
 
 _END = "\ue000end of the message\ue001"  # stands behind a message that is to be continued, while it is rendered
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | ..., "content": str, ...}

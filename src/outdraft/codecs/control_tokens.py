@@ -24,7 +24,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 
 from outdraft.codecs.encoded import encoded
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 Span = tuple[int, int]  # begin and end in characters
 _BRACKETED = re.compile(r"<[|｜].+[|｜]>", re.DOTALL)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.read_file import load_text
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import load_text
 
 _LARGEST = 256 << 20  # bytes of a tokenizer.json; the largest that are published have 35 MB
 

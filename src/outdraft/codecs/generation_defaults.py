@@ -12,8 +12,8 @@ from typing import Any
 
 from outdraft.codecs.documents import read_json
 from outdraft.codecs.noted import note
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
 
 _FILE = "generation_config.json"
 # Settings that a request has by the same or another name, and their values that change nothing.

@@ -15,9 +15,9 @@ from outdraft.codecs.noted import note
 from outdraft.codecs.template_files import note_further
 from outdraft.codecs.text import TextCodec
 from outdraft.codecs.tokenizer_file import described_part
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import shown
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 _NONE = (None, "none", "no_vocab")  # of tokenizer.ggml.model: a model of ids alone
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # of tokenizer.ggml.token_type

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
 
 _ROLES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _TEXTS = frozenset((

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from outdraft.core.shown import shown
+from outdraft.options.shown import shown
 
 _log = logging.getLogger("outdraft.notes")
 

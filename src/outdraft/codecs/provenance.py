@@ -19,7 +19,7 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outdraft.codecs.control_tokens import ControlTokens, Span
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 _FIRST, _LAST = 0xE100, 0xF8FF  # private characters
 _ESCAPES = re.compile(r"\\u([ef][0-9a-f]{3})")

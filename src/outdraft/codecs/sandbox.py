@@ -12,8 +12,8 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import told
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import told
 
 _LONGEST = 1 << 17  # characters; they take a second or two, and the longest that are published have 30,000
 

@@ -32,7 +32,7 @@ from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
 from outdraft.codecs.token_settings import NEVER_ADDED, WRITTEN, note_unused, read_settings, special_tokens
 from outdraft.codecs.tokenizer_file import last_id, read_tokenizer
-from outdraft.core.errors import ModelLoadError, RequestError
+from outdraft.options.errors import ModelLoadError, RequestError
 
 
 class TextCodec:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 _RAW_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 
 from outdraft.codecs.documents import read_json
 from outdraft.codecs.noted import note
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import shown
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 _UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})  # values that say nothing

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod
-from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
+from outdraft.options.ranges import MOST_NODES, check_range
 
 _LEAST = 1e-6  # asked of the drafter even where no threshold helps, so that it goes on reporting how sure it is
 

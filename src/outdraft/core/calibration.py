@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 class Knot(NamedTuple):

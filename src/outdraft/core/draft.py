@@ -23,7 +23,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 class Role(IntEnum):

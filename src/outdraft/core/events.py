@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from outdraft.core.draft_tree import DraftTree
-from outdraft.core.errors import OutdraftError
 from outdraft.core.logprobs import TokenLogprobs
+from outdraft.options.errors import OutdraftError
 
 
 class Source(StrEnum):

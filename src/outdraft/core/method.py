@@ -5,7 +5,7 @@
     PolicyMethod    build(options, arms) -> Policy                                          how much is guessed
 
 `options` is a frozen dataclass with a default for every field. What others must know of its fields is a base class in
-`core/options.py`. `CONTRACT` counts the changes that a plug-in of another package has to follow.
+`options/base.py`. `CONTRACT` counts the changes that a plug-in of another package has to follow.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,19 +13,21 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from outdraft.core.options import DraftShape, PolicyOptions
+from outdraft.options.base import DraftShape, PolicyOptions
 
 if TYPE_CHECKING:  # these need torch, which would delay `outdraft --help`
     from outdraft.core.drafter import Drafter
     from outdraft.core.policy import Arm, Policy
     from outdraft.core.verifier import Verifier
 
-CONTRACT = 2
+CONTRACT = 3
 CHANGES = {
     2: "Method(kind=..., shapes=...) of outdraft.core.registry became DrafterMethod(shape_of=...), "
     "RuleMethod(judges=...) and PolicyMethod(...) of outdraft.core.method; a drafter's ahead() returns a Continuation "
-    "or None for each draft, and what else it can do is in its traits; TargetPort is in outdraft.models.port and has "
-    "parts: port.facts.vocab_size, port.layers.run, port.rows.tentative"
+    "or None for each draft, and what else it can do is in its traits; TargetPort has parts: "
+    "port.facts.vocab_size, port.layers.run, port.rows.tentative",
+    3: "outdraft.core.options is outdraft.options.base, outdraft.core.errors outdraft.options.errors, and TargetPort "
+    "is in outdraft.models.networks.port (docs/moved.md has all modules)",
 }
 
 Kind = Literal["drafter", "verifier", "policy"]

@@ -2,7 +2,7 @@
 
 from typing import Never
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 class OneProcess:

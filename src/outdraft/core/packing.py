@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, HostTree, host_tree
-from outdraft.core.errors import CapabilityError
 from outdraft.core.sequence import Sequence
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

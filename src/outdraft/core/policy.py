@@ -11,8 +11,8 @@ from torch import Tensor
 from outdraft.core.calibration import Calibration
 from outdraft.core.draft import Draft
 from outdraft.core.events import StepEvent
-from outdraft.core.options import DraftShape
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import DraftShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

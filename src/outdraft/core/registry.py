@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_type_hints, overload
 
 from outdraft.core import method as contract
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ConfigError
 from outdraft.core.installed import entry_points_of
-from outdraft.core.near_miss import near_miss
-from outdraft.core.shown import shown
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.shown import shown
 
 if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
     from outdraft.core.learner import LearnMethod

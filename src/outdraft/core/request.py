@@ -9,8 +9,8 @@ from torch import Tensor
 from outdraft.core.constraint import Constraint
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.once import Once
-from outdraft.core.params import SamplingParams
-from outdraft.core.speculative import Speculative
+from outdraft.options.params import SamplingParams
+from outdraft.options.speculative import Speculative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.constraint import Constraint, Form
 from outdraft.core.request import Request
-from outdraft.core.speculative import UNASKED, Settled
+from outdraft.options.speculative import UNASKED, Settled
 
 CHUNK = 512  # rows in which a prompt is read where its bits depend on that
 

@@ -10,7 +10,7 @@ A sublayer that is left out adds nothing to the hidden state, and an attention t
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

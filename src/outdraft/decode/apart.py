@@ -16,14 +16,14 @@ from time import perf_counter
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.errors import CacheFullError, DecodingError, OutdraftError
 from outdraft.core.events import StepEvent
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import told
 from outdraft.decode.fit import what_fits
 from outdraft.decode.shield import ShieldedDrafter
 from outdraft.decode.step import Parts, draft, guesses_for, judge, judge_what_fits, keep
+from outdraft.options.errors import CacheFullError, DecodingError, OutdraftError
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.shown import told
 
 _log = logging.getLogger(__name__)
 

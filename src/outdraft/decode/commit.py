@@ -14,13 +14,13 @@ from outdraft.core.draft import Role
 from outdraft.core.draft_tree import tell_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.rows_of import RowsOf
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verdict import Verdict
+from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.sampling.logprobs import token_logprobs
 from outdraft.sampling.masks import allows
 

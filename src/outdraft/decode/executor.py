@@ -19,9 +19,9 @@ import torch
 
 from outdraft.core.draft import Continuation
 from outdraft.core.drafter import Ahead
-from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import PackedDrafts
 from outdraft.decode.forced import ForcedDraft
+from outdraft.options.errors import CacheFullError
 
 Work = Callable[[Callable[[], bool]], None]  # its argument says whether the pass is over
 

@@ -18,10 +18,10 @@ from outdraft.core.constraint import Form
 from outdraft.core.draft import Draft, chain, host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
+from outdraft.options.foreign import anything_but_an_interrupt
 
 FORCED = "forced"  # who such a draft is said to be of
 MOST_FORCED = 32  # tokens of one draft: rows of a pass are not free, whatever they hold

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.packing import PackedDrafts, pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Replay, ReplayingTarget, SlicedPass, SlicingTarget, Target, TargetOutput
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.guidance import guide
 
 _APART = 1 << 40  # between the id of a text and that of its shadow: no engine counts so far

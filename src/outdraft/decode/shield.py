@@ -17,13 +17,13 @@ from typing import TypeVar
 
 from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import shown, told
 from outdraft.core.target import Needs
+from outdraft.options.errors import CacheFullError
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.shown import shown, told
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

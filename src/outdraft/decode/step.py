@@ -13,13 +13,11 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Traits, inner
-from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.sequence import Sequence
-from outdraft.core.speculative import Held
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verifier import Verifier
 from outdraft.decode.asked import as_asked
@@ -38,6 +36,8 @@ from outdraft.decode.forced import (
     is_dear,
 )
 from outdraft.decode.prompt_logprobs import score_prompts
+from outdraft.options.errors import CacheFullError
+from outdraft.options.speculative import Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence as Seq
 
-from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.sequence import Sequence
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.sliced import SlicedStep
 from outdraft.decode.step import Parts, step
+from outdraft.options.errors import CacheFullError
+from outdraft.options.foreign import anything_but_an_interrupt
 
 
 class Steps:

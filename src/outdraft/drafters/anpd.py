@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
-from outdraft.core.ranges import MOST_NGRAM
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.drafters.shared.look_up.span_index import Sequel
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NGRAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,14 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,14 @@ from typing import Literal
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 FILLS = ("prompt", "random", "constant")
 

@@ -20,7 +20,7 @@ from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.ranges import check_ngrams
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

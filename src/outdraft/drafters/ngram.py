@@ -12,7 +12,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.look_up.ranges import check_ngrams
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

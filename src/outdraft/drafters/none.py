@@ -13,7 +13,7 @@ from outdraft.core.method import DrafterMethod
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

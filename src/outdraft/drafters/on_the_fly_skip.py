@@ -22,14 +22,14 @@ from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Needs, after_attention
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Any
 from outdraft.core.drafter import Drafter
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.shared.composed.ahead import AheadDrafter, Standing, build_rewinding
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,16 +13,16 @@ from heapq import heappop, heappush
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up, paths
 from outdraft.drafters.shared.per_salt import PerSalt
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

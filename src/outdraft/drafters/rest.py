@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
 from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
 from outdraft.drafters.shared.look_up.span_index import look_up
 from outdraft.kernels.text_index.suffix_array import CorpusQuery
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.drafter import Drafter
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.drafters.shared.composed.ahead import AheadDrafter, Standing, build_rewinding
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

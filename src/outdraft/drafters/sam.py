@@ -16,9 +16,7 @@ import numpy as np
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
-from outdraft.core.options import DraftShape
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.composed.nested import build_nested, shape_of_nested
 from outdraft.drafters.shared.look_up.datastore.file import open_for
@@ -26,7 +24,9 @@ from outdraft.drafters.shared.look_up.lookup_drafter import Known
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
 from outdraft.kernels.text_index.automaton import Automaton, Cursor, make_automaton
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.base import DraftShape
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,8 @@ from math import log
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
@@ -31,7 +29,9 @@ from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import GREEDY, Shape, Tree
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

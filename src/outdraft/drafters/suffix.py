@@ -14,10 +14,8 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
@@ -25,7 +23,9 @@ from outdraft.drafters.shared.look_up.lookup_drafter import Known
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.text_index.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

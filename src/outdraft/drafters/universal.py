@@ -24,7 +24,7 @@ from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.networks.retokenize import Retokenized, encode_end, load_codecs, spell, whole_characters
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CapabilityError
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -33,7 +32,8 @@ from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.networks.retokenize import Retokenized, load_codecs
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

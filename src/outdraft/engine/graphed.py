@@ -21,9 +21,9 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, TargetOutput
 from outdraft.engine.runner import Runner
-from outdraft.models.base import Decoder
-from outdraft.models.port import Origin
-from outdraft.models.static import StaticDecoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import Origin
+from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
 from outdraft.nn.segment import Segment
 

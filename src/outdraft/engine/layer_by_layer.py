@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from torch import Tensor
 
 from outdraft.core.target import TargetOutput
-from outdraft.models.network import Network
+from outdraft.models.networks.network import Network
 from outdraft.nn.context import AttentionContext
 
 

@@ -1,6 +1,6 @@
 """The public interface: a model, a drafter and a rule behind `generate`; `stream` and asyncio are in `streaming.py`.
 
-What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/thread.py`.
+What a prompt may be is in `engine/callers/prompts.py`, how several callers share the engine in `thread.py` beside it.
 """
 
 from collections.abc import Mapping
@@ -10,26 +10,26 @@ from typing import Any, Never, overload
 
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
-from outdraft.core.checked import check_arguments
 from outdraft.core.logprobs import LogprobsMode
-from outdraft.core.params import SamplingParams
-from outdraft.core.sizes import read_bytes
 from outdraft.engine.assembly.assemble import Assembled, make_engine
 from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.precision import ELASTIC, FULL
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.engine.assembly.setup import Setup
-from outdraft.engine.assembly.spelling import read_words
 from outdraft.engine.assembly.target import cache_config
-from outdraft.engine.progress import counted
-from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
+from outdraft.engine.callers.progress import counted
+from outdraft.engine.callers.prompts import Prompt, PromptReader, each, gathered, one_of
+from outdraft.engine.callers.streaming import Streaming
+from outdraft.engine.callers.thread import EngineThread
+from outdraft.engine.callers.writer import Result
+from outdraft.engine.naming.roles import read_companions
+from outdraft.engine.naming.setup import Setup
+from outdraft.engine.naming.spelling import read_words
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.siblings import Siblings
-from outdraft.engine.streaming import Streaming
-from outdraft.engine.thread import EngineThread
-from outdraft.engine.writer import Result
-from outdraft.models.device import choose_device
-from outdraft.models.load_codec import load_codec, require_rows
+from outdraft.models.files.load_codec import load_codec, require_rows
+from outdraft.models.networks.device import choose_device
+from outdraft.options.checked import check_arguments
+from outdraft.options.params import SamplingParams
+from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
 
 

@@ -10,14 +10,11 @@ from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
-from outdraft.core.errors import BusyError, CapabilityError
 from outdraft.core.events import StepEvent
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
-from outdraft.core.speculative import Held
 from outdraft.core.watch import Watches
 from outdraft.decode.apart import fail
 from outdraft.decode.asked import RulesByRequest
@@ -31,12 +28,15 @@ from outdraft.engine.requests.speculative import settle
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.options.errors import BusyError, CapabilityError
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.speculative import Held
 
 _log = logging.getLogger(__name__)
 
 
 class Engine(OneProcess):
-    """The one loop. One thread owns it (`engine/thread.py`); only `prepare` may be called from any thread.
+    """The one loop. One thread owns it (`engine/callers/thread.py`); only `prepare` may be called from any thread.
 
     `variant` names the target's rounding. `isolates`: what raises ends the request that it belongs to, whose last event
     has the error (`decode/apart.py`); else it is raised, which is what a test of the parts wants. `clock`: seconds,

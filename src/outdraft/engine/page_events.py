@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from outdraft.cache.page_events import PageEvents
-from outdraft.core.errors import CapabilityError
 from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
+from outdraft.options.errors import CapabilityError
 
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM

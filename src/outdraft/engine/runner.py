@@ -17,19 +17,19 @@ from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.cache.shared_rows import SharedRows
 from outdraft.core.draft import Role
-from outdraft.core.errors import CacheFullError, CapabilityError, RequestError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.layer_by_layer import LayerByLayer
 from outdraft.engine.plain_rows import PlainRows
-from outdraft.models.guess import guess_with
-from outdraft.models.native import NativeDecoder
-from outdraft.models.network import Network
-from outdraft.models.open_port import open_port
-from outdraft.models.port import Origin
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import Origin
+from outdraft.models.target.guess import guess_with
+from outdraft.models.target.open_port import open_port
 from outdraft.nn.context import CachedContext, Segment
 from outdraft.nn.embeds import put_in
+from outdraft.options.errors import CacheFullError, CapabilityError, RequestError
 
 
 class Runner:

@@ -9,14 +9,14 @@ from typing import Any, Self
 from outdraft.cache.config import CacheConfig
 from outdraft.engine.assembly.assemble import Assembled, engine_beside
 from outdraft.engine.assembly.precision import FULL
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.engine.assembly.setup import Setup
-from outdraft.engine.assembly.spelling import WORDS, read_beside
 from outdraft.engine.assembly.variant import network_of
+from outdraft.engine.callers.thread import EngineThread
+from outdraft.engine.naming.roles import read_companions
+from outdraft.engine.naming.setup import Setup
+from outdraft.engine.naming.spelling import WORDS, read_beside
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.engine.thread import EngineThread
-from outdraft.models.load_codec import load_codec
-from outdraft.models.network import Network
+from outdraft.models.files.load_codec import load_codec
+from outdraft.models.networks.network import Network
 
 
 class Siblings:

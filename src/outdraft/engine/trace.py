@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.events import StepEvent
-from outdraft.core.paths import user_path
 from outdraft.core.sequence import Sequence
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM

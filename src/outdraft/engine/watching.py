@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.watch import Watch
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CapabilityError
 
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM

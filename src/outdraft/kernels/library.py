@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.kernels.built_from import find_stranger
 from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
+from outdraft.options.errors import CapabilityError, ConfigError
 
 _log = logging.getLogger(__name__)
 _FILE = Path(__file__).parent / "_native.so"

@@ -14,8 +14,8 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import target_key
 from outdraft.sampling.guidance import stretch
 from outdraft.sampling.noise import uniforms

@@ -9,8 +9,8 @@ as often as they overlap allows closely: that is what makes the coupled rule acc
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import NumericsError
 from outdraft.kernels.decoder import distributions
+from outdraft.options.errors import NumericsError
 from outdraft.sampling.noise import uniforms
 
 

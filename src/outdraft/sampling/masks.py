@@ -15,9 +15,9 @@ from math import inf
 import torch
 from torch import Tensor
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.bad_words import BadWords
 
 

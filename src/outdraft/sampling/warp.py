@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import HostTree
-from outdraft.core.errors import NumericsError, RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder.distributions import Warp, warp_rows
+from outdraft.options.errors import NumericsError, RequestError
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.masks import mask_rows
 from outdraft.sampling.penalties import penalise
 from outdraft.sampling.typical import typical_rows

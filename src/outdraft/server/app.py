@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from outdraft import __version__
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 from outdraft.server.doors.auth import Auth
 from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.doors.origins import add_origins

@@ -4,7 +4,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

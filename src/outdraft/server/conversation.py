@@ -11,10 +11,10 @@ from typing import Any
 
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, render_chat
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.params import SamplingParams
-from outdraft.engine.prompts import Prompt
-from outdraft.engine.writer import Result
+from outdraft.engine.callers.prompts import Prompt
+from outdraft.engine.callers.writer import Result
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError, clean
 from outdraft.server.form_errors import told_by_field
 from outdraft.server.grammar import bound

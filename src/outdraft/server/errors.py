@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from outdraft.core.errors import BusyError, NumericsError, OutdraftError, RequestError
+from outdraft.options.errors import BusyError, NumericsError, OutdraftError, RequestError
 
 TOO_LONG = "context_length_exceeded"  # the code that clients of OpenAI's API look for before they shorten a prompt
 _log = logging.getLogger("outdraft.server")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outdraft.core.errors import ContextLengthError, RequestError
+from outdraft.options.errors import ContextLengthError, RequestError
 from outdraft.server.errors import TOO_LONG, ApiError, clean
 from outdraft.server.schema.sampling import SamplingFields
 

@@ -8,7 +8,7 @@ start: thought answer                  a form, behind a thought that has none
 import json
 
 from outdraft.codecs.grammar.spelling import laid_out, slashed
-from outdraft.core.structured import StructuredOutputsParams
+from outdraft.options.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.call_grammar import literal
 from outdraft.server.parsers.thinking import ThinkingReader

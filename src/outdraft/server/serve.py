@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.app import make_app
 from outdraft.server.certificate import Certificate
 from outdraft.server.listener import Listener

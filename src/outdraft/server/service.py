@@ -13,14 +13,14 @@ from uuid import uuid4
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import inner
-from outdraft.core.errors import RequestError
-from outdraft.core.limits import ALL_REFERENCES
-from outdraft.core.params import SamplingParams
-from outdraft.engine.answers import Answers
+from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.prompts import Prompt, check_size
 from outdraft.engine.llm import LLM
 from outdraft.engine.page_events import page_events
-from outdraft.engine.prompts import Prompt, check_size
 from outdraft.engine.watching import listen
+from outdraft.options.errors import RequestError
+from outdraft.options.limits import ALL_REFERENCES
+from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.metrics.instruments import Instruments
 from outdraft.server.metrics.watch import EngineWatch

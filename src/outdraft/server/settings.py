@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from outdraft.core.checked import check_fields
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import check_range
+from outdraft.options.checked import check_fields
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 MIB = 1 << 20
 SpecialTokens = Literal["never", "asked", "always"]

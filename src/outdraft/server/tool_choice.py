@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from outdraft.core.near_miss import near_miss
+from outdraft.options.near_miss import near_miss
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat
 from outdraft.server.schema.chat import ChatRequest, Tool, ToolChoice

@@ -15,10 +15,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
+from outdraft.engine.callers.writer import Result, all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import Result, all_whole
+from outdraft.options.params import SamplingParams
 from outdraft.testing.statistics import TwoSample, detectable_shift, two_sample
 from outdraft.testing.token_distribution import TokenDistribution, judge_tokens
 

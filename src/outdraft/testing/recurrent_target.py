@@ -24,11 +24,11 @@ from outdraft.cache.pool import PagePool
 from outdraft.cache.state import StateStore
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft, HostTree
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import shown
 from outdraft.core.target import TargetOutput
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.shown import shown
 
 COMMITS = ("inputs", "states", "tokens")
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from outdraft.codecs.text import TextCodec
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.tiny import tiny_model
 
 

@@ -29,8 +29,8 @@ from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.stats import RequestStats
-from outdraft.models.base import Decoder
-from outdraft.models.port import Origin
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import Origin
 from outdraft.nn.context import CausalContext
 from outdraft.testing.audit import AuditedTarget
 from outdraft.testing.recompute import CacheRecheck

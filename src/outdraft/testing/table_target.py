@@ -10,10 +10,10 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetOutput
+from outdraft.options.errors import CapabilityError
 
 
 class TableTarget:

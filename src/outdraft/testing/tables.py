@@ -18,9 +18,9 @@ from torch import Tensor
 from outdraft.core.coins import DraftCoins
 from outdraft.core.draft import Draft, host_tree
 from outdraft.core.packing import PackedDrafts, pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import tree_paths
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import torch
 
-from outdraft.models.base import Decoder
-from outdraft.models.config import ModelConfig
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.rope import RopeConfig
 
 TINY_FAMILIES = (

@@ -23,12 +23,12 @@ from torch import Tensor
 from outdraft.core.draft import chain
 from outdraft.core.events import Source
 from outdraft.core.packing import pack
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.engine.callers.writer import Result
 from outdraft.engine.llm import LLM
 from outdraft.engine.requests.spelled import spell_settings
-from outdraft.engine.writer import Result
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import tree_paths, warp_nodes
 from outdraft.testing.statistics import chi_square_tail, detectable_shift

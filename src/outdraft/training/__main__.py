@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 from outdraft.training.config import read_recipe
 from outdraft.training.report import report
 from outdraft.training.run import run_recipe

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @contextmanager

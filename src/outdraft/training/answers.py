@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
-from outdraft.core.ranges import check_range
 from outdraft.engine.llm import LLM
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
+from outdraft.options.ranges import check_range
 from outdraft.training.alone import hold
 from outdraft.training.records import encode, pieces_of, read_records
 

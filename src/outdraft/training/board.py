@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 Board = Callable[[int, Mapping[str, Any]], None]
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from outdraft.control.shared.calibration_file import FILE, CalibrationFile
 from outdraft.control.shared.reliability import Reliability
 from outdraft.core.calibration import Calibration
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
-from outdraft.core.paths import user_path
 from outdraft.core.registry import find, find_learner, option_names
+from outdraft.engine.callers.writer import all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import all_whole
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
+from outdraft.options.paths import user_path
 from outdraft.training.answers import Asking, prompts_of
 from outdraft.training.record import fingerprint, read_record, require_target
 from outdraft.training.records import find_files

@@ -19,16 +19,16 @@ from typing import Any, Literal
 
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Learner
-from outdraft.core.options import RoundedOptions
-from outdraft.core.params import SamplingParams
-from outdraft.core.paths import user_path
 from outdraft.core.registry import find, find_learner
+from outdraft.engine.callers.writer import Result, all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import Result, all_whole
-from outdraft.models.load import load_model
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load import load_model
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.base import RoundedOptions
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
+from outdraft.options.paths import user_path
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
-from outdraft.core.read_file import require_file
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import require_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.models.base import Decoder
-from outdraft.models.block import Block
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import Block
 from outdraft.nn.activation import Bend
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.rope import Rope, Rotation

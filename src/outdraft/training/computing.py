@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.errors import ConfigError
-from outdraft.models.base import Decoder
-from outdraft.models.device import choose_device
-from outdraft.models.load import fill_decoder, named_dtype, open_weights
+from outdraft.models.files.load import fill_decoder, named_dtype, open_weights
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.device import choose_device
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
-from outdraft.core.ranges import check_range
-from outdraft.core.read_file import load_toml
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.ranges import check_range
+from outdraft.options.read_file import load_toml
 
 T = TypeVar("T")
 TARGETS_TOKENIZER = "tokenizer"

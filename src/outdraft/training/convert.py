@@ -7,13 +7,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.drafters.shared.heads.joint import TAUGHT
-from outdraft.models.foreign_heads import all_formats, recognise
-from outdraft.models.load import load_model
+from outdraft.models.files.foreign_heads import all_formats, recognise
+from outdraft.models.files.load import load_model
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.near_miss import near_miss
 from outdraft.training.record import RECORD, fingerprint, read_record, require_target
 from outdraft.weights.hub import resolve
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
-from outdraft.core.read_file import load_json
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import load_json
 from outdraft.training.records import encode, pieces_of, read_records
 
 Ids = NDArray[np.int32]

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from outdraft.core.learner import TARGET, Learner, LearnMethod
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import all_whole
-from outdraft.models.base import Decoder
-from outdraft.models.load import tensors_of
-from outdraft.models.native import NativeDecoder, can_pack
-from outdraft.models.network import Network
+from outdraft.models.files.load import tensors_of
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.native import NativeDecoder, can_pack
+from outdraft.models.networks.network import Network
+from outdraft.options.params import SamplingParams
 
 _REPEATS = 3
 

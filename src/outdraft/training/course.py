@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET, Learner, LearnMethod, Moment, TargetLearner
-from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, learner_names, read_options
-from outdraft.models.base import Decoder
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 from outdraft.training.board import open_board
 from outdraft.training.computing import open_target
 from outdraft.training.config import LoopConfig

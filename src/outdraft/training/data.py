@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from outdraft.core.new_file import new_file
+from outdraft.options.new_file import new_file
 from outdraft.training.config import DataConfig
 from outdraft.training.copies import make_copies
 from outdraft.training.sources import is_held_out, read_documents

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import AssessedLearner, Learner, Lesson, Outlook
+from outdraft.options.errors import ConfigError
 from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.training.config import DataConfig
 from outdraft.training.data import Sampler, open_streams
 from outdraft.training.ngram import NgramModel

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from outdraft.models.base import Decoder
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.base import Decoder
 from outdraft.training.tokenizer import END_ID
 
 

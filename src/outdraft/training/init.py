@@ -4,11 +4,11 @@ is another target than the one that learned with it."""
 from collections.abc import Mapping
 from typing import Any
 
-from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.learner import Learner, LearnMethod, TargetLearner
-from outdraft.core.paths import user_path
 from outdraft.core.registry import read_options
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.paths import user_path
 from outdraft.training.record import RECORD, fingerprint, read_record, require_target
 
 _Shapes = dict[str, tuple[int, ...]]

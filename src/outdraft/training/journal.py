@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.new_file import new_file
+from outdraft.options.new_file import new_file
 from outdraft.training.board import Board
 
 Report = Callable[[str], None]

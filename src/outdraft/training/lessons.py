@@ -5,10 +5,10 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import DecodingError
 from outdraft.core.learner import Lesson
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.nn.packed import PackedContext
+from outdraft.options.errors import DecodingError
 from outdraft.training.compilable import make_plain
 from outdraft.training.computing import computing
 from outdraft.training.packing import Rows

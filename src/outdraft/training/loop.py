@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
-from outdraft.core.errors import ConfigError, DecodingError
+from outdraft.options.errors import ConfigError, DecodingError
 from outdraft.training.board import Board
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.computing import computing, format_of_loop, name_of, without_denormals

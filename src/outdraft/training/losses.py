@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 
 # log p [n, V], log q [n, V], the text's tokens [n] (-1: one that the draft cannot say) -> [n]
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

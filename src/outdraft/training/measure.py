@@ -7,8 +7,8 @@ from pathlib import Path
 
 from outdraft import zoo
 from outdraft.codecs.tokenizer_file import read_tokenizer
-from outdraft.core.errors import ConfigError
 from outdraft.engine.llm import LLM
+from outdraft.options.errors import ConfigError
 from outdraft.training.computing import open_target
 from outdraft.training.config import TrainingRecipe, build
 from outdraft.training.data import Sampler, open_streams

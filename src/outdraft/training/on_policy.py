@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from outdraft.core.errors import ConfigError
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
 from outdraft.training.packing import Rows
 from outdraft.training.writing import write_on
 

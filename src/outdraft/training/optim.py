@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.config import LoopConfig
 
 TABLES = {"embedding", "positions", "places", "lm_head", "projections"}  # parts of names, in every network of ours

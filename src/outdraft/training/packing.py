@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Moment
+from outdraft.options.errors import ConfigError
 from outdraft.training.corpus import Corpus
 
 _LEAST = 4  # tokens of the shortest row, so that a network of any depth has something to look at

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from outdraft.core.checked import check_fields, check_value
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
-from outdraft.core.ranges import check_range
-from outdraft.core.read_file import load_toml
 from outdraft.core.registry import find_learner, read_options
+from outdraft.options.checked import check_fields, check_value
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.ranges import check_range
+from outdraft.options.read_file import load_toml
 from outdraft.training.config import LoopConfig
 from outdraft.training.reinforce import ReinforceOptions
 

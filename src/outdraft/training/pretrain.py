@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import llama_config
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import llama_config
 from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_compilable
 from outdraft.training.config import require_keys

@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET
-from outdraft.core.new_file import new_file
-from outdraft.core.read_file import load_json
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import load_json
 
 RECORD = "training.json"
 

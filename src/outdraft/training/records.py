@@ -20,11 +20,11 @@ from typing import Any
 
 from outdraft.codecs.chat import ChatTemplate, render_plain
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError, RequestError
-from outdraft.core.paths import user_path
-from outdraft.core.shown import shown
 from outdraft.drafters.shared.look_up.datastore.documents import find_files as find_texts
 from outdraft.drafters.shared.look_up.datastore.documents import open_text
+from outdraft.options.errors import ConfigError, RequestError
+from outdraft.options.paths import user_path
+from outdraft.options.shown import shown
 
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import Learner
-from outdraft.core.ranges import check_range
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 from outdraft.training.lessons import Teacher
 from outdraft.training.losses import logs
 from outdraft.training.on_policy import beginning

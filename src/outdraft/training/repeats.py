@@ -7,9 +7,9 @@ Data in: openings of held-out texts; data out: of each source the share of greed
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import all_whole
+from outdraft.options.params import SamplingParams
 
 LONGEST, LEAST, TIMES = 32, 24, 3
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from outdraft.codecs.tokenizer_file import read_tokenizer
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
 from outdraft.training.alone import alone
 from outdraft.training.computing import format_of_loop
 from outdraft.training.config import TrainingRecipe, build

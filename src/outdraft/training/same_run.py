@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.shown import shown
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.shown import shown
 from outdraft.training.computing import name_of, require_format
 from outdraft.training.config import LoopConfig
 from outdraft.training.corpus import Corpus

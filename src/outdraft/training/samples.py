@@ -5,9 +5,9 @@ Data in: a model, kind of prompt -> prompt; data out: Markdown, for each prompt 
 
 from collections.abc import Mapping
 
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import all_whole
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import all_whole
+from outdraft.options.params import SamplingParams
 
 WAYS = {
     "greedy": SamplingParams(max_tokens=128),

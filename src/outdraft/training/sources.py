@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.config import DataConfig, TextSource
 
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "encodings", "pydoc_data", "__pycache__"}

@@ -22,10 +22,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
-from outdraft.core.read_file import load_json, require_file
-from outdraft.core.shown import shown
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import load_json, require_file
+from outdraft.options.shown import shown
 from outdraft.training.corpus import Corpus
 from outdraft.training.packing import Rows
 

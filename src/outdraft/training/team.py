@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from torch import Tensor
 
-from outdraft.models.device import choose_device
+from outdraft.models.networks.device import choose_device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

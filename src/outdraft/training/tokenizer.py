@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 from outdraft.training.config import DataConfig
 from outdraft.training.sources import is_held_out, read_documents
 

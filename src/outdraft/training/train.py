@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET, AssessedLearner, TargetLearner
-from outdraft.core.paths import user_path
-from outdraft.models.load import load_model
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load import load_model
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 from outdraft.training.alone import alone
 from outdraft.training.beginnings import beginnings
 from outdraft.training.check import LEAST_ROUNDS, promise

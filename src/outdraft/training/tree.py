@@ -11,15 +11,15 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Learner
-from outdraft.core.paths import user_path
-from outdraft.core.ranges import MOST_NODES
 from outdraft.core.registry import find, find_learner
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens
-from outdraft.models.load import load_model
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load import load_model
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.ranges import MOST_NODES
 from outdraft.training.computing import choose_format
 from outdraft.training.corpus import open_corpus
 from outdraft.training.lessons import Teacher

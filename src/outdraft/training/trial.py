@@ -33,11 +33,11 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.learner import AssessedLearner
-from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import read_options
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.near_miss import near_miss
 from outdraft.training.alone import mine
 from outdraft.training.corpus import Corpus, open_corpus
 from outdraft.training.course import Course, prepare

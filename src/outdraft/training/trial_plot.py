@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.trial_table import TAU, Run, chosen
 
 

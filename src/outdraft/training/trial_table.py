@@ -13,7 +13,7 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import Any
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 # Student's two-sided quantile of 95 %, for 2, 3, ... seeds; for more than are listed the last one, which is stricter
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.static import StaticCache
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Learner
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.nn.context import CachedContext, Segment
+from outdraft.options.errors import ConfigError
 
 
 def require_writer(learner: Learner, vocab_size: int, what: str) -> Decoder:

@@ -11,8 +11,8 @@ With distance 0 the rule is `coupled`'s walk, and exact.
 from dataclasses import dataclass
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.ranges import check_range
 from outdraft.core.verdict import Verdict
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import Case, PerDraft
 
 

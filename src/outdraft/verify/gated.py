@@ -17,10 +17,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.ranges import check_range
 from outdraft.core.verdict import Verdict
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import Case, PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
 from outdraft.verify.shared.siblings import judge_siblings

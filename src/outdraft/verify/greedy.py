@@ -12,11 +12,11 @@ from typing import cast
 from torch import Tensor
 
 from outdraft.core.coins import Coins
-from outdraft.core.errors import CapabilityError
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
+from outdraft.options.errors import CapabilityError
 from outdraft.verify.shared.case import Case, NoOptions, make_cases
 
 

@@ -10,8 +10,8 @@ tokens or more. With size 1 the rule is `coupled`'s walk, and exact; above the d
 from dataclasses import dataclass
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.ranges import check_range
 from outdraft.core.verdict import Verdict
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import Case, PerDraft
 from outdraft.verify.shared.own_draws import follow_draws
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.ranges import check_range
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import keep_longest
 

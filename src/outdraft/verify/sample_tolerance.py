@@ -10,7 +10,7 @@ is left of p; none: a token of what is left. Out: a path and one more token. Wit
 from dataclasses import dataclass
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.ranges import check_range
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.in_turn import judge_in_turn
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.ranges import check_range
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
 

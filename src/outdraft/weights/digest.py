@@ -6,7 +6,7 @@ Weights are sampled (size, and blocks spread over each file), because a large mo
 import hashlib
 from pathlib import Path
 
-from outdraft.core.read_file import open_file
+from outdraft.options.read_file import open_file
 
 _BLOCK, _NUM_BLOCKS = 1 << 16, 16
 _KINDS = ("*.safetensors", "*.bin", "*.pt")

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from time import perf_counter, sleep
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 ALIGN = 4096
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.gguf_header import GgufHeader, Place
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks

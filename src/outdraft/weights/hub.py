@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from outdraft import zoo
-from outdraft.core.checked import check_value
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.paths import user_path
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.paths import user_path
 from outdraft.weights.pickled import PICKLED
 from outdraft.weights.safetensors import find_missing
 

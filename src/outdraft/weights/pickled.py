@@ -10,9 +10,9 @@ from zipfile import ZIP_STORED, ZipFile, is_zipfile
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.read_file import require_file
-from outdraft.core.shown import shown
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import require_file
+from outdraft.options.shown import shown
 
 PICKLED = "pytorch_model.bin"
 

@@ -16,10 +16,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError, ModelLoadError
-from outdraft.core.new_file import new_file
-from outdraft.core.read_file import require_file
-from outdraft.core.shown import shown
+from outdraft.options.errors import ConfigError, ModelLoadError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import require_file
+from outdraft.options.shown import shown
 from outdraft.weights.digest import weight_files
 from outdraft.weights.shard_index import INDEX, SINGLE, read_used_index
 from outdraft.weights.source import TensorSource

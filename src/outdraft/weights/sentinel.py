@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 
 def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> None:

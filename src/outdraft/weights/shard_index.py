@@ -5,9 +5,9 @@ The index decides. A copy of a tensor in another file is not read, and a tensor 
 
 from pathlib import Path
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.read_file import load_json
-from outdraft.core.shown import shown
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import load_json
+from outdraft.options.shown import shown
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -16,8 +16,8 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.kernels.checksum import checksum
+from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.weights.direct import DirectFile, align
 
 

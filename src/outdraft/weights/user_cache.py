@@ -7,8 +7,8 @@
 import os
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.sizes import read_bytes
+from outdraft.options.errors import ConfigError
+from outdraft.options.sizes import read_bytes
 
 _OFF = ("off", "0", "no", "false")
 _LIMIT = "32GiB"

@@ -9,8 +9,8 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.near_miss import near_miss
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.near_miss import near_miss
 
 PACKAGE, MODULE = "outdraft-zoo", "outdraft_zoo"
 _OWN = Path(__file__).parent

@@ -10,7 +10,7 @@ from typing import Any
 
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.jobs import Job
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 
 def make_job(number: int, length: int = 4) -> Job:

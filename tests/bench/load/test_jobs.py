@@ -6,9 +6,9 @@ from outdraft import zoo
 from outdraft.bench.load.jobs import make_jobs
 from outdraft.bench.suites import load_suites
 from outdraft.bench.suites.prompt import Prompt
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
-from outdraft.models.load_codec import load_codec
+from outdraft.models.files.load_codec import load_codec
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 CODEC = load_codec(zoo.path("target"))
 PARAMS = SamplingParams(max_tokens=9)

@@ -10,7 +10,7 @@ from outdraft.bench.load import over_http
 from outdraft.bench.load.clients import serve
 from outdraft.bench.load.over_http import HttpServer, is_url_peer, parse_server
 from outdraft.bench.peers.process import PeerError
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @pytest.mark.parametrize("how", ["ids", "usage", "unchunked", "bare"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from bench.peers.made_up import install
 
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 
 

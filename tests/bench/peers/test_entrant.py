@@ -8,7 +8,7 @@ import pytest
 from outdraft.bench.peers import entrant
 from outdraft.bench.peers.entrant import PeerEntrant
 from outdraft.bench.peers.process import PeerError
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=3, ignore_eos=True)
 

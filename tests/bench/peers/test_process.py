@@ -8,7 +8,7 @@ import pytest
 
 from outdraft.bench.peers import process as line
 from outdraft.bench.peers.process import PeerError, PeerMissing, Process
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from outdraft.bench.peers.spec import KINDS, parse_peer
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 def test_spelling():

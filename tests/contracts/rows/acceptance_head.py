@@ -11,7 +11,7 @@ from contracts.sides import randomise, stutterer, twin
 from contracts.taught import taught, teach
 
 from outdraft.core.registry import find_learner
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.weights.digest import digest_weights
 

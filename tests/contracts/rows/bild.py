@@ -6,7 +6,7 @@ from typing import Any
 
 from contracts.sides import twin
 
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.tiny import tiny_model
 

@@ -8,7 +8,7 @@ from contracts.sides import randomise, stutterer
 from contracts.taught import taught
 
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 

@@ -10,7 +10,7 @@ from contracts.taught import taught
 
 from outdraft.drafters.eagle3.files import save_eagle3
 from outdraft.drafters.eagle3.learn import Eagle3Learning, new
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 

@@ -9,7 +9,7 @@ from contracts.sides import quiet_end, randomise
 from contracts.taught import taught
 
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outdraft.models.base import Decoder
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
+from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 

@@ -10,7 +10,6 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.drafter import held_weights
-from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.step import Parts
@@ -20,9 +19,10 @@ from outdraft.engine.assembly.precision import ElasticOptions, Ladder
 from outdraft.engine.assembly.variant import Variant, network_of
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.kernels.library import library
-from outdraft.models.load import save_model
-from outdraft.models.quantize import quantize_decoder
+from outdraft.models.files.load import save_model
+from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant import QuantConfig
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.tiny import random_decoder, tiny_config
 
@@ -355,7 +355,7 @@ def test_what_cannot_be(target_dir, options, error, named):
 
 @native
 def test_a_rounded_model_has_no_levels(target_dir, tmp_path):
-    from outdraft.models.load import load_model
+    from outdraft.models.files.load import load_model
 
     save_model(quantize_decoder(load_model(target_dir), QuantConfig(bits=8, group_size=0)), tmp_path)
     with pytest.raises(CapabilityError, match="rounded already"):

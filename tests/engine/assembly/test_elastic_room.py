@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from engine.assembly.test_elastic import Machine, engine_on, request
 
-from outdraft.core.errors import RequestError
 from outdraft.core.room import Unbounded
+from outdraft.options.errors import RequestError
 
 
 class TwoPages(Unbounded):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import CapabilityError
 from outdraft.engine.assembly.memory import Memory, give_back, read_memory
+from outdraft.options.errors import CapabilityError
 
 
 def write_system(root: Path, *, free_kb: int = 4000, own: str = "0::/app\n", groups: dict[str, dict[str, str]] = {}):  # noqa: B006

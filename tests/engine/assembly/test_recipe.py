@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError
-from outdraft.engine.assembly.recipe import read_recipe, recipe_names
-from outdraft.engine.assembly.spelling import Words
+from outdraft.engine.naming.recipe import read_recipe, recipe_names
+from outdraft.engine.naming.spelling import Words
+from outdraft.options.errors import ConfigError
 
 GREEDY = SamplingParams(max_tokens=16)
 MINE = """

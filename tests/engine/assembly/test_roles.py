@@ -7,13 +7,13 @@ import pytest
 from contracts.sides import randomise
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
-from outdraft.engine.assembly.recipe import read_recipe, recipe_names
-from outdraft.engine.assembly.roles import read_companions
-from outdraft.engine.assembly.spelling import Words
-from outdraft.models.load import load_model, save_model
+from outdraft.engine.naming.recipe import read_recipe, recipe_names
+from outdraft.engine.naming.roles import read_companions
+from outdraft.engine.naming.spelling import Words
+from outdraft.models.files.load import load_model, save_model
+from outdraft.options.errors import ConfigError
 
 GREEDY = SamplingParams(max_tokens=16, ignore_eos=True)
 SEVERAL = """

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner, learner_names
-from outdraft.engine.assembly.speculative_config import from_mapping
+from outdraft.engine.naming.speculative_config import from_mapping
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 PUBLISHED = Path(__file__).parents[2] / "drafters/published"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from engine.assembly.walk import ROOT, record
 
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 
@@ -22,7 +22,7 @@ def model(tmp_path_factory):
 def test_the_walk_is_short(model):
     walk = record(model, drafter="none")
     assert len(walk.modules) <= 12 and walk.num_returns <= 12, walk.crossings
-    assert {"engine.llm", "engine.assembly.assemble", "engine.thread", "engine.loop"} <= set(walk.modules)
+    assert {"engine.llm", "engine.assembly.assemble", "engine.callers.thread", "engine.loop"} <= set(walk.modules)
 
 
 def test_with_the_first_request_it_is_not_long_either(model):
@@ -36,7 +36,7 @@ def test_with_the_first_request_it_is_not_long_either(model):
 def test_the_default_is_found_on_a_short_walk(model):
     walk = record(model)
     assert len(walk.modules) <= 16 and walk.num_returns <= 34, walk.crossings
-    assert "engine.assembly.default" in walk.modules
+    assert "engine.naming.default" in walk.modules
 
 
 def test_the_count_sees_what_it_leaves_out(model):

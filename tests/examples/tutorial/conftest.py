@@ -6,7 +6,7 @@ import pytest
 import torch
 from contracts.sides import smaller_model, twin
 
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 
 

@@ -14,10 +14,10 @@ from tutorial import (
 )
 
 from outdraft import LLM, SamplingParams, zoo
-from outdraft.core.errors import ConfigError
 from outdraft.engine.stats import RequestStats
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ConfigError
 
 PROMPT = {"prompt_token_ids": [5, 6, 7, 8] * 3}
 

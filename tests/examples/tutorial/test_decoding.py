@@ -20,8 +20,8 @@ from verify.distributions import CHAINS, PAIRS, rule
 from verify.measuring import CONTEXT, deviation
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import Source
+from outdraft.options.errors import ConfigError
 from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.tables import drafts_from
 

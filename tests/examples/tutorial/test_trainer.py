@@ -9,7 +9,7 @@ import torch
 from tutorial import DraftModelTrainer
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.training.draft import DraftObjective
 from tests.training.toys import lesson_rows
 

@@ -8,7 +8,7 @@ from outdraft import LLM, SamplingParams
 from outdraft.bench.lineup import parse_rival
 from outdraft.bench.suites import load_suites
 from outdraft.kernels.library import library
-from outdraft.models.load import save_model
+from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.zoo import path as zoo_path
 

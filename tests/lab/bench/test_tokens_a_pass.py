@@ -5,7 +5,7 @@ import pytest
 
 from lab.bench.tokens_a_pass import Counts, main, row, variants
 from outdraft.bench.lineup import parse_rival
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 
 def counts(tokens, passes):

@@ -11,10 +11,10 @@ from models.published import writers
 from models.published.writers import change_tensors, publish
 
 from outdraft.kernels.library import library
-from outdraft.models import packed_cache
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
-from outdraft.models.published.linear import StoredLinear
+from outdraft.models.files.published.linear import StoredLinear
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.remake import packed_cache
+from outdraft.models.target.open_network import load_network
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 UP = "model.layers.1.mlp.up_proj"

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from outdraft.models.load import load_model
-from outdraft.models.published.formats import FORMATS
+from outdraft.models.files.load import load_model
+from outdraft.models.files.published.formats import FORMATS
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantLinear
 

@@ -9,13 +9,13 @@ from kernels.test_stack import Feeder
 from models.published import writers
 from models.published.writers import change_tensors, is_map, publish
 
-from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.kernels.library import library
-from outdraft.models.load import load_model, open_weights
-from outdraft.models.native import NativeDecoder
-from outdraft.models.open_network import load_network
+from outdraft.models.files.load import load_model, open_weights
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig, QuantLinear
+from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_config
 
 native_only = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

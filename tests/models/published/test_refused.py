@@ -7,8 +7,8 @@ import torch
 from models.published import writers
 from models.published.writers import change_tensors, publish
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.load import load_model
+from outdraft.models.files.load import load_model
+from outdraft.options.errors import ModelLoadError
 
 UNREAD = ("bitsandbytes", "mxfp4", "nvfp4", "exl2", "exl3", "hqq", "quanto", "torchao", "aqlm", "modelopt")
 

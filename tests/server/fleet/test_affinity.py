@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.fleet.affinity import Affinity, AffinitySettings
 from outdraft.server.fleet.route_key import RouteKey, route_key
 

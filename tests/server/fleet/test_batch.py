@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.fleet.batch.jobs import Job, read_jobs, seed_of
 from outdraft.server.fleet.batch.ledger import Ledger
 from outdraft.server.fleet.batch.worker import BatchWorker

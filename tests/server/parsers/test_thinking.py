@@ -3,7 +3,7 @@
 import pytest
 
 from outdraft.codecs.chat import ChatTemplate
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.parsers.found import find, find_formats, names
 from outdraft.server.parsers.thinking import ReasoningFormat
 

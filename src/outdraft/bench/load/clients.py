@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from outdraft.bench.load.jobs import Job
-from outdraft.core.params import SamplingParams
 from outdraft.engine.stats import RequestStats
+from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 SILENCE = 300.0  # seconds without a byte after which a server is given up
 _LONGEST_LINE = 1 << 22  # bytes

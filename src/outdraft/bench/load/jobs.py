@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from outdraft.bench.suites.prompt import Prompt, ask
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from outdraft.bench.entrant import Ours
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.jobs import Job
 from outdraft.bench.peers.quiet import wait_until_idle
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.options.params import SamplingParams
 
 
 class OurServer:

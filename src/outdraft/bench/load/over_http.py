@@ -23,9 +23,9 @@ from outdraft.bench.load.jobs import Job
 from outdraft.bench.load.processes import find_processes, processor_seconds
 from outdraft.bench.peers.process import PeerError
 from outdraft.bench.peers.quiet import wait_until_idle
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.stats import RequestStats
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 
 FIELDS: Mapping[str, Any] = {  # beside OpenAI's own; a program that does not know one leaves it alone
     "ignore_eos": True,

@@ -18,7 +18,7 @@ from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.subject import Subject
 from outdraft.bench.trial import PLAIN, order
 from outdraft.bench.write import Journal
-from outdraft.core.params import SamplingParams
+from outdraft.options.params import SamplingParams
 
 FEWEST_REQUESTS = 8  # of a round
 WARM_UP_TOKENS = 16

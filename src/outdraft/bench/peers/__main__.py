@@ -10,7 +10,7 @@ import sys
 from outdraft.bench.made import make_model
 from outdraft.bench.peers.weights import whole_gguf
 from outdraft.bench.shelf import Shelf
-from outdraft.core.errors import OutdraftError
+from outdraft.options.errors import OutdraftError
 
 
 def main(words: list[str] | None = None) -> int:

@@ -20,10 +20,10 @@ from outdraft.bench.peers.spec import Peer
 from outdraft.bench.peers.weights import prepare
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import Subject
-from outdraft.core.errors import ConfigError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.stats import RequestStats
 from outdraft.kernels.threads import num_threads
+from outdraft.options.errors import ConfigError
+from outdraft.options.params import SamplingParams
 from outdraft.weights.digest import digest_weights
 
 

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.options.errors import ConfigError, OutdraftError
 
 WORKERS = Path(__file__).parent / "workers"
 _PATIENCE = 15.0  # seconds from closing the line to the end of the process

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

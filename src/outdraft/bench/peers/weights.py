@@ -10,7 +10,7 @@ from pathlib import Path
 from outdraft.bench.peers.process import Process
 from outdraft.bench.peers.spec import Peer
 from outdraft.bench.shelf import Shelf
-from outdraft.models.gguf_write import write_gguf
+from outdraft.models.files.gguf_write import write_gguf
 from outdraft.weights.digest import digest_weights
 
 

@@ -18,7 +18,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 Array = NDArray[np.float64]
 _KNOTS = np.array([0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048], dtype=float)

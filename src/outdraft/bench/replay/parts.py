@@ -17,7 +17,6 @@ from outdraft.core.cache import PAGE
 from outdraft.core.coins import Coins
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.policy import Budget
@@ -25,6 +24,7 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetOutput
 from outdraft.core.verdict import Verdict
+from outdraft.options.errors import CacheFullError
 
 _ANY = 2**30  # tokens of a context
 

@@ -24,10 +24,10 @@ from outdraft.bench.machine import busy_note
 from outdraft.bench.replay.simulate import learn, replay, scheduling_of
 from outdraft.bench.replay.summary import Summary, summarise
 from outdraft.bench.replay.trace import read_trace
-from outdraft.core.errors import OutdraftError
-from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.trace import record_trace
+from outdraft.options.errors import OutdraftError
+from outdraft.options.params import SamplingParams
 
 _SEATS = 16
 

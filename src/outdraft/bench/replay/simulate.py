@@ -22,14 +22,14 @@ from outdraft.bench.replay.parts import Always, AsRecorded, SimulatedClock, Simu
 from outdraft.bench.replay.pauses import Pauses, learn_pauses
 from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import Asked, Trace, read_lines
-from outdraft.core.errors import BusyError
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter
+from outdraft.options.errors import BusyError
+from outdraft.options.params import SamplingParams
 
 _RUNS = 5
 _CONFIG = {"model": "simulated", "drafter": {"name": "as recorded"}}

@@ -7,8 +7,8 @@ from typing import Any
 
 from outdraft.bench.replay.costs import Pass, Work
 from outdraft.bench.replay.pauses import Pause
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 OPEN = "unfinished"  # the recording ended before the request did
 

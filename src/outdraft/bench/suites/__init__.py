@@ -12,9 +12,9 @@ from pathlib import Path
 from outdraft.bench.suites.formats import read_file
 from outdraft.bench.suites.prompt import Prompt
 from outdraft.bench.suites.workloads import DEFAULT, NAMES, workload
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.paths import user_path
 
 __all__ = ["DEFAULT", "NAMES", "Prompt", "load_suite", "load_suites"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.bench.suites.prompt import Prompt
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 Row = Mapping[str, Any]
 _PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED"  # what SPEED-Bench holds where a text has another owner

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from outdraft.bench.lineup import ZOO_OPTIONS, ZOO_TARGET
 from outdraft.cli.flags import ROLES, ChoiceFlags, EngineFlags
 from outdraft.cli.options import flag
-from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.options.errors import ConfigError, OutdraftError
 
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM

@@ -18,8 +18,8 @@ from outdraft.cli.bench_report import compare_files, report_file, report_rows
 from outdraft.cli.flags import ROLES, SamplingFlags
 from outdraft.cli.load import LoadFlags, measure_load, parse_server
 from outdraft.cli.options import default_of, flag
-from outdraft.core.errors import ConfigError, OutdraftError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from outdraft.cli.flags import KeepingFlags, SamplingFlags, read_references
 from outdraft.cli.options import argument, flag
 from outdraft.cli.remote.flags import RemoteFlags
-from outdraft.core.errors import ConfigError, RequestError
+from outdraft.options.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
     from rich.console import Console

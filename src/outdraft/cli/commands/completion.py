@@ -28,8 +28,8 @@ def run(options: Options) -> int:
     """Write the script to standard output."""
     import sys
 
-    from outdraft.core.errors import ConfigError
-    from outdraft.core.near_miss import near_miss
+    from outdraft.options.errors import ConfigError
+    from outdraft.options.near_miss import near_miss
 
     if options.shell not in SHELLS:
         asked = "it needs a shell" if options.shell is None else f"{options.shell!r} is no shell that it knows"
@@ -107,7 +107,7 @@ def _choices() -> dict[str, list[str]]:
 def _names() -> dict[str, list[str]]:
     from outdraft import zoo
     from outdraft.core.registry import KINDS, names
-    from outdraft.engine.assembly.recipe import recipe_names
+    from outdraft.engine.naming.recipe import recipe_names
 
     found = {f"--{kind}": names(kind) for kind in KINDS}
     return {**found, "--recipe": recipe_names(), "--model": [f"zoo:{name}" for name in zoo.names()]}

@@ -6,8 +6,8 @@ The command reads flags and shows; the work is `training/convert.py`.
 from dataclasses import asdict, dataclass
 
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 SUMMARY = "convert a draft to another project's file layout, or from it"
 EPILOG = """The source is a directory, or a hub name, of any layout that outdraft reads (docs/convert.md lists them).

@@ -1,13 +1,13 @@
 """`outdraft cut`: make a smaller model of some of a model's layers, with its embeddings, norm, head and tokenizer.
 
-The command reads flags and shows; the work is `models/cut.py`.
+The command reads flags and shows; the work is `models/remake/cut.py`.
 """
 
 from dataclasses import dataclass
 
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 SUMMARY = "make a draft model from some of a model's layers"
 EPILOG = """The first layer, every third after it and the last, unless you name others. Untrained, such a draft
@@ -31,8 +31,8 @@ class Options:
 def run(options: Options) -> int:
     """Cut, and say what came of it."""
     from outdraft.cli.console import make_console
-    from outdraft.models.cut import cut_decoder, every_third
-    from outdraft.models.load import load_model, save_model
+    from outdraft.models.files.load import load_model, save_model
+    from outdraft.models.remake.cut import cut_decoder, every_third
     from outdraft.weights.hub import resolve
     from outdraft.weights.text_files import copy_text_files
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.command import Command
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,7 +74,7 @@ def build(options: BuildOptions) -> int:
     from outdraft.cli.console import make_console, write_json
     from outdraft.drafters.shared.look_up.datastore.build import build_datastore
     from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
-    from outdraft.models.load_codec import load_codec
+    from outdraft.models.files.load_codec import load_codec
     from outdraft.weights.hub import resolve
 
     if options.model is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family, lacking
 from outdraft.cli.options import flag
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.zoo import PACKAGE
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options
     from outdraft.bench.trial import join
     from outdraft.cli.console import has_style, legend
     from outdraft.cli.race import race
-    from outdraft.core.errors import OutdraftError
-    from outdraft.core.params import SamplingParams
+    from outdraft.options.errors import OutdraftError
+    from outdraft.options.params import SamplingParams
 
     named = {rival.name: rival for rival in RIVALS}
     console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")

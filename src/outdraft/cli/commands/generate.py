@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from outdraft.cli.flags import EngineFlags, FormFlags, SamplingFlags, read_references
 from outdraft.cli.options import argument, flag
 from outdraft.cli.remote.flags import RemoteFlags
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.cli.tally import Tally
-    from outdraft.core.params import SamplingParams
     from outdraft.engine.llm import LLM
+    from outdraft.options.params import SamplingParams
 
 SUMMARY = "continue a prompt"
 EPILOG = """examples:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from outdraft.engine.assembly.found_beside import Companions
-    from outdraft.models.config import ModelConfig
+    from outdraft.engine.naming.found_beside import Companions
+    from outdraft.models.networks.config import ModelConfig
 
 SUMMARY = "show what was found on this machine: kernels, threads, memory, packages, models"
 EPILOG = """Please add its output to a bug report. Examples:
@@ -78,8 +78,8 @@ def _kernels() -> dict[str, Any]:
 
 
 def _memory() -> dict[str, Any]:
-    from outdraft.core.errors import CapabilityError
     from outdraft.engine.assembly.memory import read_memory
+    from outdraft.options.errors import CapabilityError
 
     try:
         memory = read_memory()
@@ -123,9 +123,9 @@ def _entries(cache: "Path") -> "list[Path]":
 
 
 def _model(name: str) -> dict[str, Any]:
-    from outdraft.engine.assembly.roles import read_companions
+    from outdraft.engine.naming.roles import read_companions
     from outdraft.models.adapter.choose import is_adapted
-    from outdraft.models.load_codec import load_codec
+    from outdraft.models.files.load_codec import load_codec
     from outdraft.weights.hub import resolve
 
     directory = resolve(name)
@@ -145,7 +145,7 @@ def _model(name: str) -> dict[str, Any]:
 
 def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], str]:
     """Of a model that outdraft computes itself; and what drafts for it."""
-    from outdraft.models.load import open_weights
+    from outdraft.models.files.load import open_weights
 
     stored = open_weights(directory)
     config = stored.config
@@ -190,9 +190,9 @@ def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companion
     """What drafts where the user names no drafter."""
     import torch
 
-    from outdraft.core.options import NESTED
-    from outdraft.engine.assembly.spelling import Words
-    from outdraft.models.native import can_pack
+    from outdraft.engine.naming.spelling import Words
+    from outdraft.models.networks.native import can_pack
+    from outdraft.options.base import NESTED
 
     if not can_pack(config, dtype, torch.device("cpu")):
         return "nothing: the native kernels do not compute this model here; name a drafter"

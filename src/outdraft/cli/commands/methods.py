@@ -34,9 +34,9 @@ class Options:
 def run(options: Options) -> int:
     """Print the table, or JSON."""
     from outdraft.cli.console import make_console, write_json
-    from outdraft.core.errors import ConfigError
-    from outdraft.core.near_miss import near_miss
     from outdraft.core.registry import installed
+    from outdraft.options.errors import ConfigError
+    from outdraft.options.near_miss import near_miss
 
     entries = catalogue(options.kind, with_options=options.options and options.name is None)
     if options.name is not None:
@@ -80,8 +80,8 @@ def catalogue(
     kind: str | None = None, *, with_options: bool = False, only: str | None = None
 ) -> list[dict[str, Any]]:  # fmt: skip
     """One plain record for each method, or for each of the name `only`: reading what options mean takes a while."""
-    from outdraft.core.errors import ConfigError
     from outdraft.core.registry import KINDS, find, installed, names
+    from outdraft.options.errors import ConfigError
 
     listed = [(name, "outdraft", find(one, name)) for one in KINDS for name in names(one)]
     listed += [(one.name, one.place, one.found) for one in installed() if not isinstance(one.found, ConfigError)]
@@ -108,7 +108,7 @@ def _entry(name: str, place: str, method: "AnyMethod", *, with_options: bool) ->
 
 def _about(method: "AnyMethod", prefix: str = "") -> dict[str, dict[str, Any]]:
     """Option -> its meaning, its values and its other names."""
-    from outdraft.core.option_words import option_words
+    from outdraft.options.words import option_words
 
     return {
         f"{prefix}{one.name}": {"meaning": one.meaning, "values": one.values, "aliases": list(one.aliases)}
@@ -121,7 +121,7 @@ def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
     from outdraft.core.registry import KINDS, find
-    from outdraft.engine.assembly.recipe import read_recipe, recipe_names
+    from outdraft.engine.naming.recipe import read_recipe, recipe_names
 
     entries = []
     for name in recipe_names():

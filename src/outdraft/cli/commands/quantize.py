@@ -1,6 +1,6 @@
 """`outdraft quantize`: write a model again with its weights on 8 or 4 bits, and say what that changed.
 
-The command plans, shows and writes; rounding is `models/quantize.py`, the layout `docs/quantization.md`.
+The command plans, shows and writes; rounding is `models/remake/quantize.py`, the layout `docs/quantization.md`.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,11 +91,11 @@ def run(options: Options) -> int:
 
 def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
     """Do it; returns the report."""
-    from outdraft.models.calibrate import calibrate_decoder
-    from outdraft.models.divergence import compare_distributions
-    from outdraft.models.load import load_model, save_model
-    from outdraft.models.native import NativeDecoder, can_pack
-    from outdraft.models.quantize import quantize_decoder
+    from outdraft.models.files.load import load_model, save_model
+    from outdraft.models.networks.divergence import compare_distributions
+    from outdraft.models.networks.native import NativeDecoder, can_pack
+    from outdraft.models.remake.calibrate import calibrate_decoder
+    from outdraft.models.remake.quantize import quantize_decoder
     from outdraft.weights.hub import resolve
     from outdraft.weights.text_files import copy_text_files
 
@@ -139,7 +139,7 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
     """Windows of ids [W, T] from all over the calibration text: three quarters to learn from, a last to measure on."""
     import torch
 
-    from outdraft.models.load_codec import load_codec
+    from outdraft.models.files.load_codec import load_codec
 
     if options.calibration is None:
         return None

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import check_range
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 if TYPE_CHECKING:
     from outdraft.bench.replay.summary import Summary

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from outdraft.cli.flags import KeepingFlags, read_file
 from outdraft.cli.options import argument, flag
 from outdraft.cli.ray_flags import RayFlags, from_anywhere
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.server.certificate import Certificate

@@ -10,9 +10,9 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
-from outdraft.core.ranges import check_range
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.ranges import check_range
 
 if TYPE_CHECKING:
     from outdraft.analysis.long_context import SparseDraft

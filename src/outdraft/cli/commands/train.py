@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
     from outdraft.training.answers import Asking
@@ -174,9 +174,9 @@ def _answers(options: Options) -> int:
     from dataclasses import asdict
 
     from outdraft.cli.console import make_console, write_json
-    from outdraft.core.paths import user_path
     from outdraft.engine.llm import LLM
-    from outdraft.models.load import load_model
+    from outdraft.models.files.load import load_model
+    from outdraft.options.paths import user_path
     from outdraft.training.answers import prompts_of, write_answers
     from outdraft.training.record import fingerprint
     from outdraft.training.records import find_files

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.core.skip import Skip
     from outdraft.engine.llm import LLM
     from outdraft.engine.stats import RequestStats
-    from outdraft.models.config import ModelConfig
+    from outdraft.models.networks.config import ModelConfig
 
 SUMMARY = "search for the sublayers that a model can skip when it drafts for itself"
 EPILOG = """The result is for the drafter draft_verify. Trials are kept beside it (FILE.trials): run the command
@@ -104,8 +104,8 @@ def run(options: Options) -> int:
 
 def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Skip], float]":
     """What a skip set is worth: a function that writes the texts with it."""
-    from outdraft.core.params import SamplingParams
     from outdraft.drafters.draft_verify.drafter import DraftVerifyDrafter
+    from outdraft.options.params import SamplingParams
     from outdraft.testing.prompts import identity_prompts
 
     drafter = llm.engine.parts.drafter

@@ -6,7 +6,7 @@ from typing import Any
 
 from outdraft.cli.flags import EngineFlags, SamplingFlags
 from outdraft.cli.options import default_of, flag, flag_name
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 _SPECULATIVE = {  # flag -> key of `speculative`
     "drafter": "method", "num_speculative_tokens": "num_speculative_tokens", "verifier": "verifier", "policy": "policy",

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from outdraft.core.errors import ConfigError, RequestError
+from outdraft.options.errors import ConfigError, RequestError
 
 PATIENCE = 120.0  # seconds of silence; outdraft's server sends a comment after 15
 

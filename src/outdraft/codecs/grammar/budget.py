@@ -8,7 +8,7 @@ from functools import partial
 from time import thread_time
 from typing import Any
 
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 CALL_SECONDS = 0.1  # of processor time, for one call of the library, as a mask is
 REQUEST_SECONDS = 0.25  # for all calls of a request, however many texts it has, and ...

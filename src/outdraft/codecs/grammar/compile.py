@@ -20,8 +20,8 @@ from outdraft.codecs.grammar.library import LIMITS, first_line, llguidance
 from outdraft.codecs.grammar.prover import Prover
 from outdraft.codecs.grammar.spelling import spell
 from outdraft.codecs.grammar.vocabulary import Vocabulary, make_tokenizer
-from outdraft.core.errors import RequestError
-from outdraft.core.structured import StructuredOutputsParams
+from outdraft.options.errors import RequestError
+from outdraft.options.structured import StructuredOutputsParams
 
 MOST_KEPT = 64 << 20  # bytes of compiled forms, those used last
 _LEAST = 1 << 14  # bytes of one, with its text

@@ -22,7 +22,7 @@ from torch import Tensor
 from outdraft.codecs.grammar.budget import MaskBudget
 from outdraft.codecs.grammar.forced_text import ForcedText, TokenTable, is_one_text, look_ahead
 from outdraft.codecs.grammar.library import first_line
-from outdraft.core.errors import DecodingError, RequestError
+from outdraft.options.errors import DecodingError, RequestError
 
 MOST_MASKS = 1024  # that are kept between two tokens of the output; a tree has seldom more nodes
 _MOST_SPELLINGS = 64  # tokens that begin one text; more are a choice

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Any
 
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 LIMITS = MappingProxyType(  # the library's own; one mask within them takes milliseconds at the very most
     {

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from outdraft.core.errors import RequestError
-from outdraft.core.shown import shown
+from outdraft.options.errors import RequestError
+from outdraft.options.shown import shown
 
 MOST_OPTIONAL = 250  # fields of one object: compiling takes time quadratic in their number
 _LETTERS = re.compile(r"\^[^*+?{}.\[\]\\^$]{1,64}\$")  # a pattern of finitely many names, matched in no time

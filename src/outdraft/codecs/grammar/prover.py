@@ -19,7 +19,7 @@ from weakref import finalize
 
 from outdraft.codecs.grammar import prover_child
 from outdraft.codecs.grammar.library import LIMITS
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 
 SECONDS = 1.0  # of processor time, for compiling a form and its first mask
 MOST_BYTES = 256 << 20  # that this may take

@@ -16,8 +16,8 @@ from outdraft.codecs.grammar.counting.schema import count_schema
 from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
 from outdraft.codecs.grammar.library import llguidance
 from outdraft.codecs.grammar.names import check_names
-from outdraft.core.errors import RequestError
-from outdraft.core.structured import StructuredOutputsParams
+from outdraft.options.errors import RequestError
+from outdraft.options.structured import StructuredOutputsParams
 
 MOST_CHARACTERS = 1 << 16  # of a schema, a regex, a grammar, or all choices together
 MOST_LETTERS = 1_000_000  # with all repetitions and references multiplied out

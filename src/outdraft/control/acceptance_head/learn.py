@@ -28,13 +28,13 @@ from outdraft.control.acceptance_head.net import (
     load_acceptance,
     save_acceptance,
 )
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.learner import OWN, Assessment, Beside, Learner, LearnMethod, Lesson, Outlook
-from outdraft.core.ranges import check_range
 from outdraft.core.registry import find_learner
-from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import recognise
-from outdraft.models.load import read_json
+from outdraft.models.files.foreign_heads import recognise
+from outdraft.models.files.load import read_json
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.ranges import check_range
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.models.head_files import load_head, save_head
+from outdraft.models.files.head_files import load_head, save_head
+from outdraft.options.errors import ModelLoadError
 
 MODEL_TYPE = "outdraft-acceptance-head"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from outdraft.control.acceptance_head.net import AcceptanceNet, load_acceptance
 from outdraft.control.shared.limits import allowed
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.events import StepEvent
-from outdraft.core.options import PolicyOptions
-from outdraft.core.paths import user_path
 from outdraft.core.policy import Arm, Budget, StateJudge
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.ranges import MOST_NODES, check_range
 from outdraft.weights.digest import digest_weights
 
 FOLDER = "acceptance_head"  # beside the draft's own files

@@ -34,10 +34,10 @@ from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent, step_times
-from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
+from outdraft.options.ranges import MOST_NODES, check_range
 
 _NOBODY: frozenset[int] = frozenset()
 _PLANNING = 3e-5  # seconds of a plan for one sequence and arm

@@ -13,10 +13,10 @@ from outdraft.control.auto.sequence import SequenceRecord
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.core.draft import host_tree
-from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import told
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.shown import told
 
 _log = logging.getLogger(__name__)
 _FREE = 0.02  # passes of one row: a guess that costs less may be made for nothing

@@ -18,13 +18,13 @@ from outdraft.control.shared.calibration_file import FILE, read_calibration
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.reliability import Reliability, Share
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
-from outdraft.core.options import PolicyOptions
-from outdraft.core.paths import user_path
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.ranges import MOST_NODES, check_range
 from outdraft.weights.digest import digest_weights
 
 _RANGE = (1e-3, 0.95)  # of theta: drafting must be able to come back, and to end

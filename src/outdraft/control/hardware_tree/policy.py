@@ -14,12 +14,12 @@ from math import inf
 
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
-from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 from outdraft.verify.shared.best_trees import BestTrees, choose_size
 
 _MOST_WORK = 2**27  # nodes^2 x width x depth of a search: it holds up every request, for some 0.2 s at this size

@@ -13,9 +13,9 @@ from math import isfinite
 from pathlib import Path
 
 from outdraft.control.shared.reliability import Share
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
-from outdraft.core.read_file import load_json
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import load_json
 
 FILE = "calibration.json"
 

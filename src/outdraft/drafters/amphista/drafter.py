@@ -6,13 +6,13 @@ tokens were chosen, so a path's probability is the product of its heads'.
 
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.amphista.net import load_amphista
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 
 

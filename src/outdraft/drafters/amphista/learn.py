@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import LearnMethod, Lesson
-from outdraft.core.ranges import check_range
 from outdraft.drafters.amphista.net import MODEL_TYPE, AmphistaConfig, AmphistaNet, load_amphista, save_amphista
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, stem_outputs, widen_into
 from outdraft.drafters.shared.heads.slots import begin_slots
 from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.slots import Slots
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
-from outdraft.models.head_files import load_head, save_head
+from outdraft.models.files.head_files import load_head, save_head
 
 MODEL_TYPE = "outdraft_amphista"
 

@@ -7,13 +7,13 @@ the last accepted row, so that a text takes one pass to read its prompt, and one
 
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.blockwise.net import load_blockwise
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import LearnMethod, Lesson
-from outdraft.core.ranges import check_range
 from outdraft.drafters.blockwise.net import MODEL_TYPE, BlockwiseConfig, BlockwiseNet, load_blockwise, save_blockwise
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated
 from outdraft.drafters.shared.learning.inflate import widen
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

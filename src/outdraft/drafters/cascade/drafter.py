@@ -26,10 +26,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
-from outdraft.core.options import RoundedOptions
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.cascade.bigrams import Bigrams
@@ -40,8 +37,11 @@ from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.per_salt import PerSalt
-from outdraft.models.network import Network
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.base import RoundedOptions
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 _LONGEST = 4  # tokens of the base's longest match
 

@@ -12,10 +12,7 @@ import torch
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError, NumericsError
-from outdraft.core.options import RoundedOptions
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
@@ -24,7 +21,10 @@ from outdraft.drafters.ctc.net import CtcNet, load_ctc
 from outdraft.drafters.shared.heads.drafter import states_of
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.base import RoundedOptions
+from outdraft.options.errors import ConfigError, NumericsError
+from outdraft.options.ranges import MOST_NODES, check_range
 from outdraft.weights.hub import resolve
 
 

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import OWN, Beside, Guess, LearnMethod, Lesson, Outlook
-from outdraft.core.ranges import check_range
 from outdraft.drafters.ctc.net import MODEL_TYPE, CtcConfig, CtcNet, load_ctc, save_ctc
 from outdraft.drafters.shared.heads.learn import inflated, last_states, stem_outputs, widen_into
 from outdraft.drafters.shared.heads.slots import begin_slots
 from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 _CHUNK = 1 << 22  # logits that are held at once
 _SURE = 1e4  # logit of the one token of a guess

@@ -19,9 +19,7 @@ from typing import Any
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.draft_model.static import StaticDraftModel
@@ -34,9 +32,11 @@ from outdraft.drafters.shared.networks.streaming_cache import Stream
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, Joint, Levels, num_nodes
 from outdraft.drafters.shared.trees.tree import Shape, Tree
-from outdraft.models.base import Decoder
-from outdraft.models.fitted import FittedNetwork, unfitted
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.fitted import FittedNetwork, unfitted
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 from outdraft.weights.hub import resolve
 
 

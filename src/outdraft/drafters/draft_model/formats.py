@@ -4,12 +4,12 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.core.head_format import HeadFormat
-from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import read_config, tensor_names
-from outdraft.models.load import find_architecture, load_model, save_model
-from outdraft.models.port import TargetPort, facts_of
+from outdraft.models.files.foreign_heads import read_config, tensor_names
+from outdraft.models.files.load import find_architecture, load_model, save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort, facts_of
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.hub import resolve
 from outdraft.weights.text_files import copy_text_files
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
-from outdraft.core.ranges import check_range
 from outdraft.drafters.draft_model.formats import FORMATS
-from outdraft.models.base import Decoder, initialise
-from outdraft.models.config import llama_config
-from outdraft.models.cut import cut_decoder, every_third
-from outdraft.models.load import fill_decoder, open_weights, save_model
+from outdraft.models.files.load import fill_decoder, open_weights, save_model
+from outdraft.models.networks.base import Decoder, initialise
+from outdraft.models.networks.config import llama_config
+from outdraft.models.remake.cut import cut_decoder, every_third
 from outdraft.nn.packed import PackedContext
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

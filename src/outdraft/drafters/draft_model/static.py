@@ -19,9 +19,9 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable
-from outdraft.models.base import Decoder
-from outdraft.models.fitted import FittedNetwork
-from outdraft.models.static import StaticDecoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.fitted import FittedNetwork
+from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.chain import ChainRows
 from outdraft.nn.attention.rows import NewRows, chain_bits
 

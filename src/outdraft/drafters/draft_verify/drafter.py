@@ -12,8 +12,6 @@ from typing import Any
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
@@ -22,7 +20,9 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.skip_sets import alternating, load_skip
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 _UNTUNED = 0.45  # of the inner sublayers, where no set is named
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.own_layers.skip_sets import alternating
+from outdraft.options.errors import ConfigError
 
 _BEGIN_WITH = (0.0, 0.25, 0.45)  # plain sets that are tried first, by how much they leave out
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.shared.features.drafter import FeatureDrafter, draft_with
 from outdraft.drafters.shared.features.options import FeatureOptions
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 from outdraft.weights.hub import resolve
 
 

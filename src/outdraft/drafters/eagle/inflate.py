@@ -1,4 +1,4 @@
-"""The EAGLE network of a bigger target that computes the same (`models/inflate.py`)."""
+"""The EAGLE network of a bigger target that computes the same (`models/remake/inflate.py`)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,8 @@ import torch
 
 from outdraft.drafters.eagle.net import EagleNet, load_eagle, save_eagle
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
-from outdraft.models.base import Decoder
-from outdraft.models.inflate import inflate_decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.inflate import inflate_decoder
 
 
 @torch.no_grad()

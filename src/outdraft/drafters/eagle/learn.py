@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 
 from outdraft.core.learner import LearnMethod
-from outdraft.core.ranges import check_range
 from outdraft.drafters.eagle.inflate import inflate
 from outdraft.drafters.eagle.net import MODEL_TYPE, EagleConfig, EagleNet, load_eagle, save_eagle
 from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

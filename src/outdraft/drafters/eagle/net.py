@@ -17,20 +17,20 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.kernels.decoder.guesser import Entrance
-from outdraft.models.base import Decoder
-from outdraft.models.block import Block
-from outdraft.models.config import llama_config
-from outdraft.models.head_files import load_head, save_head
-from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.port import TargetPort
+from outdraft.models.files.head_files import load_head, save_head
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import Block
+from outdraft.models.networks.config import llama_config
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
+from outdraft.options.errors import CapabilityError
 
 MODEL_TYPE = "outdraft_eagle"
 

@@ -3,7 +3,7 @@
 from outdraft.drafters.shared.features.drafter import FeatureDrafter, chosen_model, draft_with
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.static_tree import TreeOptions
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 def build(options: TreeOptions, port: TargetPort) -> FeatureDrafter:

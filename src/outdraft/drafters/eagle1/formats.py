@@ -13,18 +13,18 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
-from outdraft.core.read_file import load_json
 from outdraft.drafters.shared.features.last_feature import (
     ARCHITECTURE,
     LastFeatureNet,
     load_last_feature,
     save_last_feature,
 )
-from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import read_config, stored_dtype, tensor_names
-from outdraft.models.port import TargetPort
+from outdraft.models.files.foreign_heads import read_config, stored_dtype, tensor_names
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CapabilityError
+from outdraft.options.read_file import load_json
 from outdraft.weights.renamed import open_tensors
 
 _OURS = "outdraft generate PROMPT --model {target} --drafter eagle1 --drafter-options model={out}"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.core.learner import LearnMethod
-from outdraft.core.ranges import check_range
 from outdraft.drafters.eagle1.formats import FORMATS
 from outdraft.drafters.shared.features.last_feature import ARCHITECTURE, LastFeatureNet, save_last_feature
 from outdraft.drafters.shared.features.last_feature_learn import inflate, last_feature_to_train, new_last_feature
 from outdraft.drafters.shared.features.learn import FeatureLearner
 from outdraft.drafters.shared.features.new import like_target
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840. EAGLE-3.1 is `fc_n
 
 from dataclasses import dataclass
 
-from outdraft.core.errors import CapabilityError
-from outdraft.models.config import ModelConfig
-from outdraft.models.port import TargetFacts
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.port import TargetFacts
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

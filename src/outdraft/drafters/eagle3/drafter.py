@@ -4,7 +4,7 @@ from outdraft.drafters.eagle3.files import load_eagle3
 from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.shared.features.drafter import FeatureDrafter, chosen_model, draft_with
 from outdraft.drafters.shared.features.options import FeatureOptions
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 def build(options: FeatureOptions, port: TargetPort) -> FeatureDrafter:

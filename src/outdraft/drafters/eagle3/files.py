@@ -7,8 +7,8 @@ import torch
 from outdraft.drafters.eagle3.net import Eagle3Net, Lent, entries_of
 from outdraft.drafters.eagle3.spellings import read_eagle3, written
 from outdraft.drafters.shared.learning.vocab import differences, membership
-from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
-from outdraft.models.port import TargetFacts
+from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
+from outdraft.models.networks.port import TargetFacts
 
 
 def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = None) -> None:

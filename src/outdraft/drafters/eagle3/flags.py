@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import shown
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 TAPS = "eagle_aux_hidden_state_layer_ids"

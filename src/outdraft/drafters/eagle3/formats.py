@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
-from outdraft.core.read_file import load_json
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.flags import FLAGS, TAPS
 from outdraft.drafters.eagle3.net import Eagle3Net, lent_by
 from outdraft.drafters.eagle3.spellings import MODEL_TYPE, ORIGINAL, read_eagle3
-from outdraft.models.base import Decoder
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.foreign_heads import read_config
-from outdraft.models.port import TargetPort, facts_of
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.files.foreign_heads import read_config
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort, facts_of
+from outdraft.options.errors import CapabilityError
+from outdraft.options.read_file import load_json
 from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
 
 

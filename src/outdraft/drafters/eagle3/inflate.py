@@ -1,4 +1,4 @@
-"""The EAGLE-3 network of a bigger target that computes the same (`models/inflate.py`)."""
+"""The EAGLE-3 network of a bigger target that computes the same (`models/remake/inflate.py`)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +9,8 @@ from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.shared.features.inflate import widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
-from outdraft.models.base import Decoder
-from outdraft.models.port import facts_of
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import facts_of
 
 
 @torch.no_grad()

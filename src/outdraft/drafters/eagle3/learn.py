@@ -12,9 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import LearnMethod
-from outdraft.core.ranges import check_range
 from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.formats import FORMATS
@@ -24,8 +22,10 @@ from outdraft.drafters.eagle3.spellings import MODEL_TYPE
 from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
 from outdraft.drafters.shared.features.new import begin, like_target
 from outdraft.drafters.shared.learning.vocab import frequent
-from outdraft.models.base import Decoder
-from outdraft.models.port import facts_of
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import facts_of
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,13 +24,13 @@ from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.drafters.shared.features.wide_block import WideBlock
 from outdraft.kernels.decoder.guesser import Entrance, Origin
-from outdraft.models.base import Decoder
-from outdraft.models.block import Block, blocks_of, embedding_rows
-from outdraft.models.config import ModelConfig
-from outdraft.models.layer_names import layer_entries
-from outdraft.models.naming import Entry
-from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.port import TargetPort
+from outdraft.models.families.shared.layer_names import layer_entries
+from outdraft.models.families.shared.naming import Entry
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import Block, blocks_of, embedding_rows
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm

@@ -19,15 +19,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import shown
 from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.eagle3.flags import AUX, FLAGS, NESTED, TAPS, check_nested, nested, read_flag
 from outdraft.drafters.shared.learning.vocab import read_vocab
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.fields import MOST_CHANNELS, Fields
-from outdraft.models.foreign_heads import instead
-from outdraft.models.load import find_architecture, read_json
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
+from outdraft.models.files.foreign_heads import instead
+from outdraft.models.files.load import find_architecture, read_json
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 from outdraft.weights.renamed import NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
 

@@ -19,9 +19,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, Resume
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CapabilityError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
@@ -33,8 +31,10 @@ from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.kernels.decoder.guesser import Chains, Draw
-from outdraft.models.guess import NativeGuesser
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.target.guess import NativeGuesser
+from outdraft.options.errors import CapabilityError
+from outdraft.options.ranges import check_range
 from outdraft.weights.hub import resolve
 
 

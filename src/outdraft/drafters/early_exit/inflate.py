@@ -1,4 +1,4 @@
-"""The exit head of a bigger target that computes the same (`models/inflate.py`)."""
+"""The exit head of a bigger target that computes the same (`models/remake/inflate.py`)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 
 from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head, save_exit_head
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
 
 
 @torch.no_grad()

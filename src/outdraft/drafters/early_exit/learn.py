@@ -5,9 +5,7 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
-from outdraft.core.ranges import check_range
 from outdraft.drafters.early_exit.inflate import inflate
 from outdraft.drafters.early_exit.net import (
     MODEL_TYPE,
@@ -16,7 +14,9 @@ from outdraft.drafters.early_exit.net import (
     load_exit_head,
     save_exit_head,
 )  # fmt: skip
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

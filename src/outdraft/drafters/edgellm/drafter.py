@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from outdraft.core.draft import Continuation, Draft, host_tree
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.edgellm.tree import PacedTree
@@ -25,7 +24,8 @@ from outdraft.drafters.shared.choose import top_rows
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, load_draft, weights_of
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

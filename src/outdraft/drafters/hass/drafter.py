@@ -4,7 +4,7 @@ EAGLE-2's dynamic tree."""
 from outdraft.drafters.shared.features.drafter import FeatureDrafter, chosen_model, draft_with
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.options import FeatureOptions
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 def build(options: FeatureOptions, port: TargetPort) -> FeatureDrafter:

@@ -8,13 +8,13 @@ from collections.abc import Sequence as Seq
 
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.hydra.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, embedded_paths, states_of
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 
 

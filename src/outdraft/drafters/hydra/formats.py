@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
 from outdraft.drafters.shared.heads.projections import borrowed_matrix
 from outdraft.drafters.shared.heads.stem import shape_of
-from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import (
+from outdraft.models.families.shared.layer_names import layer_entries
+from outdraft.models.families.shared.naming import Entry, linear
+from outdraft.models.files.foreign_heads import (
     fill,
     read_config,
     read_head,
@@ -32,9 +32,9 @@ from outdraft.models.foreign_heads import (
     tensors_of_net,
     write_directory,
 )
-from outdraft.models.layer_names import layer_entries
-from outdraft.models.naming import Entry, linear
-from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.renamed import HeldTensors, open_tensors
 
 FILES = ("hydra_lm_head.safetensors", "hydra_lm_head.pt")

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.residual import residuals
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
-from outdraft.models.head_files import load_head, save_head
+from outdraft.models.files.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 

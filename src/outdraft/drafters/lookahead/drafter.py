@@ -18,15 +18,15 @@ import torch
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NGRAM, MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.lookahead.window import Pool, Window
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.look_up.trie import Trie
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NGRAM, MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,7 @@ from typing import Literal
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
@@ -24,7 +22,9 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 Select = Literal["streaming", "snapkv"]
 

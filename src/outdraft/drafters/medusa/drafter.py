@@ -6,14 +6,14 @@ path's probability is the product of its heads'; the tree keeps the most probabl
 
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.medusa.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
 from outdraft.drafters.shared.heads.joint import require_taught
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 
 

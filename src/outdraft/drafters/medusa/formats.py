@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
 from outdraft.drafters.shared.heads.projections import borrowed_matrix
-from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import (
+from outdraft.models.families.shared.naming import Entry, linear
+from outdraft.models.files.foreign_heads import (
     fill,
     read_config,
     read_head,
@@ -29,8 +28,9 @@ from outdraft.models.foreign_heads import (
     tensors_of_net,
     write_directory,
 )
-from outdraft.models.naming import Entry, linear
-from outdraft.models.port import TargetPort, facts_of
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort, facts_of
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.renamed import open_tensors
 
 FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."

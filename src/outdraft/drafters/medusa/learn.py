@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import Learner, LearnMethod, Lesson
-from outdraft.core.ranges import check_range
 from outdraft.drafters.medusa import formats
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
 from outdraft.drafters.shared.heads.joint import Joint, JointLearner
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
-from outdraft.models.base import Decoder
-from outdraft.models.lora import Lora, has_lora, load_lora, new_lora
-from outdraft.models.lora_config import LoraConfig
+from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.lora import Lora, has_lora, load_lora, new_lora
+from outdraft.models.remake.lora_config import LoraConfig
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ import torch
 
 from outdraft.core.draft import Draft, first_nodes, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
@@ -27,7 +26,8 @@ from outdraft.drafters.merge.join import Joined, join
 from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CapabilityError, ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.shared.features.borrowed_head import LAYERS
-from outdraft.models.foreign_heads import read_config, tensor_names, write_directory
-from outdraft.models.load import read_json
+from outdraft.models.files.foreign_heads import read_config, tensor_names, write_directory
+from outdraft.models.files.load import read_json
+from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.renamed import open_tensors
 
 QWEN, SPECULATORS = "mtp.", "mtp_layers.0."

@@ -3,7 +3,7 @@
 from outdraft.drafters.mtp.net import load_mtp
 from outdraft.drafters.shared.features.drafter import FeatureDrafter, chosen_model, draft_with
 from outdraft.drafters.shared.features.options import FeatureOptions
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 def build(options: FeatureOptions, port: TargetPort) -> FeatureDrafter:

@@ -12,9 +12,7 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
-from outdraft.core.read_file import load_json
 from outdraft.drafters.mtp.by_name import (
     QWEN,
     SPECULATORS,
@@ -29,10 +27,12 @@ from outdraft.drafters.mtp.by_name import (
     write_qwen,
 )
 from outdraft.drafters.mtp.net import MtpNet, load_mtp, save_mtp
-from outdraft.models.base import Decoder
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.foreign_heads import read_config, tensor_names, write_directory
-from outdraft.models.port import TargetPort
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.files.foreign_heads import read_config, tensor_names, write_directory
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CapabilityError
+from outdraft.options.read_file import load_json
 from outdraft.weights.renamed import open_tensors
 from outdraft.weights.safetensors import SINGLE, read_tensors
 

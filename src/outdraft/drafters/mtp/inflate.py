@@ -1,4 +1,4 @@
-"""The MTP layer of a bigger target that computes the same (`models/inflate.py`)."""
+"""The MTP layer of a bigger target that computes the same (`models/remake/inflate.py`)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +8,8 @@ import torch
 from outdraft.drafters.mtp.net import MtpNet, load_mtp, save_mtp
 from outdraft.drafters.shared.features.inflate import widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import widen
-from outdraft.models.base import Decoder
-from outdraft.models.inflate import inflate_decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.inflate import inflate_decoder
 
 
 @torch.no_grad()

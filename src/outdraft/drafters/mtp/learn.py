@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from outdraft.core.learner import LearnMethod
-from outdraft.core.ranges import check_range
 from outdraft.drafters.mtp.formats import FORMATS
 from outdraft.drafters.mtp.inflate import inflate
 from outdraft.drafters.mtp.net import ARCHITECTURE, MtpConfig, MtpNet, load_mtp, save_mtp
 from outdraft.drafters.shared.features.learn import FeatureLearner, falling
 from outdraft.drafters.shared.features.new import begin, like_target
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.drafters.mtp.by_name import QWEN, SPECULATORS, from_speculators
 from outdraft.drafters.shared.features.borrowed_head import (
     BorrowedHeadConfig,
@@ -30,16 +29,17 @@ from outdraft.drafters.shared.features.borrowed_head import (
 from outdraft.drafters.shared.features.network import Embed
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.kernels.decoder.guesser import Entrance, Origin
-from outdraft.models.base import Decoder
-from outdraft.models.block import blocks_of
-from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
-from outdraft.models.layer_names import layer_entries
-from outdraft.models.load import read_json
-from outdraft.models.naming import Entry
-from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.port import TargetPort, facts_of
+from outdraft.models.families.shared.layer_names import layer_entries
+from outdraft.models.families.shared.naming import Entry
+from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
+from outdraft.models.files.load import read_json
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import blocks_of
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.norm import RMSNorm
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "OutdraftMTP"

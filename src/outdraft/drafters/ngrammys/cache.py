@@ -14,10 +14,10 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
-from outdraft.core.read_file import require_file
 from outdraft.drafters.ngrammys.tables import Score, Tables, empty_tables, fill
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.read_file import require_file
 from outdraft.weights.user_cache import user_cache
 
 _SAVE_EVERY = 5.0  # seconds

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import MOST_NGRAM, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.ngrammys.cache import load_tables
 from outdraft.drafters.ngrammys.rows import TableRows
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.look_up.span_index import Sequel
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NGRAM, check_range
 
 _TABLE_WIDTH = 16  # successors kept at least, so that a change of `rows` need not make the tables again
 _MAX_LOOKS = 64  # places of the text that are compared: bounds the cost of very common tokens

@@ -18,7 +18,6 @@ from typing import Any
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -27,11 +26,12 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import weights_of
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
-from outdraft.models.config import ModelConfig
-from outdraft.models.network import Network
-from outdraft.models.open_network import load_network
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.weights.hub import resolve
 
 _GROUP = 32  # weights that share a scale

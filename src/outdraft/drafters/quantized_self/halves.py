@@ -18,7 +18,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import PAGE
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 from outdraft.nn.context import CachedContext
 
 

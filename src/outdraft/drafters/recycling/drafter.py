@@ -18,17 +18,17 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import shown
 from outdraft.core.target import Needs
 from outdraft.drafters.recycling.template import template
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.decoder.choice import top_ids
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
+from outdraft.options.shown import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

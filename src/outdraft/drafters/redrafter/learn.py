@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import LearnMethod, Lesson
-from outdraft.core.ranges import check_range
 from outdraft.drafters.redrafter.net import MODEL_TYPE, ReDrafterConfig, ReDrafterNet, load_redrafter, save_redrafter
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

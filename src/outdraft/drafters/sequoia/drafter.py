@@ -19,9 +19,7 @@ from typing import Any
 
 from outdraft.core.draft import Draft, host_tree
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.sequoia.rates import RankRates
@@ -31,7 +29,9 @@ from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Shape, Tree
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 from outdraft.verify.shared.best_trees import BestTrees, Topology, choose_size
 
 _PRIOR = (0.65, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01, 0.005)  # where counting begins

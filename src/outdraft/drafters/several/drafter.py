@@ -16,14 +16,14 @@ from typing import Any
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits, arm_of
-from outdraft.core.errors import ConfigError
-from outdraft.core.options import DraftShape
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.nested import build_nested, joined_needs, shape_of_nested
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.base import DraftShape
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

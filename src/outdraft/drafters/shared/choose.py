@@ -15,9 +15,9 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError, NumericsError
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder import choice
+from outdraft.options.errors import ConfigError, NumericsError
 from outdraft.sampling.warp import warp_nodes
 
 # draw as the request does, where its rule accepts more of what is drawn | draw as it does | always the argmax

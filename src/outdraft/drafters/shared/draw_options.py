@@ -5,8 +5,8 @@ Mixins: a class of options takes them up beside what else it has, and may bring 
 
 from dataclasses import dataclass
 
-from outdraft.core.ranges import check_range
 from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from outdraft.core.calibration import Calibration
 from outdraft.core.policy import Budget, StateJudge
-from outdraft.core.ranges import MOST_NODES
 from outdraft.core.sequence import Sequence
+from outdraft.options.ranges import MOST_NODES
 
 MAX_NODES = MOST_NODES  # of one guess, and rows that a draft model keeps of it
 

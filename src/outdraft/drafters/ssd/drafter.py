@@ -24,14 +24,14 @@ from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import CacheFullError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
 from outdraft.drafters.ssd.fan_out import fan_outs, rank_outcomes
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CacheFullError
+from outdraft.options.ranges import check_range
 
 Outcome = tuple[int, ...]  # the tokens that the target will have written
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
 from outdraft.core.target import Needs
@@ -28,7 +27,8 @@ from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.swift.search import Search, SearchOptions
 from outdraft.drafters.swift.siblings import add_siblings
 from outdraft.kernels.decoder.choice import best_tokens
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.ranges import check_range
 
 _WIDEST = 10  # children of a node
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import check_range
 from outdraft.core.skip import Skip
 from outdraft.drafters.swift.surrogate import advise
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, so that it can be joined with other options

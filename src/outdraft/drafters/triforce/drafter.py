@@ -20,9 +20,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import CacheFullError, ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
@@ -32,7 +30,9 @@ from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
 from outdraft.drafters.triforce.middle import Middle
 from outdraft.drafters.triforce.retrieve import retrieve_rows
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CacheFullError, ConfigError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

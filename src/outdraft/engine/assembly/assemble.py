@@ -15,39 +15,39 @@ import torch
 from outdraft.cache.state import refuse_over_states
 from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
-from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
-from outdraft.core.near_miss import near_miss
-from outdraft.core.ranges import check_number
 from outdraft.core.registry import read_options
-from outdraft.core.shown import shown
-from outdraft.core.speculative import Held
 from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.step import Parts
-from outdraft.engine.assembly.combination import Combination
-from outdraft.engine.assembly.default import fitting, without_found
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
-from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.target import make_runner
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
+from outdraft.engine.naming.combination import Combination
+from outdraft.engine.naming.default import fitting, without_found
+from outdraft.engine.naming.setup import Setup
 from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.adapter.choose import check_model_impl
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
-from outdraft.models.guard_bound import find_bound
-from outdraft.models.network import Network
-from outdraft.models.open_network import load_network
-from outdraft.models.port import Origin
-from outdraft.models.quantize import mixed_precision
-from outdraft.models.streamed import load_streamed
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import Origin
+from outdraft.models.remake.quantize import mixed_precision
+from outdraft.models.remake.streamed import load_streamed
+from outdraft.models.target.guard_bound import find_bound
+from outdraft.models.target.open_network import load_network
+from outdraft.options.errors import CapabilityError, ConfigError, OutdraftError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.ranges import check_number
+from outdraft.options.shown import shown
+from outdraft.options.speculative import Held
 
 _MOST_GUARD = 1e6  # logits
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outdraft.core.errors import ConfigError
 from outdraft.engine.assembly.memory import Memory, read_memory
+from outdraft.options.errors import ConfigError
 
 FULL, DRAFT_INT4, MIXED = "full", "draft-int4", "mixed"
 ELASTIC = "elastic"  # whichever fits

@@ -23,13 +23,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from outdraft import __version__
 from outdraft.core.cores import count_cores
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
-from outdraft.core.new_file import new_file
 from outdraft.core.policy import Budget, Keeps, Policy, spared_by
-from outdraft.core.read_file import load_json
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.threads import num_threads
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.read_file import load_json
 from outdraft.weights.user_cache import is_kept, user_cache
 
 SWITCH = "OUTDRAFT_REMEMBER"  # "off": nothing is read or written

@@ -5,15 +5,15 @@ from dataclasses import replace
 import torch
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.errors import CapabilityError
-from outdraft.core.sizes import read_bytes
 from outdraft.engine.assembly.memory import read_memory
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.runner import Runner
-from outdraft.models.base import Decoder
-from outdraft.models.network import Network
-from outdraft.models.port import Origin
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import Origin
 from outdraft.nn.capture import call_each_time, cuda_recorder
+from outdraft.options.errors import CapabilityError
+from outdraft.options.sizes import read_bytes
 
 _UNKNOWN = 2**30  # bytes for a pool where free memory cannot be read
 

@@ -7,7 +7,7 @@ from outdraft.decode.guard import unguarded
 from outdraft.decode.guidance import unguided
 from outdraft.decode.step import Parts
 from outdraft.engine.runner import Runner
-from outdraft.models.network import Network
+from outdraft.models.networks.network import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ Each fault is one `RequestError` that names the thing and its value.
 
 from collections.abc import Set
 
-from outdraft.core.errors import RequestError
 from outdraft.core.request import Request
-from outdraft.core.shown import shown
 from outdraft.engine.requests.guidance import most_rows
 from outdraft.engine.requests.ids import require_ids
 from outdraft.engine.requests.writable import require_known_tokens, require_writable
+from outdraft.options.errors import RequestError
+from outdraft.options.shown import shown
 
 
 def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int]) -> int:

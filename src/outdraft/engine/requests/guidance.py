@@ -4,9 +4,9 @@ Data in: a request and the size of the target; data out: how long the text may b
 """
 
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.request import Request
 from outdraft.engine.requests.ids import require_ids
+from outdraft.options.errors import CapabilityError, RequestError
 
 
 def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possible: bool) -> int:

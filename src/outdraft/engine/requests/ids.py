@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence as Seq
 
-from outdraft.core.errors import ContextLengthError, RequestError
-from outdraft.core.shown import shown
+from outdraft.options.errors import ContextLengthError, RequestError
+from outdraft.options.shown import shown
 
 
 def require_ids(ids: Seq[int], *, of: str, if_empty: str, vocab_size: int, max_len: int) -> None:

@@ -4,17 +4,17 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.registry import find
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.core.speculative import Held, Settled
 from outdraft.decode.asked import RulesByRequest
 from outdraft.engine.requests.checks import check_request, most_held
 from outdraft.engine.requests.guidance import longest_guided
 from outdraft.engine.requests.resume import resume
 from outdraft.engine.requests.speculative import settle
 from outdraft.engine.requests.writable import make_constraint
+from outdraft.options.errors import CapabilityError, RequestError
+from outdraft.options.speculative import Held, Settled
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 

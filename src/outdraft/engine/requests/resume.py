@@ -10,12 +10,12 @@ that would have been written without the cut: of a greedy request, and of one wi
 
 from collections.abc import Sequence as Seq
 
-from outdraft.core.errors import OutdraftError, RequestError
-from outdraft.core.foreign import anything_but_an_interrupt
-from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import told
 from outdraft.engine.requests.writable import require_in_vocabulary
+from outdraft.options.errors import OutdraftError, RequestError
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.params import SamplingParams
+from outdraft.options.shown import told
 
 
 def each_resumed(texts: Seq[Seq[int]], settings: Seq[SamplingParams]) -> list[tuple[tuple[int, ...], ...]]:

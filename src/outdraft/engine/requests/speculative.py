@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from outdraft.core.errors import RequestError
-from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import find, names
 from outdraft.core.request import Request
-from outdraft.core.shown import shown
-from outdraft.core.speculative import Held, Settled, Speculative
+from outdraft.options.errors import RequestError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.shown import shown
+from outdraft.options.speculative import Held, Settled, Speculative
 
 _FIXED = "fixed"
 _FIELDS = tuple(one.name for one in fields(Speculative))

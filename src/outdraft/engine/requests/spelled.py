@@ -7,9 +7,9 @@ in: settings and a codec; data out: the same settings with ids in place of texts
 from dataclasses import replace
 
 from outdraft.codecs.codec import TextualCodec
-from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
-from outdraft.core.shown import shown
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
+from outdraft.options.shown import shown
 
 _BEFORE = "\n"  # a text that ends a word and is no part of the next, for tokenizers that begin a text with a space
 

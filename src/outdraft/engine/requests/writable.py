@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from outdraft.core.constraint import Constraint
-from outdraft.core.errors import OutdraftError, RequestError
-from outdraft.core.foreign import anything_but_an_interrupt
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.core.shown import shown, told
+from outdraft.options.errors import OutdraftError, RequestError
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.params import SamplingParams
+from outdraft.options.shown import shown, told
 from outdraft.sampling.masks import bad_words, never_written
 
 

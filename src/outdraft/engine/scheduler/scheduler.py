@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import BusyError
 from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.scheduler.slices import Slices
+from outdraft.options.errors import BusyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

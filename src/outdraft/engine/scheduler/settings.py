@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from outdraft.core.ranges import check_range
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

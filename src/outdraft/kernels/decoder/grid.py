@@ -11,7 +11,7 @@ Rounding to the nearest integer errs by at most half a scale. All arithmetic her
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 
 _LIMITS = {8: (-127, 127), 4: (-8, 7)}
 

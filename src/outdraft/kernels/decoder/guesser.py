@@ -16,12 +16,12 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, places, pointer, table_size
 from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, check, require_library
+from outdraft.options.errors import CapabilityError
 
 
 class Origin(Enum):

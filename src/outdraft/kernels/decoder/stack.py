@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.cache import KVMemory
-from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.library import CLinear, CNorms, CPass, CShape, CSpan, check, require_library
+from outdraft.options.errors import CapabilityError
 
 ACTIVATIONS = ("silu", "gelu_tanh")  # Activation of native/model.h
 _NORMS = ("rms", "layer")  # Norm of native/model.h

@@ -17,10 +17,10 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from outdraft.core.checked import check_fields
-from outdraft.core.ranges import check_range
 from outdraft.kernels.index_types import CCorpus, CCorpusAnswer, CCorpusQuery, CSortWatch, ids
 from outdraft.kernels.library import check, require_library, wanted_kind
+from outdraft.options.checked import check_fields
+from outdraft.options.ranges import check_range
 
 Ids = NDArray[np.int32]
 _POLL = 0.1  # seconds between looks at a running sort

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.models.adapter.attention import KNOWN, Attending, ContextAttention, HeadShape, attending
 from outdraft.models.adapter.refuse import refuse_own_attention, unknown_arguments
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError
 from outdraft.nn.branches import BranchContext
 from outdraft.nn.context import AttentionContext, CachedContext, CausalContext, WatchedContext
+from outdraft.options.errors import CapabilityError
 
 NAME = "outdraft"
 KNOWN = {  # what a layer may hand over besides; None and False say nothing

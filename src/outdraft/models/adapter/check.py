@@ -19,11 +19,11 @@ from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import KVCache
-from outdraft.core.errors import ModelLoadError
 from outdraft.models.adapter.attention import NAME
 from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.nn.context import CachedContext
 from outdraft.nn.segment import Segment
+from outdraft.options.errors import ModelLoadError
 
 _TREE = (-1, 0, 0, 1, 2, 2)
 _PATHS = ((0, 1, 3), (0, 2, 4), (0, 2, 5))

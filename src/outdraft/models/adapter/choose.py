@@ -6,13 +6,13 @@ The words are vLLM's (`model_impl`): "auto", "outdraft" (ours alone), "transform
 from collections.abc import Mapping
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
-from outdraft.core.shown import shown
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.load import read_json
-from outdraft.models.peft_adapter import refuse_lone_adapter
-from outdraft.models.wrapper import is_wrapper
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.files.load import read_json
+from outdraft.models.files.peft_adapter import refuse_lone_adapter
+from outdraft.models.files.wrapper import is_wrapper
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.shown import shown
 
 MODEL_IMPLS = ("auto", "outdraft", "transformers")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 OLDEST = 5  # the first major version whose layers hand all of their attention over
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from outdraft.core.errors import ModelLoadError, OutdraftError
 from outdraft.models.adapter.anatomy import Anatomy, dissect
 from outdraft.models.adapter.attention import NAME, register
 from outdraft.models.adapter.check import Trial, check_network, find_exact, make_trial
 from outdraft.models.adapter.library import first_line, quiet
 from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.adapter.plan import Plan, read_plan
-from outdraft.models.config import ModelConfig
-from outdraft.models.load import named_dtype
-from outdraft.models.misfit import CURE, refuse_misfit
-from outdraft.models.wrapper import OTHERS
+from outdraft.models.files.load import named_dtype
+from outdraft.models.files.misfit import CURE, refuse_misfit
+from outdraft.models.files.wrapper import OTHERS
+from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.context import CausalContext
+from outdraft.options.errors import ModelLoadError, OutdraftError
 from outdraft.weights.safetensors import INDEX, TensorStore
 
 _KEYS = {  # the text model inside a wrapper: the beginning of a name there -> in the text model's own class

@@ -17,17 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Needs
 from outdraft.models.adapter.anatomy import Anatomy
 from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending
 from outdraft.models.adapter.behind import behind_decoder
 from outdraft.models.adapter.exact_rows import ExactRows
-from outdraft.models.config import ModelConfig
-from outdraft.models.network import RunOutput
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.network import RunOutput
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import RowRange
+from outdraft.options.errors import CapabilityError
 
 
 class TransformersNetwork:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.read_file import require_file
 from outdraft.models.adapter.choose import text_kind
 from outdraft.models.adapter.library import first_line, require_transformers
 from outdraft.models.adapter.refuse import refuse_class, refuse_config
-from outdraft.models.foreign_heads import drafter_of, named_kind
-from outdraft.models.load import read_generation, read_json
-from outdraft.models.peft_adapter import tell_adapter
-from outdraft.models.wrapper import all_ends, is_wrapper
+from outdraft.models.files.foreign_heads import drafter_of, named_kind
+from outdraft.models.files.load import read_generation, read_json
+from outdraft.models.files.peft_adapter import tell_adapter
+from outdraft.models.files.wrapper import all_ends, is_wrapper
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import require_file
 
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx")
 _BY_LENGTH = ("longrope", "dynamic")  # rotary frequencies that depend on the longest position of a pass

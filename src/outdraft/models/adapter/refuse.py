@@ -11,8 +11,8 @@ A recurrent layer folds every token into one state, so a rejected guess cannot b
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.shown import shown
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 ATTENDS = {"full_attention", "sliding_attention", "attention", "full", "sliding", "global", "local"}
 _RECURRENT_WORDS = ("linear", "mamba", "conv", "recurrent", "ssm", "delta", "rwkv", "lstm", "lightning", "hybrid")

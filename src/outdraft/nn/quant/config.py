@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from outdraft.core.checked import check_fields
-from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.options.checked import check_fields
+from outdraft.options.errors import ConfigError, ModelLoadError
 
 BITS = (8, 4)
 GROUP_SIZES = (0, 32, 64, 128)

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.text import TextCodec
-from outdraft.core.limits import PLAIN_ID
-from outdraft.engine.answers import Answers
+from outdraft.engine.callers.answers import Answers
+from outdraft.options.limits import PLAIN_ID
 from outdraft.server.service import new_id
 
 ANSWERS = "outdraft.answers"  # in the scope: what the engine writes for the request

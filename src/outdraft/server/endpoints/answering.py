@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
-from outdraft.core.params import SamplingParams
-from outdraft.engine.answers import Answers
-from outdraft.engine.prompts import Prompt
-from outdraft.engine.writer import Chunk, Result
+from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.prompts import Prompt
+from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.options.params import SamplingParams
 from outdraft.server.connection import EventStream, unless_gone
 from outdraft.server.doors.request_log import ANSWERS
 from outdraft.server.errors import ApiError

@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from outdraft.core.errors import OutdraftError
-from outdraft.engine.answers import Answers
-from outdraft.engine.writer import Chunk, Result
+from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.options.errors import OutdraftError
 from outdraft.server.connection import event
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE

@@ -17,8 +17,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from outdraft.core.checked import check_fields
-from outdraft.core.ranges import check_range
+from outdraft.options.checked import check_fields
+from outdraft.options.ranges import check_range
 from outdraft.server.fleet.route_key import RouteKey
 
 

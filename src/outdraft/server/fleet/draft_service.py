@@ -17,9 +17,9 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.core.params import SamplingParams
+from outdraft.engine.callers.writer import Chunk
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import Chunk
+from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import CapabilityError
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CapabilityError
 from outdraft.server.metrics.instruments import Instruments
 
 _REASONS = {"cancelled": "abort", None: "error"}  # vLLM's words for the engine's

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from outdraft.codecs.grammar.spelling import WHITESPACE, read_schema
-from outdraft.core.errors import RequestError
+from outdraft.options.errors import RequestError
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.tool_format import FunctionAsked
 

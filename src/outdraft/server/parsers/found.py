@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, overload
 
 from outdraft.codecs.chat import ChatTemplate
-from outdraft.core.errors import ConfigError
-from outdraft.core.near_miss import near_miss
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 from outdraft.server.parsers.thinking import ReasoningFormat
 from outdraft.server.parsers.tool_format import ToolFormat
 

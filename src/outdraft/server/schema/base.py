@@ -24,10 +24,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from outdraft.core.foreign_params import CALLED, REFUSED
-from outdraft.core.limits import LONGEST_NAME, MOST_METADATA
-from outdraft.core.near_miss import near_miss
-from outdraft.core.shown import shown
+from outdraft.options.foreign_params import CALLED, REFUSED
+from outdraft.options.limits import LONGEST_NAME, MOST_METADATA
+from outdraft.options.near_miss import near_miss
+from outdraft.options.shown import shown
 from outdraft.server.errors import ApiError
 
 ACCEPTED = ("user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key")

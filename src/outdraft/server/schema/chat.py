@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from outdraft.core.limits import MOST_PARTS
-from outdraft.core.params import SamplingParams
+from outdraft.options.limits import MOST_PARTS
+from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
 from outdraft.server.schema.base import NO_BREAKPOINT, Name, No, Table, only_types, otherwise

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from outdraft.core.params import SamplingParams
-from outdraft.engine.prompts import Prompt
+from outdraft.engine.callers.prompts import Prompt
+from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.sampling import SamplingFields
 

@@ -11,7 +11,7 @@ import orjson
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from outdraft.core.limits import (
+from outdraft.options.limits import (
     ALL_TOOLS,
     ALL_VARIABLES,
     DEEPEST,

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from outdraft.core.errors import RequestError
-from outdraft.core.structured import ELSEWHERE, StructuredOutputsParams
+from outdraft.options.errors import RequestError
+from outdraft.options.structured import ELSEWHERE, StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Table, only_types
 

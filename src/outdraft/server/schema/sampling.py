@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from outdraft.core.limits import (
+from outdraft.options.limits import (
     ALL_REFERENCES,
     LONGEST_BAD_WORD,
     LONGEST_PREFIX,
@@ -23,9 +23,9 @@ from outdraft.core.limits import (
     MOST_STOPS,
     PLAIN_ID,
 )
-from outdraft.core.params import SamplingParams
-from outdraft.core.shown import shown
-from outdraft.core.structured import StructuredOutputsParams
+from outdraft.options.params import SamplingParams
+from outdraft.options.shown import shown
+from outdraft.options.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Body, Name, No, Table, otherwise
 from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of

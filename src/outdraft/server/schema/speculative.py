@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from outdraft.core.ranges import MOST_NODES
+from outdraft.options.ranges import MOST_NODES
 from outdraft.server.schema.base import Name, No, Table
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from outdraft.core.limits import MOST_IDS
-from outdraft.core.params import SamplingParams
+from outdraft.options.limits import MOST_IDS
+from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Body, Name, Table
 from outdraft.server.schema.chat import ChatRequest, Message, Tool

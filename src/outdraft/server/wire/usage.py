@@ -9,8 +9,8 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outdraft.core.events import Source
+from outdraft.engine.callers.writer import Result
 from outdraft.engine.stats import RequestStats
-from outdraft.engine.writer import Result
 
 
 def usage(results: Iterable[Result], num_reasoning_tokens: int = 0, *, writes: bool = True) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from outdraft.core.coins import Coins
 from outdraft.core.packing import PackedDrafts
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.core.verifier import Verifier
+from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.accept_all import accept_all
 from outdraft.testing.audit import require

@@ -3,8 +3,8 @@
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
+from outdraft.options.params import SamplingParams
 from outdraft.testing.audit import require
 from outdraft.testing.subject import Outcome, Subject
 

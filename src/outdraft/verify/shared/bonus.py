@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 from outdraft.verify.shared.case import Case
 from outdraft.verify.shared.chain import ratio
 from outdraft.verify.shared.proposal import Proposal, normalised

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from outdraft.core.coins import Coins
 from outdraft.core.draft import Continuation, HostTree
-from outdraft.core.errors import CapabilityError, NumericsError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
 from outdraft.kernels.decoder.choice import best_tokens
+from outdraft.options.errors import CapabilityError, NumericsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
+from outdraft.options.errors import CapabilityError
 from outdraft.verify.shared.case import Case
 
 

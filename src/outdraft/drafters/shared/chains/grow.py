@@ -7,7 +7,6 @@ guesses are the same. Data in: sequences, depths, the network and when chains en
 from collections.abc import Sequence as Seq
 
 from outdraft.core.draft import Draft
-from outdraft.core.errors import CapabilityError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.native import chooses_natively, native_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
@@ -15,6 +14,7 @@ from outdraft.drafters.shared.chains.recorded import recorded_chains
 from outdraft.drafters.shared.chains.stepped import stepped_chains
 from outdraft.drafters.shared.choose import Sample, takes_plain_argmax
 from outdraft.drafters.shared.limits import Cutoff
+from outdraft.options.errors import CapabilityError
 
 
 def grow_chains(

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.choose import Chooser, Sample
 from outdraft.drafters.shared.limits import Cutoff
+from outdraft.options.errors import CacheFullError
 
 
 def stepped_chains(

@@ -25,12 +25,12 @@ from outdraft.core.coins import DraftCoins
 from outdraft.core.constraint import Beyond
 from outdraft.core.draft import Continuation, Draft, chain, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import CacheFullError, CapabilityError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.nested import build_nested
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CacheFullError, CapabilityError
 
 
 @dataclass(slots=True)

@@ -11,11 +11,11 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outdraft.core.drafter import Drafter
-from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.options import NESTED, DraftShape
 from outdraft.core.registry import AnyDrafter, find, make_options
 from outdraft.core.target import Needs, after_attention
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.base import NESTED, DraftShape
+from outdraft.options.errors import CapabilityError, ConfigError
 
 
 def build_nested(described: str | Mapping[str, Any], port: TargetPort) -> tuple[Drafter, AnyDrafter]:

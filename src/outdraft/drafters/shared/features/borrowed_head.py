@@ -17,17 +17,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.shared.features.network import FeatureForm
-from outdraft.models.base import Decoder
-from outdraft.models.block import Block
-from outdraft.models.config import ModelConfig
-from outdraft.models.families import ARCHITECTURES
-from outdraft.models.load import find_architecture
-from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.files.load import find_architecture
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import Block
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope
+from outdraft.options.errors import CapabilityError, ModelLoadError
 
 _BESIDE = ("bias", "num_nextn_predict_layers", "mtp_num_hidden_layers", "eagle_config", "num_speculative_steps")
 LAYERS = ("llama", "qwen2", "qwen3")  # whose layers such a network may have

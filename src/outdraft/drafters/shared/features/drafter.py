@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -36,8 +35,9 @@ from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import dynamic
 from outdraft.drafters.shared.trees.tree import Shape, Tree
-from outdraft.models.native import can_pack
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.native import can_pack
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 from outdraft.weights.pickled import PICKLED
 

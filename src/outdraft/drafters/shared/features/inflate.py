@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.learning.inflate import widen
-from outdraft.models.config import ModelConfig
+from outdraft.models.networks.config import ModelConfig
 
 
 def wider(config: ModelConfig, width: int) -> ModelConfig:

@@ -18,7 +18,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.drafters.shared.features.borrowed_head import (
     LAYERS,
     BorrowedHeadConfig,
@@ -29,16 +28,17 @@ from outdraft.drafters.shared.features.borrowed_head import (
 from outdraft.drafters.shared.features.network import Embed
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.kernels.decoder.guesser import Entrance, Origin
-from outdraft.models.base import Decoder
-from outdraft.models.block import blocks_of, embedding_rows
-from outdraft.models.fields import Fields
-from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
-from outdraft.models.layer_names import layer_entries
-from outdraft.models.load import read_json
-from outdraft.models.naming import Entry
-from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.port import TargetPort, facts_of
+from outdraft.models.families.shared.fields import Fields
+from outdraft.models.families.shared.layer_names import layer_entries
+from outdraft.models.families.shared.naming import Entry
+from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
+from outdraft.models.files.load import read_json
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import blocks_of, embedding_rows
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "LlamaForCausalLMEagle"

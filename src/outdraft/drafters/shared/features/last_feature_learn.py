@@ -13,9 +13,9 @@ from outdraft.drafters.shared.features.last_feature import (
 )
 from outdraft.drafters.shared.features.new import begin
 from outdraft.drafters.shared.learning.inflate import widen
-from outdraft.models.base import Decoder
-from outdraft.models.config import ModelConfig
-from outdraft.models.inflate import inflate_decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.remake.inflate import inflate_decoder
 
 
 def new_last_feature(target: Decoder, seed: int, *, bias: bool, layers: ModelConfig) -> LastFeatureNet:

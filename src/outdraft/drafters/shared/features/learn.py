@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
-from outdraft.models.base import Decoder
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
 
 
 class FeatureLearner:

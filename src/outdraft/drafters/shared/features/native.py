@@ -13,8 +13,8 @@ from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.networks.rounding import rounded
 from outdraft.kernels.decoder.guesser import Guesser
 from outdraft.kernels.decoder.stack import Stack
-from outdraft.models.guess import NativeGuesser
-from outdraft.models.native import NativeDecoder, embedding_scale, norm_of, shape_of, weight_of
+from outdraft.models.networks.native import NativeDecoder, embedding_scale, norm_of, shape_of, weight_of
+from outdraft.models.target.guess import NativeGuesser
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.quant.config import QuantConfig
 

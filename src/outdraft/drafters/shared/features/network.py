@@ -17,8 +17,8 @@ from typing import Protocol
 from torch import Tensor
 
 from outdraft.drafters.shared.features.parts import NativeParts
-from outdraft.models.config import ModelConfig
-from outdraft.models.native import NativeDecoder
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.context import AttentionContext
 
 Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], their positions [N] -> [N, D]

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from outdraft.models.config import ModelConfig
+from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.rope import RopeConfig
 
 

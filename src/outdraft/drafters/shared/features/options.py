@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from outdraft.core.options import RoundedOptions
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.options.base import RoundedOptions
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CacheFullError
 from outdraft.core.rows_of import joined, kept
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
@@ -31,9 +30,10 @@ from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.paired_text import PairedText, Salt
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
-from outdraft.models.guess import NativeGuesser
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.target.guess import NativeGuesser
 from outdraft.nn.context import AttentionContext
+from outdraft.options.errors import CacheFullError
 
 _MAX_WAITING = 512  # pairs that may wait for the next guess: bounds the memory of hidden states while a prompt is read
 _MAX_PASSES = 64  # that a text may keep whole, before it copies its own rows of them

@@ -8,10 +8,10 @@ siblings are drawn, the one that was drawn first.
 from dataclasses import dataclass
 from typing import Literal
 
-from outdraft.core.errors import ConfigError
 from outdraft.drafters.shared.features.options import FeatureOptions
 from outdraft.drafters.shared.trees.shapes import Template
 from outdraft.drafters.shared.trees.tree import Shape
+from outdraft.options.errors import ConfigError
 
 _NODES = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
 STATIC: tuple[tuple[int, ...], ...] = tuple(tuple(map(int, node)) for node in _NODES.split())

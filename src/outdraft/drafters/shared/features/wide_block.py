@@ -11,8 +11,8 @@ Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840.
 import torch
 from torch import Tensor
 
-from outdraft.models.block import Block, make_linear, make_norm
-from outdraft.models.config import ModelConfig
+from outdraft.models.networks.block import Block, make_linear, make_norm
+from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import Rotation
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from outdraft.core.errors import CapabilityError
-from outdraft.core.options import RoundedOptions
-from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.options.base import RoundedOptions
+from outdraft.options.errors import CapabilityError
+from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.paths import user_path
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -29,7 +28,8 @@ from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Template, dynamic
 from outdraft.drafters.shared.trees.template import read_template
 from outdraft.drafters.shared.trees.tree import Tree
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.paths import user_path
 
 # states [n, D], sequences, and as many tokens since of each, the pending one first -> logits [n, V] of the next
 Ask = Callable[[Tensor, Seq[Sequence], Seq[list[int]]], Tensor]

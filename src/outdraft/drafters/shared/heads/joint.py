@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from outdraft.core.errors import CapabilityError
 from outdraft.core.learner import OWN, TARGET, Beside, Lesson, Outlook
 from outdraft.drafters.shared.heads.learn import HeadLearner
-from outdraft.models.base import Decoder
-from outdraft.models.load import read_json, save_model
-from outdraft.models.lora import Lora, changed, merged, save_lora
-from outdraft.models.port import TargetPort
+from outdraft.models.files.load import read_json, save_model
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.remake.lora import Lora, changed, merged, save_lora
 from outdraft.nn.packed import PackedContext
+from outdraft.options.errors import CapabilityError
 from outdraft.weights.digest import digest_weights
 
 TAUGHT = "taught_target.json"  # beside heads that were trained with their target: which weights it has since

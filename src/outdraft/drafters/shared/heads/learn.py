@@ -18,8 +18,8 @@ from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
-from outdraft.models.base import Decoder
-from outdraft.models.block import Block
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import Block
 from outdraft.nn.linear import Linear
 from outdraft.nn.packed import PackedContext
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.models.base import Decoder
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort
 from outdraft.nn.linear import Linear
+from outdraft.options.errors import CapabilityError
 
 
 class Projections(nn.ModuleList):

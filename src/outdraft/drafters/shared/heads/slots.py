@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.residual import residuals
 from outdraft.drafters.shared.heads.stem import StemConfig, begin_block, shape_of
-from outdraft.models.block import Block
+from outdraft.models.networks.block import Block
 from outdraft.nn.linear import RowRange
 
 

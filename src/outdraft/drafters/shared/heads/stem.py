@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import ModelLoadError
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.models.block import Block
-from outdraft.models.config import ModelConfig, llama_config
+from outdraft.models.networks.block import Block
+from outdraft.models.networks.config import ModelConfig, llama_config
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
+from outdraft.options.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.paired_text import PairedText, Salt
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CacheFullError
 
 _MAX_WAITING = 512  # rows that may wait: bounds the memory of hidden states while a prompt is read
 

@@ -9,7 +9,7 @@ exit, taps    "after t layers" becomes the place where the inflated target has d
 import torch
 from torch import Tensor
 
-from outdraft.models.inflate import spread
+from outdraft.models.remake.inflate import spread
 
 
 def layers_after(done: int, num_layers: int, depth: int) -> int:

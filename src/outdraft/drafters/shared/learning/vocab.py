@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError
 
 
 def frequent(counts: Tensor, size: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Options that stand in order, checked once for every look-up that has them."""
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import MOST_NGRAM, MOST_NODES
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NGRAM, MOST_NODES
 
 
 def check_ngrams(min_ngram: int, max_ngram: int, width: int) -> None:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
@@ -28,8 +27,9 @@ from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
-from outdraft.models.network import Network
+from outdraft.models.networks.network import Network
 from outdraft.nn.context import CachedContext
+from outdraft.options.errors import CacheFullError
 
 C = TypeVar("C")
 _ENDLESS = 1 << 30  # tokens of a text, where the cache drops what is old

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.guesser import Chains, Draw
-from outdraft.models.fitted import FittedNetwork, unfitted
-from outdraft.models.guess import NativeGuesser, guess_with
-from outdraft.models.native import NativeDecoder
-from outdraft.models.network import Network
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.fitted import FittedNetwork, unfitted
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.target.guess import NativeGuesser, guess_with
 from outdraft.nn.context import AttentionContext
 
 

@@ -11,17 +11,17 @@ from typing import Any
 from torch import Tensor, nn
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import CapabilityError
-from outdraft.core.options import RoundedOptions
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
-from outdraft.models.fitted import FittedNetwork
-from outdraft.models.load_codec import load_codec
-from outdraft.models.network import Network
-from outdraft.models.open_network import load_network
-from outdraft.models.port import TargetPort
+from outdraft.models.files.load_codec import load_codec
+from outdraft.models.networks.fitted import FittedNetwork
+from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.target.open_network import load_network
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
+from outdraft.options.base import RoundedOptions
+from outdraft.options.errors import CapabilityError
 from outdraft.weights.hub import resolve
 
 _log = logging.getLogger(__name__)

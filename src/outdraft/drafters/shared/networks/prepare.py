@@ -14,8 +14,8 @@ from outdraft.core.weights import Weights
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
-from outdraft.models.packed_map import pack_maps
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.models.remake.packed_map import pack_maps
 
 
 def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:

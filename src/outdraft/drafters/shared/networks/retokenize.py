@@ -14,8 +14,8 @@ from collections.abc import Sequence as Seq
 
 from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import CapabilityError
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CapabilityError
 from outdraft.weights.hub import resolve
 
 _WINDOW = 24  # bytes at the end of a text that are encoded again when it grows; longer than nearly every token

@@ -9,13 +9,13 @@ some of the tokens (docs/quantization.md). Through PyTorch rounding saves nothin
 import torch
 from torch import nn
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.core.options import Quantization
-from outdraft.models.config import ModelConfig
-from outdraft.models.open_network import Rounding
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.target.open_network import Rounding
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
+from outdraft.options.base import Quantization
+from outdraft.options.errors import ModelLoadError
 
 LARGEST = 65504.0  # the largest float16, in which scales are stored; a scale is smaller than its largest weight
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
-from outdraft.models.network import Network
+from outdraft.models.networks.network import Network
 from outdraft.nn.rope import Rope
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ Data: a `Skip`, or a JSON object {"num_layers": 8, "attention": [1, 3, 5], "mlp"
 import json
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.read_file import load_json
 from outdraft.core.skip import Skip
+from outdraft.options.errors import ConfigError
+from outdraft.options.read_file import load_json
 
 
 def alternating(num_layers: int, ratio: float) -> Skip:

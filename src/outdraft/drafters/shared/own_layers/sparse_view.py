@@ -17,7 +17,7 @@ from torch import Tensor
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.copy_rows import copy_rows
 from outdraft.core.sequence import Sequence
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
 from outdraft.nn.context import CachedContext, WatchedContext
 from outdraft.nn.segment import chain_segments
 

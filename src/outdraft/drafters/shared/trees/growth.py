@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.errors import CacheFullError
 from outdraft.drafters.shared.choose import Row, Sample, takes_argmax, top_rows
 from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.drafters.shared.trees.stochastic_beam import draw_level
 from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.options.errors import CacheFullError
 from outdraft.sampling.warp import edit_nodes, warp_nodes
 
 _AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes

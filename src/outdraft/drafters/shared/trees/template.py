@@ -17,11 +17,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
-from outdraft.core.ranges import MOST_NODES
-from outdraft.core.read_file import load_json
-from outdraft.core.shown import shown
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
+from outdraft.options.ranges import MOST_NODES
+from outdraft.options.read_file import load_json
+from outdraft.options.shown import shown
 
 Ranks = tuple[int, ...]  # the rank of each node on the way
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.shown import shown
+from outdraft.options.errors import ConfigError
+from outdraft.options.shown import shown
 
 _URLS = ("/v1/completions", "/v1/chat/completions", "/inference/v1/generate")
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import orjson
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.new_file import new_file
+from outdraft.options.errors import ConfigError
+from outdraft.options.new_file import new_file
 from outdraft.server.fleet.batch.jobs import Job
 
 

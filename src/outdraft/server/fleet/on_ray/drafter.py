@@ -13,10 +13,10 @@ from typing import Any
 
 import ray
 
-from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.method import CONTRACT, DrafterMethod
 from outdraft.engine.llm import LLM
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.server.fleet.draft_service import DraftAsk, DraftService
 from outdraft.server.fleet.remote_drafter import RemoteDrafter
 

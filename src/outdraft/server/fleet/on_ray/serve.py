@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray import serve
 
-from outdraft.core.errors import ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.server.certificate import Certificate
 from outdraft.server.fleet.front import Front
 from outdraft.server.fleet.on_ray.application import make_engines

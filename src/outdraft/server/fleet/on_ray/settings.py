@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from outdraft.core.checked import check_fields
-from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import check_range
+from outdraft.options.checked import check_fields
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

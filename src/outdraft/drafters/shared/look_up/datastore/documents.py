@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 Document = str | list[int]
 TEXTS = (".txt", ".md", ".rst", ".html", ".py", ".c", ".h", ".cpp", ".rs", ".go", ".java", ".js", ".ts", ".sh", ".sql")

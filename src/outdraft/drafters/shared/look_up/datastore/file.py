@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError
-from outdraft.core.paths import user_path
-from outdraft.core.read_file import open_file
 from outdraft.kernels.text_index.suffix_array import Corpus, CorpusAnswer, CorpusQuery, look_up
-from outdraft.models.port import TargetPort
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
+from outdraft.options.read_file import open_file
 
 MAGIC, VERSION = b"ODSTORE\0", 1
 _LAYOUT = struct.Struct("<8sIIQQ32s")

@@ -1,0 +1,104 @@
+"""Further methods of `LLM`: `chat`, the tokenizer, `forget` and `close`."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any, Self, overload
+
+from outdraft.codecs.chat import Message
+from outdraft.codecs.text import TextCodec
+from outdraft.core.drafter import forget
+from outdraft.core.one_process import OneProcess
+from outdraft.engine.callers.prompts import Prompt, PromptReader, one_of, read_settings
+from outdraft.engine.callers.thread import EngineThread
+from outdraft.engine.callers.writer import Result, all_whole
+from outdraft.engine.loop import Engine
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
+
+
+class Conversational(OneProcess):
+    """The base of `LLM`, which sets its fields and writes the texts."""
+
+    codec: TextCodec | None
+    engine: Engine
+    _prompts: PromptReader
+    _thread: EngineThread
+
+    def generate(self, prompts: Any, params: Any = None, **words: Any) -> Any:
+        """Complete prompts: see `LLM.generate`."""
+        raise NotImplementedError
+
+    @overload
+    def chat(
+        self, messages: Seq[Message], params: SamplingParams | None = None, *,
+        sampling_params: SamplingParams | None = None, use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, chat_template_kwargs: Mapping[str, Any] | None = None,
+        special_tokens_in_messages: bool = False, **per_request: Any,
+    ) -> Result: ...  # fmt: skip
+    @overload
+    def chat(
+        self, messages: Seq[Seq[Message]], params: SamplingParams | Seq[SamplingParams] | None = None, *,
+        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, chat_template_kwargs: Mapping[str, Any] | None = None,
+        special_tokens_in_messages: bool = False, **per_request: Any,
+    ) -> list[Result]: ...  # fmt: skip
+    def chat(
+        self, messages: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None,
+        tools: Any = None, add_generation_prompt: bool = True, continue_final_message: bool = False,
+        chat_template_kwargs: Any = None, special_tokens_in_messages: bool = False, **per_request: Any,
+    ) -> Any:  # fmt: skip
+        """The next answer of a conversation [{"role": "user", "content": "..."}, ...], or of several.
+
+        By the model's chat template; a model without one continues a plain transcript. `continue_final_message`: the
+        answer goes on with the last message, of the assistant. `chat_template_kwargs`: further variables of the
+        template, as `enable_thinking`. The name of a control token in a message (<|im_end|>) is text, unless
+        `special_tokens_in_messages`. The rest as for `generate`.
+        Raises `RequestError` for what is no conversation, or a model without a tokenizer.
+        """
+        many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
+        own = {
+            **({} if tools is None else {"tools": tools}),
+            **({"continue_final_message": True} if continue_final_message else {}),
+            **({} if add_generation_prompt else {"add_generation_prompt": False}),
+        }
+        variables = {**(chat_template_kwargs or {}), **own}
+        if "special_tokens_in_messages" in variables:
+            raise RequestError("special_tokens_in_messages is no variable of a template: give it beside them")
+        names = {"special_tokens_in_messages": special_tokens_in_messages}
+        asked = [self._prompts.chat(one, **names, **variables) for one in (messages if many else [messages])]
+        settings = read_settings(one_of(params, sampling_params), len(asked))
+        stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
+        results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
+        return results if many else all_whole(results)[0]
+
+    def forget(self) -> None:
+        """Drop what is left of requests that are over, in drafters and in memory: a repeated prompt begins anew."""
+
+        def drop(engine: Engine) -> None:
+            forget(engine.parts.drafter)
+            engine.parts.room.forget()
+
+        self._thread.ask(drop)
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
+        return self._prompts.encode(prompt)
+
+    def get_tokenizer(self) -> TextCodec:
+        """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
+        if self.codec is None:
+            raise RequestError(f"{self._prompts.name} has no tokenizer.json: put the model's own beside it")
+        return self.codec
+
+    def close(self) -> None:
+        """End its thread: requests under way end with an error, later ones are refused. Engines beside it go on."""
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,110 @@
+"""Texts while they are written, and from asyncio: `stream`, `astream`, `agenerate`. Their requests join the one batch.
+
+Of several texts of one prompt (`SamplingParams(n=3)`) the pieces come as they are written, and each says whose it is.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any
+
+from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.call import Call
+from outdraft.engine.callers.conversational import Conversational
+from outdraft.engine.callers.prompts import Prompt
+from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.options.checked import check_value
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
+
+
+class Streaming(Conversational):
+    """What `LLM` adds to `generate` and `chat` for callers who do not wait for the end."""
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, stream_interval: int = 0, **per_request: Any
+    ) -> Iterator[Chunk]:
+        """Complete one prompt piece by piece. Leaving the loop cancels the request.
+
+        With `n` above 1: the pieces of all texts, in turn; `chunk.index` says whose each is. `stream_interval`: how
+        many tokens a piece has (the last one may have fewer), whatever each pass writes; 0: what a pass writes.
+        """
+        asked_at, interval = self.engine.clock(), _checked(stream_interval)
+        (request,) = self._prompts.requests([prompt], params, per_request)
+        calls = self._thread.submit(
+            request.singles(), streams=True, stream_interval=interval, asked_at=asked_at
+        )  # fmt: skip
+        try:
+            while unfinished := _unfinished(calls):
+                for index, call in unfinished:
+                    call.wait()
+                    yield from _pieces(call, index)
+            _raise_errors(calls)
+        finally:
+            _leave(calls)
+
+    async def open(
+        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, *,
+        streams: bool = True, stream_interval: int = 0, **per_request: Any,
+    ) -> Answers:  # fmt: skip
+        """Ask for all of these prompts at once, from asyncio; what comes back is `Answers`, to be read and to be left.
+
+        `streams=False`: the caller is not woken before a text is whole. `stream_interval`: as for `stream`.
+        Raises `RequestError` for what is refused, and `BusyError` for a stream that finds no room.
+        """
+        asked_at, interval = self.engine.clock(), _checked(stream_interval)
+        requests = await asyncio.to_thread(self._prompts.requests, prompts, params, per_request)  # tokenizing may last
+        answers = Answers(self._thread, requests, prompts, streams=streams, stream_interval=interval, asked_at=asked_at)
+        if streams:
+            await answers.joined()
+        return answers
+
+    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
+        """`generate` for one prompt; concurrent calls share the batch."""
+        answers = await self.open([prompt], params, streams=False, **per_request)
+        try:
+            await answers.end()
+        finally:
+            answers.leave()
+        answers.raise_error()
+        return answers.results()[0]
+
+    async def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any
+    ) -> AsyncIterator[Chunk]:
+        """`stream`; concurrent calls share the batch."""
+        answers = await self.open([prompt], params, **per_request)
+        try:
+            async for _, chunk in answers:
+                yield chunk
+            answers.raise_error()
+        finally:
+            answers.leave()
+
+
+def _checked(stream_interval: Any) -> int:
+    interval: int = check_value("stream_interval", stream_interval, int, error=RequestError)
+    if interval < 0:
+        raise RequestError(f"stream_interval={interval}: give a number of tokens, or 0 for what each pass writes")
+    return interval
+
+
+def _unfinished(calls: Seq[Call]) -> list[tuple[int, Call]]:
+    return [(index, call) for index, call in enumerate(calls) if not call.finished]
+
+
+def _pieces(call: Call, index: int) -> list[Chunk]:
+    """What was written of one text since it was last asked."""
+    return [replace(chunk, index=index) for chunk in call.take()] if index else call.take()
+
+
+def _raise_errors(calls: Seq[Call]) -> None:
+    """Raise the first text's error, if any ended with one."""
+    for call in calls:
+        call.raise_error()
+
+
+def _leave(calls: Seq[Call]) -> None:
+    for call in calls:
+        call.leave()

@@ -1,0 +1,163 @@
+"""A recipe: a combination under a paper's name, drafter x shape x verifier x policy, as a TOML file.
+
+    [paper]                  title, year, link; may be left out
+    [drafter]                name, and its options under [drafter.options]; "@draft_model" is a role (`roles.py`)
+    [verifier]  [policy]     likewise; without them "auto"
+    modifies_target = true   the paper trains the target too: lossless then means "as that target"
+
+Data in: a name of the catalogue (a file in `outdraft/recipes`), or the path of a user's own file; data out: a `Recipe`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from outdraft.core.method import Paper
+from outdraft.core.registry import AnyMethod, Kind, find, make_options
+from outdraft.engine.naming.roles import slots_of, without_optional
+from outdraft.options.base import DraftShape
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.paths import user_path
+from outdraft.options.read_file import load_toml
+from outdraft.options.shown import shown
+from outdraft.options.types import fits, in_words
+
+FOLDER = Path(__file__).parents[2] / "recipes"
+_DEFAULTS: dict[Kind, str] = {"drafter": "", "verifier": "auto", "policy": "auto"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One plug-in and its options, as they are written."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a file says. Names and options are checked when it is read."""
+
+    name: str
+    drafter: Choice
+    verifier: Choice
+    policy: Choice
+    paper: Paper | None = None
+    modifies_target: bool = False
+
+    @property
+    def lossless(self) -> bool:
+        """Whether its rule, with its options, keeps the target's distribution."""
+        return is_lossless(self.verifier)
+
+    @property
+    def shape(self) -> DraftShape:
+        """What its drafter proposes with these options."""
+        method = find("drafter", self.drafter.name)
+        return method.shape_of(make_options(method, self.drafter.options))
+
+    @property
+    def roles(self) -> dict[str, bool]:
+        """The roles that its user fills, and whether each must be filled."""
+        slots = slots_of(self.drafter.name, self.drafter.options)
+        return {slot.role: any(not one.optional for one in slots if one.role == slot.role) for slot in slots}
+
+    def describe(self) -> dict[str, Any]:
+        """For the resolved configuration: name, paper, and whether the target is the paper's own."""
+        paper = asdict(self.paper) if self.paper else None
+        return {"name": self.name, "paper": paper, "modifies_target": self.modifies_target}
+
+
+def recipe_names() -> list[str]:
+    """All recipes that ship with outdraft, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def read_recipe(given: str | Path) -> Recipe:
+    """The recipe called `given`, or in the file `given` (a path ends with .toml).
+
+    Raises `ConfigError` naming the file, the key and the nearest right one.
+    """
+    path = user_path(given)
+    if path.suffix != ".toml":
+        known = recipe_names()
+        if str(given) not in known:
+            raise ConfigError(
+                f"unknown recipe {shown(str(given))}{near_miss(str(given), known)}; known: {', '.join(known)}; "
+                "a file of your own ends with .toml"
+            )
+        path = FOLDER / f"{given}.toml"
+    try:
+        raw = load_toml(path)
+    except OSError as error:
+        raise ConfigError(f"recipe {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"recipe {path} is no valid TOML: {error}") from error
+    _check_keys(raw, [*_DEFAULTS, "paper", "modifies_target"], str(path))
+    if not isinstance(raw.get("modifies_target", False), bool):
+        raise ConfigError(f"recipe {path}: modifies_target={raw['modifies_target']!r} must be true or false")
+    return Recipe(
+        name=path.stem,
+        paper=_paper(raw, path),
+        modifies_target=raw.get("modifies_target", False),
+        **{kind: _choice(kind, raw, path) for kind in _DEFAULTS},
+    )
+
+
+def is_lossless(verifier: Choice) -> bool:
+    """What the rule itself says, built with these options: some are exact by default and lossy on demand."""
+    method = find("verifier", verifier.name)
+    return method.build(make_options(method, verifier.options)).lossless
+
+
+def _choice(kind: Kind, raw: Mapping[str, Any], path: Path) -> Choice:
+    """One table, its name and options checked."""
+    table = raw.get(kind, {"name": _DEFAULTS[kind]})
+    where = f"{path}, [{kind}]"
+    if not isinstance(table, dict) or not table.get("name"):
+        raise ConfigError(f'recipe {where} names no {kind}; write name = "..." (`outdraft methods` lists them)')
+    _check_keys(table, ["name", "options"], where)
+    choice = Choice(name=table["name"], options=table.get("options", {}))
+    try:
+        method = _find(kind, choice)
+        slots = slots_of(choice.name, choice.options)
+        if slots and kind != "drafter":
+            raise ConfigError(f"[{kind}.options] names the role {slots[0].role!r}: only a drafter's options have roles")
+        make_options(method, choice.options)
+        make_options(method, without_optional(choice.name, choice.options))
+    except ConfigError as error:
+        raise ConfigError(f"recipe {path}: {error}") from error
+    return choice
+
+
+def _find(kind: Kind, choice: Choice) -> AnyMethod:
+    if not isinstance(choice.name, str) or not isinstance(choice.options, dict):
+        raise ConfigError(f"[{kind}] holds name={choice.name!r}, options={choice.options!r}: a text and a table")
+    return find(kind, choice.name)
+
+
+def _paper(raw: Mapping[str, Any], path: Path) -> Paper | None:
+    table = raw.get("paper")
+    if table is None:
+        return None
+    where = f"{path}, [paper]"
+    if not isinstance(table, dict):
+        raise ConfigError(f"recipe {path}: paper={table!r} must be a table with title, year and link")
+    needed = [one.name for one in fields(Paper)]
+    _check_keys(table, needed, where)
+    missing = [name for name in needed if name not in table]
+    if missing:
+        raise ConfigError(f"recipe {where} lacks {', '.join(missing)}")
+    for name, hint in get_type_hints(Paper).items():
+        if not fits(table[name], hint):
+            raise ConfigError(f"recipe {where}: {name}={table[name]!r} must be {in_words(hint)}")
+    return Paper(**table)
+
+
+def _check_keys(table: Mapping[str, Any], known: list[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"recipe {where}: unknown key {key!r}{near_miss(key, known)}; it takes: "
+                              f"{', '.join(known)}")  # fmt: skip

@@ -1,0 +1,30 @@
+"""`Setup`: everything that the user asked for, as one record."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from outdraft.cache.config import CacheConfig
+from outdraft.codecs.text import TextCodec
+from outdraft.core.logprobs import LogprobsMode
+from outdraft.engine.naming.combination import Combination
+from outdraft.engine.scheduler.settings import SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What one engine was asked to be: directory, numbers, memory and speculation."""
+
+    directory: Path
+    codec: TextCodec | None  # the target's tokenizer
+    dtype: str
+    device: str
+    exact: bool
+    guard: float | None
+    enforce_eager: bool
+    max_len: int | None
+    scheduling: SchedulerSettings
+    weights_memory: int | None = None  # bytes; None: all weights are held
+    model_impl: str = "auto"  # who computes the target's layers
+    logprobs_mode: LogprobsMode = "raw_logprobs"
+    cache: CacheConfig
+    combination: Combination

@@ -1,0 +1,1 @@
+"""Architectures, a file each: which fields of a config.json, which tensors, which network."""

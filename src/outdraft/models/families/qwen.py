@@ -1,0 +1,55 @@
+"""Qwen2 and 2.5 (biases on q, k, v; optional sliding window on the upper layers) and dense Qwen3 (q/k norm, head_dim).
+
+Tensor names are Llama's.
+"""
+
+from outdraft.models.families.llama import IGNORED, llama_table, read_common, write_common, write_windows
+from outdraft.models.families.shared.fields import Fields
+from outdraft.models.families.shared.naming import Architecture
+from outdraft.models.networks.config import ModelConfig
+
+
+def _windows(fields: Fields) -> tuple[int | None, ...]:
+    layers = fields.layers("num_hidden_layers")
+    size, first = fields.get("sliding_window", int, 4096), fields.get("max_window_layers", int, 28)
+    fields.look("layer_types")
+    return fields.windows(layers, size, first=first) if fields.get("use_sliding_window", bool, False) else ()
+
+
+def _write_windows(config: ModelConfig) -> dict[str, object]:
+    if not config.windows:
+        return {"use_sliding_window": False}
+    first = next(i for i, window in enumerate(config.windows) if window is not None)
+    return {"use_sliding_window": True, "max_window_layers": first, **write_windows(config)}
+
+
+def _read2(fields: Fields) -> ModelConfig:
+    return read_common(fields, qkv_bias=True, windows=_windows(fields))
+
+
+def _write2(config: ModelConfig) -> dict[str, object]:
+    return {**write_common(config), **_write_windows(config)}
+
+
+def _read3(fields: Fields) -> ModelConfig:
+    bias = fields.get("attention_bias", bool, False)
+    theta = 5e5 if fields.name == "qwen3_vl_text" else 10000.0
+    return read_common(
+        fields, head_dim=128, theta=theta, qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields)
+    )
+
+
+def _write3(config: ModelConfig) -> dict[str, object]:
+    return {**write_common(config), **_write_windows(config), "attention_bias": config.qkv_bias}
+
+
+QWEN3_VL = Architecture(  # the text part
+    model_type="qwen3_vl_text", class_name="Qwen3VLTextModel", parse=_read3, write=_write3, table=llama_table,
+    ignored=IGNORED,
+)  # fmt: skip
+QWEN2 = Architecture(
+    model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2, table=llama_table, ignored=IGNORED
+)
+QWEN3 = Architecture(
+    model_type="qwen3", class_name="Qwen3ForCausalLM", parse=_read3, write=_write3, table=llama_table, ignored=IGNORED
+)

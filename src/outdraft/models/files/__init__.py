@@ -1,0 +1,1 @@
+"""Models and heads as files: config.json and safetensors, GGUF, published quantizations."""

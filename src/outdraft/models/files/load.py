@@ -1,0 +1,291 @@
+"""Load a Hugging Face model directory or a GGUF file into a `Decoder`, and save a decoder as a directory.
+
+Every parameter starts as NaN; whatever the files do not fill, name wrongly or shape wrongly is one clear error.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.files.gguf import GgufModel
+from outdraft.models.files.misfit import refuse_misfit
+from outdraft.models.files.peft_adapter import refuse_lone_adapter, tell_adapter, without_wrapper
+from outdraft.models.files.published.source import PublishedModel
+from outdraft.models.files.wrapper import all_ends, is_wrapper, text_part, text_tensors
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.device import choose_device
+from outdraft.nn.quant.config import QUANT_METHOD, read_quant
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import load_json
+from outdraft.options.shown import shown
+from outdraft.weights.hub import resolve
+from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
+from outdraft.weights.sentinel import require_filled
+from outdraft.weights.source import TensorSource
+
+_ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
+DTYPES = {
+    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
+    "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+}  # fmt: skip
+_log = logging.getLogger(__name__)
+_VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
+_STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
+
+
+def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu") -> Decoder:
+    """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run through PyTorch.
+
+    dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
+    """
+    stored = open_weights(path, dtype)
+    decoder = fill_decoder(stored, choose_device(device))
+    decoder.set_exact(True)
+    return decoder
+
+
+def fill_decoder(stored: "StoredWeights", device: torch.device) -> Decoder:
+    """All of the weights in a decoder. Raises `ModelLoadError`."""
+    decoder = Decoder(stored.config, stored.dtype, device)
+    stored.fill(tensors_of(decoder))
+    return decoder.eval().requires_grad_(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWeights:
+    """A model's files, opened: what they hold is known, nothing of it is read."""
+
+    source: TensorSource
+    config: ModelConfig
+    dtype: torch.dtype
+    entries: tuple[Entry, ...]
+    names: Mapping[str, str]  # canonical name -> name in the files
+
+    def fill(self, ours: Mapping[str, Tensor]) -> None:
+        """Read the tensors of these names (ours); a tied head is not read. Raises `ModelLoadError`."""
+        with torch.no_grad():
+            for entry in self.entries:
+                tied = entry.ours == "lm_head.weight" and self.config.tie_embeddings
+                if entry.ours in ours and not tied:
+                    self._read(entry, ours[entry.ours])
+        require_filled(ours.items(), self.source.origin)
+
+    def check_shapes(self) -> None:
+        """Compare what the configuration asks for with what the files hold, before any memory is taken for it.
+
+        Raises `ModelLoadError` naming the first tensor that differs.
+        """
+        try:
+            asked = tensors_of(Decoder(self.config, self.dtype, "meta"))
+        except (RuntimeError, OverflowError) as error:  # PyTorch cannot count that many elements
+            raise ModelLoadError(
+                f"the config.json of {self.source.origin} asks for an impossible model ({error})"
+            ) from error
+        for entry in self.entries:
+            self._check(entry, asked[entry.ours])
+
+    def _read(self, entry: Entry, target: Tensor) -> None:
+        self._check(entry, target)
+        entry.fill(target, [self.source[self.names[name]] for name in entry.theirs])
+
+    def _check(self, entry: Entry, target: Tensor) -> None:
+        source = self.source
+        theirs = [self.names[name] for name in entry.theirs]
+        for name, shape in zip(theirs, stored_shapes(entry, tuple(target.shape)), strict=True):
+            if source.shape(name) != shape:
+                raise ModelLoadError(
+                    f"tensor '{name}' in {source.origin} has shape {source.shape(name)}, config.json asks for {shape}"
+                )
+            if source.dtype_name(name) != _INTEGERS.get(target.dtype, source.dtype_name(name)):
+                raise ModelLoadError(
+                    f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
+                    f"{_INTEGERS[target.dtype]}: quantize the original again"
+                )
+
+
+def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
+    """A model's files by path or name, checked against its configuration; `dtype` as for `load_model`."""
+    raw, source = _open(resolve(str(check_value("model", path, str | Path, error=ModelLoadError))))
+    told = raw.pop("quantization_config", None)
+    quant = None if isinstance(source, PublishedModel) else read_quant(told)
+    variant = raw.pop(_VARIANT, "")
+    kind = find_architecture(raw)
+    config = kind.read(raw, strict=True)
+    if isinstance(source, GgufModel | PublishedModel):
+        quant = source.keep_integers(kind.table(config))
+        config = replace(config, quant=quant, variant=source.variant)
+    elif quant is not None:
+        config = replace(config, quant=quant, variant=str(variant) or quant.variant)
+    else:
+        config = replace(config, variant=str(variant))
+    if config.tie_embeddings and _has_own_head(source, kind, config):
+        config = replace(config, tie_embeddings=False)
+    entries = tuple(stored_entries(kind.table(config), quant))
+    names = _resolve_names(source, kind, entries, config)
+    stored = StoredWeights(
+        source=source, config=config, dtype=_dtype(dtype, source, names, entries), entries=entries, names=names
+    )
+    stored.check_shapes()
+    return stored
+
+
+def save_model(decoder: Decoder, directory: str | Path, dtype: torch.dtype | None = None) -> None:
+    """Write config.json and model.safetensors as transformers reads them; quantized maps in our own layout.
+
+    `dtype`: of the floats in the file; the decoder's own by default.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    config = decoder.config
+    kind = ARCHITECTURES[config.architecture]
+    ours = tensors_of(decoder)
+    tensors: dict[str, Tensor] = {}
+    for entry in stored_entries(kind.table(config), config.quant):
+        if not (entry.ours == "lm_head.weight" and config.tie_embeddings):
+            tensors |= entry.split(ours[entry.ours].detach())
+    stored = dtype or decoder.embedding.dtype
+    if stored != decoder.embedding.dtype:
+        tensors = {name: one.to(stored) if one.is_floating_point() else one for name, one in tensors.items()}
+    written: dict[str, object] = {"architectures": [kind.class_name], "model_type": kind.model_type}
+    written |= {"torch_dtype": str(stored).removeprefix("torch."), **kind.write(config)}
+    if config.quant is not None:
+        written["quantization_config"] = config.quant.to_json()
+    if config.variant and not (config.quant is not None and config.variant == config.quant.variant):
+        written[_VARIANT] = config.variant
+    (directory / "config.json").write_text(json.dumps(written, indent=2) + "\n")
+    save_tensors(tensors, directory / SINGLE)
+
+
+def tensors_of(decoder: nn.Module) -> dict[str, Tensor]:
+    """Everything that a file holds of a decoder or a part of one, under our names: parameters, integers and scales."""
+    tensors: dict[str, Tensor] = dict(decoder.named_parameters(remove_duplicate=False))
+    return tensors | {name: tensor for name, tensor in decoder.named_buffers() if not name.endswith(".like")}
+
+
+def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
+    """The configuration in Hugging Face's words, and the tensors under Hugging Face's names."""
+    if path.is_file():
+        model = GgufModel(path)
+        return model.read_config(), model
+    refuse_lone_adapter(path)
+    raw = read_json(path / "config.json")
+    source = without_wrapper(TensorStore(path))
+    tell_adapter(path)
+    text = raw["text_config"] if is_wrapper(raw) else {}
+    if is_wrapper(raw):
+        source = text_tensors(source)
+    told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None)
+    if told and not (isinstance(told, dict) and told.get("quant_method") == QUANT_METHOD):
+        source = PublishedModel(source, told)
+    if is_wrapper(raw):
+        raw = text_part(raw, source)
+    return {**raw, "eos_token_id": all_ends(raw.get("eos_token_id"), read_generation(path))}, source
+
+
+def find_architecture(raw: dict[str, object]) -> Architecture:
+    """The architecture that a config.json names."""
+    name = raw.get("model_type")
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise ModelLoadError(
+            f"config.json: model_type={name!r} is not supported here (supported: {known}); whole directories of other "
+            "models are decoded through transformers, more slowly (model_impl, docs/models.md)"
+        )
+    return ARCHITECTURES[name]
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """A JSON object, or a `ModelLoadError` that says what is wrong with the file."""
+    try:
+        raw = load_json(path)
+    except FileNotFoundError as error:
+        raise ModelLoadError(f"{path.parent} has no {path.name}: is it a model directory?") from error
+    except (ValueError, OSError) as error:
+        raise ModelLoadError(f"{path} is not valid JSON ({error}): download it again") from error
+    if not isinstance(raw, dict):
+        raise ModelLoadError(f"{path} holds a {type(raw).__name__}, not an object: download it again")
+    return raw
+
+
+def read_generation(directory: Path) -> object:
+    """The end-of-text ids of generation_config.json, if there is one: chat models may name the end of a turn there
+    alone."""
+    path = directory / "generation_config.json"
+    return read_json(path).get("eos_token_id") if os.path.lexists(path) else None
+
+
+def _resolve_names(
+    source: TensorSource, kind: Architecture, entries: Iterable[Entry], config: ModelConfig
+) -> dict[str, str]:
+    """Canonical name -> name in the files; missing and unexpected tensors are errors."""
+    names: dict[str, str] = {}
+    tied = {name for entry in entries if entry.ours in ("lm_head.weight", "embedding") for name in entry.theirs}
+    for entry in entries:
+        for name in entry.theirs:
+            bare = name.removeprefix(kind.prefix)
+            if name in source or bare in source:
+                names[name] = name if name in source else bare
+    if config.tie_embeddings:  # either of the two may be the one that is stored
+        stored = sorted(tied & set(names))
+        names.update({name: names[stored[0]] for name in tied - set(names) if stored})
+    wanted = [name for entry in entries for name in entry.theirs]
+    missing = [name for name in wanted if name not in names]
+    unexpected = {name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored)}
+    refuse_misfit(source.origin, missing, unexpected)
+    return names
+
+
+def _has_own_head(source: TensorSource, kind: Architecture, config: ModelConfig) -> bool:
+    """Whether a tied head is stored beside the embeddings with other values, as trainers leave it; a line says so."""
+    table = {entry.ours: entry.theirs[0] for entry in kind.table(config)}
+    head, rows = (
+        next((name for name in (told, told.removeprefix(kind.prefix)) if name in source), "")
+        for told in (table["lm_head.weight"], table["embedding"])
+    )
+    if not head or not rows or head == rows or torch.equal(source[head].float(), source[rows].float()):
+        return False
+    _log.warning(
+        "%s: config.json ties the head to the embeddings, and '%s' is stored with other values: it is used, as "
+        "transformers does", source.origin.name, head,
+    )  # fmt: skip
+    return True
+
+
+def _dtype(
+    wanted: str | torch.dtype | None, source: TensorSource, names: dict[str, str], entries: Iterable[Entry]
+) -> torch.dtype:
+    """The type that is asked for; else the one that the embedding is stored in."""
+    named = named_dtype(wanted)
+    if named is not None:
+        return named
+    embedding = next(entry.theirs[0] for entry in entries if entry.ours == "embedding")
+    stored = source.dtype_name(names[embedding])
+    if stored not in _STORED:
+        raise ModelLoadError(f"{source.origin} stores weights as {stored}, supported: {', '.join(_STORED)}")
+    return _STORED[stored]
+
+
+def named_dtype(wanted: str | torch.dtype | None) -> torch.dtype | None:
+    """The type of this name; None for None and "auto". Raises `ModelLoadError` for one that is not known."""
+    if isinstance(wanted, torch.dtype):
+        if wanted not in DTYPES.values():
+            raise ModelLoadError(f"dtype={wanted} is no number format of weights (known: {', '.join(DTYPES)})")
+        return wanted
+    named: str | None = check_value("dtype", wanted, str | None)
+    named = None if named is None else _ALSO_CALLED.get(named, named)
+    if named is None or named == "auto":
+        return None
+    if named not in DTYPES:
+        raise ModelLoadError(f"dtype={shown(named)} is not known (known: auto, {', '.join(DTYPES)})")
+    return DTYPES[named]

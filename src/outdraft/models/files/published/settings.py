@@ -1,0 +1,38 @@
+"""The values of a published `quantization_config`, by name, with an error that names key, value and cure."""
+
+from collections.abc import Mapping
+
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
+
+CURE = "take the unquantized model and run `outdraft quantize` on it, or take a GGUF file"
+Told = Mapping[str, object]  # a quantization_config
+
+
+def refuse(told: Told, key: str, why: str) -> ModelLoadError:
+    """The error for a value that is not read."""
+    return ModelLoadError(
+        f"config.json: quantization_config of quant_method={shown(told.get('quant_method'))} has "
+        f"{key}={shown(told.get(key))}, {why}: {CURE}"
+    )
+
+
+def choose(told: Told, keys: tuple[str, ...], known: tuple[object, ...], default: object = None) -> object:
+    """The value of the first of these keys that is there. Raises `ModelLoadError` for one that is not known."""
+    key = next((one for one in keys if told.get(one) is not None), keys[0])
+    value = told.get(key)
+    value = default if value is None else value
+    if isinstance(value, str):
+        value = value.lower()
+    if not any(value == one and isinstance(value, type(one)) for one in known):
+        raise refuse(told, key, f"which outdraft does not read (it reads {', '.join(map(repr, known))})")
+    return value
+
+
+def whole_number(told: Told, keys: tuple[str, ...]) -> int:
+    """A whole number under the first of these keys that is there. Raises `ModelLoadError`."""
+    key = next((one for one in keys if told.get(one) is not None), keys[0])
+    value = told.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise refuse(told, key, "which is no whole number")
+    return value

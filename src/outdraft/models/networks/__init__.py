@@ -1,0 +1,1 @@
+"""Networks made of blocks, and what computes them: PyTorch, the native kernels."""

@@ -1,0 +1,272 @@
+"""A decoder on the native kernels: packed once, then one call a pass.
+
+What the kernels know (`find_unknown` says what they do not): norms before and behind each half, RMSNorm or LayerNorm,
+SiLU or tanh GELU, gated or not, rotary positions of several kinds over a bfloat16 cache, biases, query/key norms,
+windows, scales, soft caps, parallel halves. Hidden states and logits are float32, so that a pass that stops and
+resumes at a layer has the bits of one that does not.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.target import after_attention
+from outdraft.kernels.decoder.matrix import STEP, Weight
+from outdraft.kernels.decoder.stack import LayerParts, Span, Stack, StackShape
+from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.threads import num_threads
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.block import Block, embedding_rows
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.network import RunOutput
+from outdraft.nn.context import AttentionContext, WatchedContext
+from outdraft.nn.linear import LinearMap
+from outdraft.nn.norm import LayerNorm
+from outdraft.nn.quant.linear import QuantLinear
+from outdraft.nn.rope import RopeTables
+from outdraft.options.errors import CapabilityError
+
+_ACTIVATIONS = {
+    "silu": "silu", "swish": "silu", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}  # fmt: skip
+
+
+def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether the kernels know this shape, and were built."""
+    return (
+        dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None and find_unknown(config) is None
+    )
+
+
+def find_unknown(config: ModelConfig) -> str | None:
+    """What of this shape the kernels do not know, in words; None: they know all of it."""
+    kinds = config.rope_kinds()
+    widths = (config.hidden_size, config.intermediate_size, config.head_dim)
+    unknown = {
+        f"the activation {config.activation}": config.activation not in _ACTIVATIONS,
+        "learned positions": config.learned_positions or not kinds,
+        "rotary positions of several widths": len({kind.dim for kind in kinds}) > 1,
+        "queries that grow in several ways": len({(kind.query_growth, kind.original_max_len) for kind in kinds}) > 1
+        and any(kind.query_growth for kind in kinds),
+        "a layer norm of queries and keys": config.norm == "layer" and config.qk_norm,
+        "parallel halves without a norm before them": config.parallel_residual and not config.pre_norm,
+        f"widths that are no multiples of {STEP}": any(width % STEP for width in widths),
+        "heads of more than 512 channels": config.head_dim > 512,
+    }
+    return next((what for what, there in unknown.items() if there), None)
+
+
+class NativeDecoder:
+    """A decoder's weights, packed for PyTorch's present number of threads. No row's bits depend on the rows beside it.
+
+    `models/remake/native_files.py` makes one of a model's files, without a decoder between.
+    """
+
+    exact = True
+
+    def __init__(self, decoder: Decoder) -> None:
+        if not can_pack(decoder.config, decoder.dtype, decoder.device):
+            raise CapabilityError(
+                f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
+                f"{decoder.device}; run it through PyTorch"
+            )
+        norm = deepcopy(decoder.final_norm).float()
+        self._hold(decoder.config, _pack(decoder), decoder.embedding.detach(), norm, decoder.num_parameters)
+
+    @classmethod
+    def over(
+        cls, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: nn.Module, num_parameters: int
+    ) -> "NativeDecoder":
+        """A decoder whose weights are packed already. embedding: [V, D] bfloat16; final_norm: in float32."""
+        made = cls.__new__(cls)
+        made._hold(config, stack, embedding, final_norm, num_parameters)
+        return made
+
+    def _hold(
+        self, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: nn.Module, num_parameters: int
+    ) -> None:
+        self.config = config
+        self.num_parameters = num_parameters
+        self.embedding = embedding
+        self.rope = RopeTables(config.rope_kinds())
+        self.final_norm = final_norm
+        self.stack = stack
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the embeddings and of the cache."""
+        return self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+    @property
+    def pass_bytes(self) -> int:
+        return self.stack.num_bytes
+
+    @property
+    def kernels(self) -> str:
+        return self.stack.kind
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D] float32."""
+        rows = embedding_rows(self.embedding, ids).float()
+        return rows if self.config.embedding_scale == 1 else rows * embedding_scale(self.config)
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        skip: Skip = NO_SKIP,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
+        layers = range(start, self.config.num_layers if stop is None else stop)
+        return run_packed(self.stack.run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V] float32."""
+        return self.stack.logits(h.float(), norm=True)
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D] float32."""
+        return self.final_norm(h.float())  # type: ignore[no-any-return]
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
+        return self.stack.logits(h.float(), norm=False)
+
+
+def run_packed(
+    run: Callable[..., None],
+    config: ModelConfig,
+    rope: RopeTables,
+    h: Tensor,
+    positions: Tensor,
+    ctx: AttentionContext,
+    layers: range,
+    skip: Skip,
+    taps: Collection[int],
+) -> RunOutput:
+    """`layers` over h [N, D] at positions [N] by `run`, which takes what `Stack.run` takes.
+
+    What `taps` and `ctx` want is kept.
+    """
+    h = h.to(torch.float32, copy=True)
+    places = positions.tolist()
+    cos, sin = rope.table(max(places) + 1, h.dtype, h.device)
+    taken = {layers.start: h.clone()} if layers.start in taps else {}
+    states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+    middles = {i: torch.empty_like(h) for i in layers if after_attention(i) in taps}
+    queries = ctx.queries if isinstance(ctx, WatchedContext) else {}
+    if isinstance(ctx, WatchedContext):
+        shape = (len(h), config.num_heads, config.head_dim)
+        queries.update({i: torch.empty(shape) for i in layers if i not in skip.attention})
+    run(h, places, cos, sin, spans_of(ctx), layers, skip=skip, taps=states, middles=middles, queries=queries)
+    taken |= {after_attention(i): state for i, state in middles.items()}
+    return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+
+
+def spans_of(ctx: AttentionContext) -> Sequence[Span]:
+    """Where the rows of a pass stand; raises `CapabilityError` where there is no cache."""
+    spans = ctx.spans()
+    if spans is None:
+        raise CapabilityError("the native kernels need a cache, and this context has none")
+    return spans
+
+
+def _pack(decoder: Decoder) -> Stack:
+    stack = Stack(shape_of(decoder.config), decoder.config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
+    for index, layer in enumerate(decoder.layers):
+        assert isinstance(layer, Block)
+        stack.set_layer(index, parts_of(layer))
+    stack.set_head(weight_of(decoder.lm_head), any_norm_of(decoder.final_norm))
+    return stack
+
+
+def embedding_scale(config: ModelConfig) -> float:
+    """What embeddings are multiplied by: rounded as the weights are, as Gemma's own code does."""
+    return float(torch.tensor(config.embedding_scale, dtype=torch.bfloat16))
+
+
+def shape_of(config: ModelConfig) -> StackShape:
+    """The widths and scales, for `Stack`."""
+    rope = config.rope_kinds()[0]
+    return StackShape(
+        hidden=config.hidden_size,
+        heads=config.num_heads,
+        kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        inner=config.intermediate_size,
+        vocab=config.vocab_size,
+        rotary=rope.dim,
+        eps=config.norm_eps,
+        scale=config.head_dim**-0.5 if config.score_scale is None else config.score_scale,
+        added=config.residual_scale,
+        logit_scale=config.logit_scale,
+        score_cap=config.score_cap or 0.0,
+        logit_cap=config.logit_cap or 0.0,
+        growth=rope.query_growth,
+        first_len=rope.original_max_len or 1,
+        activation=_ACTIVATIONS[config.activation],
+        gated=config.gated_mlp,
+        norm="layer" if config.norm == "layer" else "rms",
+        norms_whole=config.qk_norm_whole,
+        parallel=config.parallel_residual,
+    )
+
+
+def parts_of(layer: Block) -> LayerParts:
+    """One layer, for `Stack.set_layer`."""
+    return LayerParts(
+        qkv=weight_of(layer.qkv),
+        out=weight_of(layer.out),
+        up=weight_of(layer.up),
+        down=weight_of(layer.down),
+        attn_norm=any_norm_of(layer.attn_norm),
+        mlp_norm=any_norm_of(layer.mlp_norm),
+        attn_post=any_norm_of(layer.attn_post_norm),
+        mlp_post=any_norm_of(layer.mlp_post_norm),
+        q_norm=any_norm_of(layer.q_norm),
+        k_norm=any_norm_of(layer.k_norm),
+        window=layer.window or 0,
+        turns=layer.turns,
+    )
+
+
+def weight_of(linear: LinearMap) -> Weight:
+    """A linear map, ready to be packed."""
+    bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
+    if isinstance(linear, QuantLinear):
+        return Weight(
+            bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size
+        )  # fmt: skip
+    return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
+
+
+def any_norm_of(norm: nn.Module | None) -> Tensor | None:
+    """A norm's weight [D] float32, a layer norm's followed by its bias [2 D]; None where there is no norm."""
+    if norm is None or isinstance(norm, nn.Identity):
+        return None
+    weight = norm.weight
+    assert isinstance(weight, Tensor)
+    if not isinstance(norm, LayerNorm):
+        return weight.detach().float().contiguous()
+    bias = torch.zeros_like(weight) if norm.bias is None else norm.bias
+    return torch.cat((weight, bias)).detach().float()
+
+
+def norm_of(norm: nn.Module) -> Tensor:
+    """An RMSNorm's weight, [D] float32."""
+    weight = any_norm_of(norm)
+    assert weight is not None and not isinstance(norm, LayerNorm), "a guesser's own norms are RMSNorms"
+    return weight

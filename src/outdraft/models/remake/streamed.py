@@ -1,0 +1,194 @@
+"""A decoder whose weights do not fit in memory: some layers stay, the others are read from disk in every pass.
+
+    layer      0        1        2        3        head
+               disk     stays    disk     stays    stays        while 0 and 1 compute, a thread reads 2
+
+The kernels, the packed bytes and the order of every sum are `NativeDecoder`'s, so the text is the same bit for bit
+(weights in flash and in memory of a given size: Sheng et al., "FlexGen", 2023, https://arxiv.org/abs/2303.06865).
+One pass costs one reading of what does not fit, however many rows it has: a reason to verify large trees.
+Embedding rows are looked up in the file.
+"""
+
+import mmap
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.checksum import checksum
+from outdraft.kernels.decoder.stack import Span, Stack
+from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.threads import num_threads
+from outdraft.models.files.half import in_kernels_type
+from outdraft.models.files.load import open_weights
+from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.native import embedding_scale, run_packed, shape_of
+from outdraft.models.networks.network import RunOutput
+from outdraft.models.remake.packed_cache import packed_file, remake_packed
+from outdraft.models.remake.packed_file import PackedFile
+from outdraft.models.remake.pieces import Pieces
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.rope import RopeTables
+from outdraft.options.errors import ModelLoadError
+from outdraft.weights.direct import DirectFile, read_stamp
+from outdraft.weights.units import UnitReader
+
+
+class StreamedDecoder:
+    """A `Network` over a packed file, with at most `memory` bytes of weights held at any time.
+
+    `remake`: write the file anew, where it is damaged or another program wrote to it.
+
+    Raises `ConfigError` where the memory cannot hold two layers.
+    """
+
+    exact = True
+    dtype = torch.bfloat16
+    device = torch.device("cpu")
+
+    def __init__(
+        self, config: ModelConfig, packed: PackedFile, memory: int, final_norm: nn.Module, remake: Callable[[], None]
+    ) -> None:
+        self.config = config
+        self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
+        self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
+        self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
+        self.rope = RopeTables(config.rope_kinds())
+        self._norm = final_norm
+        self._embedding = EmbeddingRows(packed, config.hidden_size, remake)
+        self._one_pass = Lock()  # the buffers serve one at a time
+        for unit in self.units.resident:
+            self._lend(unit)
+
+    @property
+    def kernels(self) -> str:
+        return self.stack.kind
+
+    @property
+    def pass_bytes(self) -> int:
+        """Of weights that a pass computes with, wherever they come from."""
+        return sum(unit.size for unit in self.units.units)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D] float32."""
+        return self._embedding.look_up(ids) * embedding_scale(self.config)
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        skip: Skip = NO_SKIP,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
+        layers = range(start, self.config.num_layers if stop is None else stop)
+        with self._one_pass:
+            return run_packed(self._run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
+
+    def _run(
+        self, h: Tensor, places: Sequence[int], cos: Tensor, sin: Tensor, spans: Sequence[Span], layers: range,
+        **kept: Any,
+    ) -> None:  # fmt: skip
+        """As `Stack.run`, a call for each layer that is streamed."""
+        for together in self._calls(layers):
+            self._bring(together[0])
+            self.stack.run(h, places, cos, sin, spans, together, **kept)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V] float32."""
+        return self._head(h, norm=True)
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D] float32."""
+        return self._norm(h.float())  # type: ignore[no-any-return]
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
+        return self._head(h, norm=False)
+
+    def _head(self, h: Tensor, *, norm: bool) -> Tensor:
+        with self._one_pass:
+            self._bring(self.config.num_layers)
+            return self.stack.logits(h.float(), norm=norm)
+
+    def _bring(self, unit: int) -> None:
+        """Residents are lent for good."""
+        if unit not in self.units.resident:
+            self._lend(unit)
+
+    def _lend(self, unit: int) -> None:
+        self.stack.lend_unit(unit, self.units.bring(unit), self.units.units[unit].size)
+
+    def _calls(self, layers: Sequence[int]) -> list[list[int]]:
+        """Layers that one native call runs: at most its first is streamed."""
+        calls: list[list[int]] = []
+        for layer in layers:
+            if not calls or layer not in self.units.resident:
+                calls.append([])
+            calls[-1].append(layer)
+        return calls
+
+
+class EmbeddingRows:
+    """Rows of a table that stays in its file. The system may keep pages of it, as of any file that is read.
+
+    A table that is not what was written is made again once. Raises `ModelLoadError` where that does not help.
+    """
+
+    def __init__(self, packed: PackedFile, width: int, remake: Callable[[], None]) -> None:
+        self._packed, self._row, self._remake = packed, 2 * width, remake
+        self._open()
+
+    def _open(self) -> None:
+        if not self._is_whole():
+            self._remake()
+            if not self._is_whole():
+                raise ModelLoadError(
+                    f"{self._packed.path} is damaged in its embedding rows, from byte {self._packed.embedding.offset} "
+                    "on: delete it, and it will be made again from the model"
+                )
+        if hasattr(os, "posix_fadvise"):
+            place = self._file.fileno()
+            os.posix_fadvise(place, 0, 0, os.POSIX_FADV_DONTNEED)  # what was read for the check
+            os.posix_fadvise(place, self._packed.embedding.offset, 0, os.POSIX_FADV_RANDOM)
+
+    def _is_whole(self) -> bool:
+        """Of the file that stands there now: over pages that the system may take back at any time."""
+        table = self._packed.embedding
+        self._file = self._packed.path.open("rb", buffering=0)
+        self._stamp = read_stamp(self._file.fileno())
+        if self._stamp[0] < table.offset + table.size:
+            return False
+        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+            start = np.frombuffer(pages, np.uint8).ctypes.data
+            return checksum(start + table.offset, table.size) == table.checksum
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        """ids [N] -> [N, D] float32."""
+        place, start = self._file.fileno(), self._packed.embedding.offset
+        rows = b"".join(os.pread(place, self._row, start + self._row * int(i)) for i in ids)
+        if read_stamp(place) != self._stamp:  # another program wrote to it
+            self._open()
+            return self.look_up(ids)
+        return torch.frombuffer(bytearray(rows), dtype=torch.bfloat16).view(len(ids), -1).float()
+
+
+def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> StreamedDecoder:
+    """The model in a directory, a GGUF file or of a name, with `memory` bytes for weights.
+
+    Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
+    """
+    pieces = Pieces(stored=in_kernels_type(open_weights(model, dtype), dtype, torch.device("cpu")))
+    packed = packed_file(pieces)
+    return StreamedDecoder(pieces.config, packed, memory, pieces.final_norm(), lambda: remake_packed(packed, pieces))
