@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import outdraft
+from outdraft.options.params import SamplingParams
 
 HOME = str(Path(outdraft.__file__).parent) + "/"
 PROMPT = "It was late when"
@@ -92,8 +93,6 @@ def measure(drafter: str, within: str = "", num_tokens: int = 24) -> dict[str, W
 def _with_its_thread(llm: Any, num_tokens: int) -> None:
     """`generate`; the engine's thread begins with its first text, and is watched too."""
     from threading import setprofile
-
-    from outdraft import SamplingParams
 
     setprofile(sys.getprofile())
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter

@@ -17,7 +17,7 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.loop import Engine

@@ -10,7 +10,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.params import SamplingParams

@@ -12,7 +12,7 @@ from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import CapabilityError

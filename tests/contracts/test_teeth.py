@@ -77,7 +77,7 @@ def test_false_guidance_is_noticed(fault, tmp_path, monkeypatch):
 
 
 def test_an_engine_that_drafts_no_forced_tokens_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("outdraft.decode.step.forced_draft", lambda seq, least: None)
+    monkeypatch.setattr("outdraft.decode.guesses.forced_draft", lambda seq, least: None)
     with pytest.raises(AuditError, match="4 tokens were forced, and 1 were drafted"):
         forced.forced_tokens_write_the_same(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path))
 

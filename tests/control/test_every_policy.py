@@ -25,7 +25,7 @@ from outdraft.core.policy import Arm
 from outdraft.core.registry import find, learner_names, make_options, names
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.limits import cutoffs_of

@@ -3,7 +3,7 @@
 from outdraft.core.events import StepTimes, step_times
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, liar
 
@@ -14,9 +14,9 @@ def test_the_shares_of_a_step_add_up_to_it(monkeypatch):
     engine = Engine(Parts(target=target, drafter=liar(target.next_logits), verifier=ReferenceRule(), policy=policy))
     for first in range(4):
         engine.add(Request(prompt_token_ids=(first,)))
-    readings = iter([0.0, 1.0, 4.0, 4.5, 6.5])  # began, drafted, passed, joined, done
+    readings = iter([0.0, 1.0, 4.0, 6.0])  # began, drafted, passed, done
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(readings))
     events = engine.step()
     assert len(events) == 4
-    assert {event.times for event in events} == {StepTimes(draft=1.5 / 4, target=3 / 4, rest=2 / 4)}
-    assert step_times(events) == StepTimes(draft=1.5, target=3.0, rest=2.0)
+    assert {event.times for event in events} == {StepTimes(draft=1 / 4, target=3 / 4, rest=2 / 4)}
+    assert step_times(events) == StepTimes(draft=1.0, target=3.0, rest=2.0)

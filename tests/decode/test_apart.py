@@ -14,7 +14,7 @@ from outdraft.core.request import Request
 from outdraft.decode import reference
 from outdraft.decode.apart import fail
 from outdraft.decode.executor import Overlapped
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.options.errors import CapabilityError, DecodingError, NumericsError, RequestError

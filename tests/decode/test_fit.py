@@ -10,10 +10,11 @@ from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.target import Needs
 from outdraft.decode import fit
-from outdraft.decode.apart import step_apart
+from outdraft.decode.apart import Isolated
 from outdraft.decode.fit import what_fits
 from outdraft.decode.guidance import GuidedTarget
-from outdraft.decode.step import Parts, step
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import step
 from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
@@ -163,7 +164,7 @@ def test_one_guess_without_room_costs_the_others_none(kind):
     room = Pages(9)
     table = kind(room)
     engine, seqs = two_read(table, room, isolates=True)
-    first, second = (step if kind is Full else step_apart)(seqs, engine._used)
+    first, second = step(seqs, engine.composition.used, None if kind is Full else Isolated())
     assert first.num_draft_tokens == 30 and len(first.tokens) == 31
     assert second.num_draft_tokens == 3 and len(second.tokens) == 4
     assert seqs[0].output[:4] == seqs[1].output
@@ -175,7 +176,7 @@ def test_who_finds_no_room_for_a_guess_alone_either_keeps_the_drafter():
     table = Alone(room)
     table.refuses = True
     engine, seqs = two_read(table, room, isolates=True)
-    events = step_apart(seqs, engine._used)
+    events = step(seqs, engine.composition.used, Isolated())
     assert [len(event.tokens) for event in events] == [1, 1] and all(seq.speculates for seq in seqs)
     assert all(seq.is_overruled for seq in seqs)  # so the policy learns nothing of guesses that nobody looked at
 

@@ -8,10 +8,11 @@ from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.apart import step_apart
+from outdraft.decode.apart import Isolated
 from outdraft.decode.forced import MOST_FORCED, ForcedDraft, forced_draft, without_forbidden
+from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
-from outdraft.decode.step import Parts, step
+from outdraft.decode.step import step
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
@@ -144,14 +145,14 @@ def test_nothing_is_guessed_where_masks_are_dear(dear):
 
 def test_others_are_asked_and_share_the_time(monkeypatch):
     engine, seqs = begin(Song([5, 6, 7, 8]), None, Song([4] * 5), None)
-    clock = iter([0.0, 1.0, 3.0, 7.0, 15.0])
+    clock = iter([0.0, 1.0, 3.0, 11.0])
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(clock))
     events = step(seqs, engine.parts)
     drafter, policy = engine.parts.drafter, engine.parts.policy
     assert drafter.asked == policy.asked == [seqs[1].id, seqs[3].id]
     assert [event.seq_id for event in policy.told[0]] == drafter.asked
-    assert events[0].times == StepTimes(draft=1.25, target=0.5, rest=2.0)
-    assert {event.times for event in policy.told[0]} == {StepTimes(draft=2.5, target=1.0, rest=4.0)}
+    assert events[0].times == StepTimes(draft=0.25, target=0.5, rest=2.0)
+    assert {event.times for event in policy.told[0]} == {StepTimes(draft=0.5, target=1.0, rest=4.0)}
     assert [seen.draft.num_nodes for seen in drafter.seen] == [1, 3, 1, 3]
 
 
@@ -256,6 +257,6 @@ def test_a_form_that_raises_ends_its_own_request_alone():
         target=engine.parts.target, drafter=ShieldedDrafter(Listens(peeks=True)), verifier=ReferenceRule(),
         policy=ShieldedPolicy(Plans()),
     )  # fmt: skip
-    events = step_apart(seqs, parts)
+    events = step(seqs, parts, Isolated())
     assert [event.finish_reason for event in events] == ["error", None]
     assert seqs[1].output[:3] == [5, 6, 7]

@@ -13,7 +13,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
 from outdraft.decode.guard import GuardedTarget
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import METHOD as NONE
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine

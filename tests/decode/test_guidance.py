@@ -13,7 +13,7 @@ from outdraft.core.request import Request
 from outdraft.decode import guidance, reference
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.guidance import GuidedTarget
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner

@@ -7,12 +7,13 @@ import torch
 from decode.test_guidance import VOCAB, ask, by_hand, engine
 
 from outdraft.core.draft import chain
+from outdraft.core.drafter import Traits
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.core.room import Unbounded
 from outdraft.decode import reference
 from outdraft.decode.guidance import GuidedTarget
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
@@ -35,7 +36,7 @@ def test_a_long_negative_prompt_is_read_in_chunks_of_its_own():
     negative = tuple(i % 61 for i in range(1200))
     running = engine(Runner(tiny_model("llama", vocab=61, seed=1)))
     running.parts = replace(running.parts, target=GuidedTarget(target))
-    running._max_len = 2048
+    running.composition.terms = replace(running.composition.terms, max_len=2048)
     (outcome,) = run(running, [ask(negative=negative, max_tokens=2)])
     assert sizes == [[512], [3], [512], [175], [1, 1], [1, 1]]
     assert [event.num_certain for event in outcome.events] == [3, 512, 175, 0], "policies see a prompt that is read"
@@ -78,7 +79,9 @@ def test_while_a_long_negative_prompt_is_read_others_go_on(length, apart):
 
 
 class Seers(NoDrafter):
-    """Plain decoding that keeps what it is told."""
+    """It guesses nothing, and keeps what it hears."""
+
+    traits = Traits()
 
     def __init__(self):
         self.seen = []
@@ -114,7 +117,7 @@ def test_who_drifted_is_named_beside_one_that_has_no_row():
     """A text that waits for its shadow stands first in the pass, and the one behind it has drifted."""
     target = GuidedTarget(LastDrifts(vocab_size=VOCAB))
     running = engine(TableTarget(vocab_size=VOCAB))
-    running._max_len = 4000
+    running.composition.terms = replace(running.composition.terms, max_len=4000)
     waits, free = running.prepare(ask(negative=(2,) * 1400)), running.prepare(ask(negative=None, scale=1.0))
     for seq in (waits, free):
         target.begin(seq)

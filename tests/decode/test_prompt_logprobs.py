@@ -8,7 +8,8 @@ from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import prompt_logprobs
-from outdraft.decode.step import Parts, step
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import step
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
 from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle

@@ -9,8 +9,8 @@ from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
+from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
-from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams

@@ -18,7 +18,8 @@ from outdraft.decode import distributions
 from outdraft.decode.commit import Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
-from outdraft.decode.step import Parts, judge, step
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import judge, step
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
@@ -47,14 +48,14 @@ def sequences(engine: Engine, **params):
 
 
 def test_the_seconds_of_a_step_are_shared_out(monkeypatch):
-    """Drafting ends at 1, the pass at 3, what ran beside it at 7, the step at 15."""
-    clock = iter([0.0, 1.0, 3.0, 7.0, 15.0])
+    """Drafting ends at 1, the pass at 3, the step at 11."""
+    clock = iter([0.0, 1.0, 3.0, 11.0])
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(clock))
     engine = engine_of(TableTarget())
     events = step(sequences(engine), engine.parts)
-    assert [(e.times.draft, e.times.target, e.times.rest) for e in events] == [(2.5, 1.0, 4.0)] * 2
+    assert [(e.times.draft, e.times.target, e.times.rest) for e in events] == [(0.5, 1.0, 4.0)] * 2
     whole = step_times(events)
-    assert (whole.draft, whole.target, whole.rest) == (5.0, 2.0, 8.0)
+    assert (whole.draft, whole.target, whole.rest) == (1.0, 2.0, 8.0)
 
 
 def test_the_prompts_taps_are_asked_for_while_a_prompt_is_read():

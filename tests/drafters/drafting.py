@@ -14,7 +14,8 @@ from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
-from outdraft.decode.step import Parts, step
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import step
 from outdraft.drafters.shared.trees.tree import GREEDY
 from outdraft.engine.runner import Runner
 from outdraft.models.networks.port import TargetPort

@@ -9,7 +9,8 @@ from verify.distributions import rule
 
 from outdraft.core.policy import Budget
 from outdraft.decode.executor import Overlapped, Serial
-from outdraft.decode.step import Parts, step
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import step
 from outdraft.drafters import pearl, run_ahead
 from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
 from outdraft.testing.enumerate_distribution import (

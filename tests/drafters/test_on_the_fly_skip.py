@@ -6,7 +6,8 @@ from drafters.drafting import greedy_rule, make, sequence, states, write
 
 from outdraft.core.registry import find, make_options
 from outdraft.core.target import after_attention
-from outdraft.decode.step import Parts, step
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import step
 from outdraft.drafters.on_the_fly_skip import OnTheFlySkipOptions, choose
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext

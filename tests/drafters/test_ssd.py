@@ -14,7 +14,7 @@ from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.composed.ahead import first_path, imagine
 from outdraft.drafters.shared.networks.draft_model import DraftModel

@@ -8,7 +8,7 @@ import torch
 from outdraft.core.constraint import Beyond
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.drafters.shared.composed.ahead import imagine
 from outdraft.engine.loop import Engine

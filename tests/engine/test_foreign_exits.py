@@ -8,7 +8,7 @@ import torch
 from outdraft import LLM, SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import DecodingError, RequestError

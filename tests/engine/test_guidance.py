@@ -9,7 +9,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.decode.guidance import GuidedTarget
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.guided_room import GuidedRoom
@@ -112,7 +112,8 @@ def test_a_guarded_target_writes_plain_decodings_text(model_dir, params):
     alone = [plain.generate(prompt, params, negative_prompt="ab").token_ids for prompt in prompts]
     results = fast.generate(prompts, params, negative_prompt="ab")
     assert [one.token_ids for one in results] == alone
-    assert fast.engine.parts.target.target.apart and sum(one.stats.num_draft_tokens for one in results) > 0
+    assert fast.engine.parts.guide(fast.engine.parts).target.target.apart
+    assert sum(one.stats.num_draft_tokens for one in results) > 0
 
 
 def test_rows_of_earlier_texts_and_of_earlier_shadows_are_taken_over(zoo):

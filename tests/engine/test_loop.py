@@ -6,7 +6,7 @@ import pytest
 
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.options.errors import RequestError
@@ -111,7 +111,7 @@ class Sparing:
 
 @pytest.mark.logs_faults
 def test_who_finds_no_place_leaves_nothing_with_the_policy(tmp_path):
-    parts = Subject(DrafterRow(drafter="none"), tmp_path).engine().parts
+    parts = Subject(DrafterRow(drafter="ngram"), tmp_path).engine().parts
 
     class Refusing(TableTarget):
         def begin(self, seq):

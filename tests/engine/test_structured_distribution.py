@@ -13,7 +13,7 @@ from outdraft.core.draft import chain
 from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams

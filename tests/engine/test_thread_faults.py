@@ -32,12 +32,12 @@ def test_a_request_that_is_refused_in_the_step_that_breaks_is_answered(llm, monk
             raise CapabilityError("no room for it")
         admit(seq)
 
-    def broken(seqs, parts):
+    def broken(turn):
         raise RuntimeError("out of the blue")
 
     monkeypatch.setattr(llm.engine, "_admit", refuse_one)
     with monkeypatch.context() as breaking:
-        breaking.setattr("outdraft.decode.steps.step_apart", broken)
+        breaking.setattr(llm.engine, "_pass", broken)
         ids = ([7, 8], [5, 6])
         results = within(60, lambda: llm.generate([{"prompt_token_ids": one} for one in ids], GREEDY))
     assert [result.finish_reason for result in results] == ["error"] * 2
@@ -274,13 +274,17 @@ def test_who_cannot_be_queued_gets_an_answer_and_leaves_nothing():
     """Whatever it is that breaks: the next request finds an engine that works."""
     llm = LLM("zoo:target", drafter="none")
 
-    def breaks(seq, now):
-        raise OSError("planted")
+    class Breaks:
+        def asked(self, seq, now):
+            raise OSError("planted")
 
-    llm.engine.watch.asked = breaks
+        def ended(self, seq, now):
+            pass
+
+    llm.engine.watch.add(watch := Breaks())
     with pytest.raises(DecodingError, match="planted"):
         llm.generate("Once", SamplingParams(max_tokens=3))
-    del llm.engine.watch.asked
+    llm.engine.watch.remove(watch)
     assert not llm.engine.has_work
     assert len(llm.generate("Once", SamplingParams(max_tokens=3)).token_ids) == 3
 

@@ -9,7 +9,7 @@ from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.drafters import pearl, run_ahead
 from outdraft.drafters.ssd import drafter as ssd
 from outdraft.engine.loop import Engine

@@ -9,11 +9,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Once:
+class Once(dict[Hashable, Any]):
     """One for a request. What is in it depends on its key and on the request, which never changes."""
-
-    def __init__(self) -> None:
-        self._made: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> tuple[type["Once"], tuple[()]]:
         """Elsewhere it is made anew."""
@@ -21,7 +18,7 @@ class Once:
 
     def of(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` makes. Two threads that ask at once may both make it, and get the same."""
-        if key not in self._made:
-            self._made.setdefault(key, make())
-        found: T = self._made[key]
+        if key not in self:
+            self.setdefault(key, make())
+        found: T = self[key]
         return found

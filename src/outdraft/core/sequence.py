@@ -36,7 +36,7 @@ class Sequence:
     coins: "Callable[[Sequence], Coins]"  # the verifier's coins of the coming round
     draft_coins: "Callable[[Sequence], DraftCoins]"
     asked_at: float | None = None  # seconds by the engine's clock when it was asked for, from which a timeout counts
-    find_stop: Callable[[int], bool] = field(default=lambda token: False)  # gets each emitted token, in order
+    find_stop: Callable[[int], bool] | None = None  # gets each emitted token, in order: does the text end with it?
     num_cached: int = 0
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left
     num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been reported
@@ -54,12 +54,19 @@ class Sequence:
     is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
+    _edits: bool = field(init=False)  # what its settings say once for all its tokens
+    _looks_back: bool = field(init=False)
+    _masks: bool = field(init=False)
+    _num_forced: int = field(init=False)
 
     def __post_init__(self) -> None:
         params, own = self.request.params, self.eos_token_ids
-        self.ends = self.request.once.of(
-            ("ends", own), lambda: frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else own)
-        )
+        self.ends = frozenset() if params.ignore_eos else own
+        if params.stop_token_ids:
+            self.ends = self.request.once.of(("ends", own), lambda: self.ends | frozenset(params.stop_token_ids))
+        self._edits, self._looks_back = params.edits_logits, params.depends_on_history
+        self._masks = bool(params.bad_words or params.min_tokens)
+        self._num_forced = len(params.prefix_ids)
 
     @property
     def pending(self) -> int:
@@ -128,21 +135,19 @@ class Sequence:
     @property
     def edits_logits(self) -> bool:
         """Whether logits are changed before the temperature: by its settings, or by its constraint."""
-        return self.request.params.edits_logits or self.depends_on_history
+        return self._edits or self.depends_on_history
 
     @property
     def depends_on_history(self) -> bool:
         """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
-        params = self.request.params
-        is_forced = self.num_output < len(params.prefix_ids)
-        return is_forced or self.constraint is not None or params.depends_on_history
+        is_forced = self._num_forced > len(self.tokens) - self.prompt_len
+        return is_forced or self._looks_back or self.constraint is not None
 
     @property
     def masks_by_history(self) -> bool:
         """Whether the tokens before a node say which may follow it."""
-        params = self.request.params
-        is_forced = self.num_output < len(params.prefix_ids)
-        return bool(is_forced or self.constraint is not None or params.bad_words or params.min_tokens)
+        is_forced = self._num_forced > len(self.tokens) - self.prompt_len
+        return is_forced or self._masks or self.constraint is not None
 
     def ends_with(self, token: int) -> bool:
         """Whether this token ends the text, whatever stands before it; it is no part of the text then."""
@@ -154,12 +159,12 @@ class Sequence:
         self.output_counts[token] += 1
         if self.constraint is not None:
             self.constraint.advance(token)
-        if self.ends_with(token) or self.find_stop(token) or self._is_complete():
+        is_last = token in self.ends or (self.find_stop is not None and self.find_stop(token))
+        if is_last or (self.constraint is not None and self._is_complete()):
             self.finish_reason = "stop"
         elif self.room <= 0:
             self.finish_reason = "length"
         return self.finish_reason
 
     def _is_complete(self) -> bool:
-        # first whether there is one: to ask a protocol costs more than all else that a token takes here
-        return self.constraint is not None and isinstance(self.constraint, Form) and self.constraint.is_over()
+        return isinstance(self.constraint, Form) and self.constraint.is_over()

@@ -36,19 +36,3 @@ class Watches:
     def remove(self, watch: Watch) -> None:
         """It hears nothing more."""
         self.each = tuple(one for one in self.each if one is not watch)
-
-    def asked(self, seq: Sequence, now: float) -> None:
-        for one in self.each:
-            one.asked(seq, now)
-
-    def refused(self, seq: Sequence, now: float) -> None:
-        for one in self.each:
-            one.refused(seq, now)
-
-    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        for one in self.each:
-            one.passed(seqs, events, now, seconds)
-
-    def ended(self, seq: Sequence, now: float) -> None:
-        for one in self.each:
-            one.ended(seq, now)

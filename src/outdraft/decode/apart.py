@@ -13,14 +13,13 @@ import logging
 from collections.abc import Sequence as Seq
 from time import perf_counter
 
-import torch
-
 from outdraft.core.draft import Draft, chain
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.decode.fit import what_fits
+from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter
-from outdraft.decode.step import Parts, draft, guesses_for, judge, judge_what_fits, keep
+from outdraft.decode.step import judge, keep
 from outdraft.options.errors import CacheFullError, DecodingError, OutdraftError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.shown import told
@@ -28,19 +27,17 @@ from outdraft.options.shown import told
 _log = logging.getLogger(__name__)
 
 
-@torch.inference_mode()
-def step_apart(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
-    """As `decode.step.step`, and raises nothing. Drafter and policy of `parts` are shielded (`decode/shield.py`)."""
-    began = perf_counter()
-    guesses = draft(seqs, parts)
-    try:
-        judged = judge_what_fits(seqs, guesses, parts, began)
-    except anything_but_an_interrupt() as error:
+class Isolated:
+    """A step that raises nothing (`decode.step.Apart`). Drafter and policy are shielded (`decode/shield.py`)."""
+
+    def fail(self, seq: Sequence, error: BaseException) -> StepEvent:
+        return fail(seq, error)
+
+    def again(self, seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, error: BaseException) -> list[StepEvent]:
         if len(seqs) == 1:
             return [_without_guess(seqs[0], parts, error)]
         fitting = _fitting(seqs, guesses, parts)
         return [_alone(seq, guess, parts) for seq, guess in zip(seqs, fitting, strict=True)]
-    return keep(judged, parts, fail)
 
 
 def fail(seq: Sequence, error: BaseException, *, alone: bool = True) -> StepEvent:
@@ -71,7 +68,7 @@ def _drop_frames(error: BaseException) -> None:
             links += [link.__cause__, link.__context__]
 
 
-def _fitting(seqs: Seq[Sequence], guesses: list[Draft], parts: Parts) -> list[Draft]:
+def _fitting(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts) -> Seq[Draft]:
     """What has room together, so that each leaves the others theirs. Some may be no guesses at all."""
     try:
         return what_fits(seqs, guesses, parts.room)
@@ -92,14 +89,14 @@ def _without_guess(seq: Sequence, parts: Parts, error: BaseException) -> StepEve
 
     A pass that found no room is run again either way: what a larger pass had taken is there now.
     """
-    if not guesses_for(seq) and not isinstance(error, CacheFullError):
+    if not (seq.prefilled and seq.speculates) and not isinstance(error, CacheFullError):
         return fail(seq, error)
     try:
         judged = judge([seq], [chain([seq.pending])], parts, perf_counter(), ahead=False)
     except anything_but_an_interrupt() as still:
         return fail(seq, still)
-    assert isinstance(parts.drafter, ShieldedDrafter)
     seq.is_overruled = True  # the guess was not looked at, so the policy learns nothing from it
-    if not isinstance(error, CacheFullError):  # which is no fault of the guess: later there is room again
+    # full memory is no fault of the guess: later there is room again
+    if isinstance(parts.drafter, ShieldedDrafter) and not isinstance(error, CacheFullError):
         parts.drafter.give_up([seq], error)
     return keep(judged, parts, fail)[0]

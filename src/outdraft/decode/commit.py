@@ -81,12 +81,11 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     if judged.prompt_logprobs and (told := judged.prompt_logprobs[i]):
         seq.num_prompt_scored += len(told)
         event = replace(event, prompt_logprobs=told)
-    rows = [packed.row_starts[i] + row for row in keep]
     seen = Seen(
         seq=seq,
         start=start,
         num_committed=len(keep),
-        hidden=RowsOf(scored.hidden, rows),
+        hidden=RowsOf(scored.hidden, [packed.row_starts[i] + row for row in keep]) if scored.hidden else {},
         draft=draft,
         logits=scored.logits[packed.node_slice(i)] if draft is not None else None,
         verdict=verdict,

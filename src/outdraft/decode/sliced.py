@@ -7,6 +7,7 @@ A slice reads those of its layers only, so that chunks may be large, and the pau
 chunk is kept before its pass is over: until then it can be dropped without a trace.
 """
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import cast
 
@@ -17,8 +18,12 @@ from outdraft.core.events import StepEvent
 from outdraft.core.packing import pack
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import SlicingTarget
+from outdraft.decode.apart import fail
 from outdraft.decode.commit import Fail
-from outdraft.decode.step import Parts, judge_scored, keep, taps_for
+from outdraft.decode.parts import Parts
+from outdraft.decode.step import judge_scored, keep, taps_for
+from outdraft.options.errors import CacheFullError
+from outdraft.options.foreign import anything_but_an_interrupt
 
 
 class SlicedStep:
@@ -47,3 +52,33 @@ class SlicedStep:
             self._packed, scored, self._parts, draft_seconds=0.0, target_seconds=self._seconds, until=until
         )
         return keep(judged, self._parts, fail)
+
+
+class Slicing:
+    """The chunk of an engine that is under way, if there is one."""
+
+    def __init__(self) -> None:
+        self.under_way: SlicedStep | None = None
+
+    def run(
+        self, seq: Sequence, num_layers: int, parts: Parts, whole: Callable[[], list[StepEvent]], *, isolates: bool
+    ) -> list[StepEvent]:
+        """So many layers of the chunk, which begins where none is under way; it has no event before it is over.
+
+        `isolates`: what raises ends the request. A chunk that finds no room is read `whole`, which asks again.
+        """
+        sliced, self.under_way = self.under_way, None
+        try:
+            sliced = sliced or SlicedStep(seq, parts)
+            made = sliced.run(num_layers, fail if isolates else None)
+        except anything_but_an_interrupt() as error:
+            if not isolates:
+                raise
+            return whole() if isinstance(error, CacheFullError) else [fail(seq, error)]
+        self.under_way = None if made else sliced
+        return made
+
+    def forget(self, seq: Sequence) -> None:
+        """Its chunk, should it be under way, is dropped."""
+        if self.under_way is not None and self.under_way.seq is seq:
+            self.under_way = None

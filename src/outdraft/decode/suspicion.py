@@ -25,8 +25,8 @@ from math import log
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
+from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
-from outdraft.decode.step import Parts
 
 _EVERY = 4  # rounds, of which one asks for confidences
 _BROKEN, _SOUND = log(1e6), -log(1e3)

@@ -1,8 +1,24 @@
 """`Room` where guided texts stand in the cache twice: all that a text takes or gives back, its shadow does too."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from outdraft.core.room import Room
 from outdraft.core.sequence import Sequence
+from outdraft.decode.guard import GuardedTarget, unguarded
 from outdraft.decode.guidance import GuidedTarget, shadow_of
+from outdraft.decode.parts import Parts
+
+
+def guidance_around(guard: float | None) -> Callable[[Parts], Parts]:
+    """What stands guidance around the target of some parts, inside the guard of this bound, if it has one."""
+
+    def guide(bare: Parts) -> Parts:
+        guided = GuidedTarget(unguarded(bare.target), apart=guard is not None)
+        target = guided if guard is None else GuardedTarget(guided, guard)
+        return replace(bare, target=target, room=GuidedRoom(bare.room, guided))
+
+    return guide
 
 
 class GuidedRoom:

@@ -6,29 +6,27 @@ Sequences join whenever there is room and leave when they end; who runs in a pas
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
 from outdraft.core.events import StepEvent
 from outdraft.core.one_process import OneProcess
+from outdraft.core.policy import spared_by
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.core.watch import Watches
-from outdraft.decode.apart import fail
-from outdraft.decode.asked import RulesByRequest
-from outdraft.decode.guidance import guides
-from outdraft.decode.step import Parts
-from outdraft.decode.steps import Steps
-from outdraft.decode.suspicion import Suspicion, shielded
+from outdraft.decode.apart import Isolated, fail
+from outdraft.decode.parts import Parts
+from outdraft.decode.sliced import Slicing
+from outdraft.decode.step import step
+from outdraft.engine.composition import Composition
 from outdraft.engine.requests.checks import most_held
-from outdraft.engine.requests.prepare import Terms, make_sequence
-from outdraft.engine.requests.speculative import settle
+from outdraft.engine.requests.prepare import make_sequence, settled_by
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.options.errors import BusyError, CapabilityError
+from outdraft.options.errors import BusyError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.speculative import Held
 
@@ -54,51 +52,32 @@ class Engine(OneProcess):
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.isolates = isolates
-        self._rules, self._suspicion = RulesByRequest(parts.verifier), Suspicion()
-        self.parts = parts
-        self.variant = variant
-        self.eos_token_ids = eos_token_ids
+        self.variant, self.eos_token_ids = variant, eos_token_ids
         self.scheduler = Scheduler(scheduling or SchedulerSettings(), clock)
         self.clock = clock
-        self.watch, self._steps = Watches(), Steps()
+        self.watch, self._slicing = Watches(), Slicing()
+        self.composition = Composition(eos_token_ids)
+        self.parts = parts
         self._ids = count()
-        self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len
 
     @property
     def parts(self) -> Parts:
         """What a step is made of, as it was given. Raises `CapabilityError` while none are held."""
-        if self._parts is None:
-            raise CapabilityError(
-                "no weights are held, because the last change of weights failed: the next request tries to load them"
-            )
-        return self._parts
+        return self.composition.given
 
     @parts.setter
     def parts(self, parts: Parts) -> None:
-        self._parts: Parts | None = parts
-        self._held = parts.held
-        self._is_guided = guides(parts.target)
-        used = replace(parts, verifier=self._rules)
-        self._used = shielded(used, self._suspicion) if self.isolates else used
-
-    def let_go(self) -> None:
-        """Hold no parts, until others are given."""
-        self._parts = None
-        del self._used
+        self.composition.hold(parts, isolates=self.isolates)
 
     @property
     def lossless(self) -> bool:
         """Whether the rule keeps the target's distribution."""
-        return self._rules.lossless
+        return self.composition.terms.rule.lossless
 
     @property
     def held(self) -> Held:
         """What requests may ask for by name."""
-        return self._held
-
-    def keeps(self, seq: Sequence) -> bool:
-        """Whether the rule that judges this sequence keeps the target's distribution."""
-        return self._rules.of(seq.settled.rule).lossless
+        return self.composition.terms.held
 
     @property
     def waiting(self) -> Queue:
@@ -129,44 +108,60 @@ class Engine(OneProcess):
         `asked_at`: seconds by the engine's clock from which its timeout counts; None: from now on.
         Raises `RequestError` before any work is done: empty prompt, prompt too long, ids outside the vocabulary.
         """
-        parts = self._parts  # another thread may be changing it
-        terms = Terms(
-            vocab_size=self._vocab_size, max_len=self._max_len, ends=self.eos_token_ids, is_guided=self._is_guided,
-            capacity=None if parts is None else parts.room.capacity, cuts=parts is not None and parts.room.cuts,
-            held=self._held, rules=self._rules,
-        )  # fmt: skip
         asked_at = self.clock() if asked_at is None else asked_at
-        return make_sequence(request, terms, seq_id=next(self._ids), asked_at=asked_at, find_stop=find_stop)
+        return make_sequence(
+            request, self.composition.terms, seq_id=next(self._ids), asked_at=asked_at, find_stop=find_stop
+        )
 
     def enqueue(self, *seqs: Sequence) -> None:
         """They join when there is room. Raises `BusyError` where too many wait already, and takes none of them."""
         try:
             for seq in seqs:
-                self.scheduler.add(seq, Unbounded() if self._parts is None else self._parts.room)
+                self.scheduler.add(seq, Unbounded() if self.composition.is_empty else self.composition.given.room)
         except BusyError:
             for seq in seqs:
                 self.scheduler.drop(seq)
-                self.watch.refused(seq, self.clock())
+            for watch in self.watch.each:
+                for seq in seqs:
+                    watch.refused(seq, self.clock())
             raise
-        for seq in seqs:
-            self.watch.asked(seq, self.clock())
+        self.composition.welcome(seqs)
+        for watch in self.watch.each:
+            for seq in seqs:
+                watch.asked(seq, self.clock())
 
     def step(self) -> list[StepEvent]:
         """One pass, over whom the scheduler chose: rounds of those who decode, and chunks of prompts."""
-        events = self._end_late() + self._admit_waiting()
-        turn = self.scheduler.choose(self._used.room) if self.running else Turn()
+        events = [self._end_late(seq) for seq in self.scheduler.expired()]
+        if self.scheduler.waiting:
+            events += self._admit_waiting()
+        if not self.scheduler.running:
+            return events
+        turn = self.scheduler.choose(self.composition.used.room)
         for seq in turn.preempted:
             self._give_back(seq)
-        if turn.seqs:
-            began = self.clock()
-            made = self._steps.run(turn.seqs, turn.num_layers, self._used, isolates=self.isolates)
-            now = self.clock()
-            self.scheduler.ran(turn, now - began, is_over=bool(made))
-            events += made
-            self.watch.passed(turn.seqs, made, now, now - began)
-        for seq in (seq for seq in turn.seqs if seq.finish_reason is not None):
-            self._retire(seq)
-        return events
+        if not turn.seqs:
+            return events
+        began = self.clock()
+        made = self._pass(turn)
+        now = self.clock()
+        self.scheduler.ran(turn, now - began, is_over=bool(made))
+        for watch in self.watch.each:
+            watch.passed(turn.seqs, made, now, now - began)
+        for seq in turn.seqs:
+            if seq.finish_reason is not None:
+                self._retire(seq)
+        return events + made
+
+    def _pass(self, turn: Turn) -> list[StepEvent]:
+        """A whole pass, one event for each sequence; or some layers of a prompt's chunk (`decode/sliced.py`)."""
+        parts, apart = self.composition.used, Isolated() if self.isolates else None
+        if not turn.num_layers:
+            return step(turn.seqs, parts, apart)
+        (seq,) = turn.seqs
+        return self._slicing.run(
+            seq, turn.num_layers, parts, lambda: step((seq,), parts, apart), isolates=self.isolates
+        )
 
     def abandon(self) -> None:
         """A step broke in an unforeseen way: drop every request, whatever else breaks on the way."""
@@ -185,15 +180,11 @@ class Engine(OneProcess):
         seq.finish_reason = seq.finish_reason or "cancelled"
         self._retire(seq)
 
-    def _end_late(self) -> list[StepEvent]:
-        """End the requests whose time is over, with what they have written."""
-        events = []
-        for seq in self.scheduler.expired():
-            seq.finish_reason = "timeout"
-            self._retire(seq)
-            variant = seq.variant or self.variant
-            events.append(StepEvent(seq_id=seq.id, finish_reason="timeout", variant=variant))
-        return events
+    def _end_late(self, seq: Sequence) -> StepEvent:
+        """Its time is over; it ends with what it has written."""
+        seq.finish_reason = "timeout"
+        self._retire(seq)
+        return StepEvent(seq_id=seq.id, finish_reason="timeout", variant=seq.variant or self.variant)
 
     def _admit_waiting(self) -> list[StepEvent]:
         """Let join who may; an event for each that could not."""
@@ -201,13 +192,14 @@ class Engine(OneProcess):
         while len(self.waiting):
             seq = self.waiting.first()
             try:
-                if not self.admits() or (next_one := self.scheduler.next_to_join(self._used.room)) is None:
+                if not self.admits() or (next_one := self.scheduler.next_to_join(self.composition.used.room)) is None:
                     break
                 seq = next_one
                 # `prepare` asked the same, but while weights change there is no memory to ask about, or another
-                room = self._used.room
-                most = most_held(seq.request, self._max_len, room.capacity, cuts=room.cuts)
-                seq.max_len = min(seq.max_len, most)
+                room = self.composition.used.room
+                if room.capacity is not None:
+                    most = most_held(seq.request, self.composition.terms.max_len, room.capacity, cuts=room.cuts)
+                    seq.max_len = min(seq.max_len, most)
                 self._admit(seq)
             except anything_but_an_interrupt() as error:
                 if not self.isolates:
@@ -217,12 +209,17 @@ class Engine(OneProcess):
         return events
 
     def _admit(self, seq: Sequence) -> None:
-        seq.variant, seq.settled = self.variant, settle(seq.request, self._held)  # other weights may hold others
-        seq.num_cached = self._used.target.begin(seq)
-        seq.settled = seq.settled.without(self._used.spared(seq, self.scheduler.crowd))
+        parts = self.composition.used
+        seq.variant, seq.settled = (
+            self.variant,
+            settled_by(self.composition.terms, seq.request),
+        )  # other weights may hold others
+        seq.num_cached = parts.target.begin(seq)
         if not seq.num_preempted:
             seq.num_taken_over = min(seq.num_cached, seq.prompt_len)
-        self._used.drafter.begin([seq])
+        if parts.guesses:
+            seq.settled = seq.settled.without(spared_by(parts.policy, seq, self.scheduler.crowd))
+            parts.drafter.begin([seq])
         self.scheduler.join(seq)
 
     def _give_back(self, seq: Sequence) -> None:
@@ -235,14 +232,18 @@ class Engine(OneProcess):
     def _retire(self, seq: Sequence) -> None:
         if self.scheduler.drop(seq):
             self._let_end(seq)
-        self.watch.ended(seq, self.clock())
+        self.composition.forget(seq)
+        for watch in self.watch.each:
+            watch.ended(seq, self.clock())
 
     def _let_end(self, seq: Sequence) -> None:
-        self._steps.forget(seq)
-        self._used.drafter.end([seq])
-        self._used.policy.end([seq])
+        if self._slicing.under_way is not None:
+            self._slicing.forget(seq)
+        if self.composition.used.guesses:
+            self.composition.used.drafter.end([seq])
+            self.composition.used.policy.end([seq])
         try:
-            self._used.target.end(seq)
+            self.composition.used.target.end(seq)
         except anything_but_an_interrupt() as error:
             if not self.isolates:
                 raise

@@ -60,6 +60,7 @@ class Runner:
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
         self.device, self.dtype = decoder.device, decoder.dtype
+        self._shifts = config.first_position(self.max_len) > 0  # long texts stand at other positions than short ones
         self.cache_config = (cache or CacheConfig()).with_own_pool()
         self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
@@ -84,10 +85,11 @@ class Runner:
                 f"prompt_embeds has shape {list(vectors.shape)}: it must be one vector of width {self.hidden_size} for "
                 f"each of the prompt's {seq.prompt_len} tokens"
             )
-        given = seq.request.prompt_positions
-        seq.first_position = self.decoder.config.first_position(
-            seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
-        )
+        if self._shifts:
+            given = seq.request.prompt_positions
+            seq.first_position = self.decoder.config.first_position(
+                seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
+            )
         self.cache.add(seq.id)
         num_there = 0 if seq.scores_prompt else self.shared.adopt(seq)  # rows whose logits are asked for must be read
         if self.plain_rows is not None:

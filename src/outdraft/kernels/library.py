@@ -12,9 +12,6 @@ from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int
 from functools import cache
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from outdraft.kernels.built_from import find_stranger
 from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
@@ -225,18 +222,3 @@ def _kind_for(asked: str) -> str | None:
             raise ConfigError(f"OUTDRAFT_KERNELS={asked}: not built, or this processor cannot run them; unset it")
         return asked
     return native.od_best_kernels().decode() if native is not None else None
-
-
-def native_for(x: Tensor) -> tuple[ctypes.CDLL, bytes] | None:
-    """The library and the wanted kernels' name, if they run and can read `x`."""
-    if x.dtype != torch.float32 or x.device.type != "cpu" or not x.is_contiguous():
-        return None
-    native, kind = library(), wanted_kind()
-    return None if native is None or kind is None else (native, kind.encode())
-
-
-def check(result: int | None) -> int:
-    """What a function returned, pointer or size; raises `RuntimeError` with the library's own words if it failed."""
-    if not result:
-        raise RuntimeError(f"native kernels: {require_library().od_error().decode()}")
-    return result

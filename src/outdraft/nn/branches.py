@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
-from outdraft.kernels.decoder.stack import Span
+from outdraft.kernels.decoder.rows import Span
 from outdraft.nn.linear import RowRange
 from outdraft.nn.scores import attention
 

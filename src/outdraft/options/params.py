@@ -100,7 +100,8 @@ class SamplingParams:
         for name in ("stop", "bad_words"):
             if isinstance(given[name], str):
                 object.__setattr__(self, name, (given[name],))
-        object.__setattr__(self, "structured_outputs", read_structured(structured_outputs))
+        if structured_outputs is not None:
+            object.__setattr__(self, "structured_outputs", read_structured(structured_outputs))
         check_fields(self, error=RequestError)
         words = tuple(word if isinstance(word, str) else tuple(word) for word in self.bad_words)
         object.__setattr__(self, "bad_words", words)
@@ -188,6 +189,12 @@ class SamplingParams:
     def greedy(self) -> bool:
         """Whether the distribution is one-hot."""
         return self.temperature == 0.0
+
+    @property
+    def names_tokens(self) -> bool:
+        """Whether a setting names tokens, or forbids some: such settings are checked against the vocabulary."""
+        listed = (self.logit_bias, self.stop_token_ids, self.banned_token_ids, self.bad_words, self.forced_prefix)
+        return any(listed) or self.allowed_token_ids is not None or self.min_tokens > 0
 
     @property
     def guides(self) -> bool:

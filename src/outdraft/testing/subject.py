@@ -23,7 +23,7 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verifier import Verifier
 from outdraft.decode import reference
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner

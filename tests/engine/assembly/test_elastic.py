@@ -12,7 +12,7 @@ from outdraft import LLM, SamplingParams
 from outdraft.core.drafter import held_weights
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.assembly.precision import ElasticOptions, Ladder

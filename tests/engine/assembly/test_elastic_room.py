@@ -19,7 +19,7 @@ class TwoPages(Unbounded):
 def test_what_is_asked_while_no_weights_are_held_is_bound_by_the_memory_that_comes():
     machine, good = Machine(), Machine().load
     engine = engine_on(machine, isolates=True)
-    engine.let_go()
+    engine.composition.let_go()
     engine._empty = True
     too_long, endless = engine.add(request(max_tokens=100)), engine.add(request(max_tokens=None))
     engine._load = lambda level: replace(good(level), parts=replace(good(level).parts, room=TwoPages()))

@@ -21,13 +21,13 @@ def model(tmp_path_factory):
 
 def test_the_walk_is_short(model):
     walk = record(model, drafter="none")
-    assert len(walk.modules) <= 12 and walk.num_returns <= 12, walk.crossings
+    assert len(walk.modules) <= 13 and walk.num_returns <= 14, walk.crossings
     assert {"engine.llm", "engine.assembly.assemble", "engine.callers.thread", "engine.loop"} <= set(walk.modules)
 
 
 def test_with_the_first_request_it_is_not_long_either(model):
     walk = record(model, whole=True, drafter="none")
-    assert len(walk.modules) <= 15 and walk.num_returns <= 24, walk.crossings
+    assert len(walk.modules) <= 16 and walk.num_returns <= 28, walk.crossings
     for module in walk.modules:
         path = ROOT / f"{module.replace('.', '/')}.py"
         assert len(path.read_text().splitlines()) <= 250, path
@@ -35,7 +35,7 @@ def test_with_the_first_request_it_is_not_long_either(model):
 
 def test_the_default_is_found_on_a_short_walk(model):
     walk = record(model)
-    assert len(walk.modules) <= 16 and walk.num_returns <= 34, walk.crossings
+    assert len(walk.modules) <= 16 and walk.num_returns <= 38, walk.crossings
     assert "engine.naming.default" in walk.modules
 
 

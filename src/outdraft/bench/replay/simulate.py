@@ -24,7 +24,7 @@ from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import Asked, Trace, read_lines
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter

@@ -19,15 +19,14 @@ from outdraft.core.registry import read_options
 from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
-from outdraft.decode.guidance import GuidedTarget
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
 from outdraft.engine.assembly.target import make_runner
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
-from outdraft.engine.guided_room import GuidedRoom
+from outdraft.engine.guided_room import guidance_around
 from outdraft.engine.loop import Engine
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.naming.default import fitting, without_found
@@ -160,16 +159,16 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     whole = method.shape_of(combination.drafter_options)
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
-    guided = GuidedTarget(runner, apart=is_guarded)
     return Parts(
-        target=GuardedTarget(guided, guard) if is_guarded else guided,
+        target=GuardedTarget(runner, guard) if is_guarded else runner,
+        guide=guidance_around(guard if is_guarded else None),
         drafter=drafter,
         verifier=verifier,
         policy=pacing.build(combination.policy_options, arms),
         soft=rule.soft(combination.rule_options),
         reads_confidence=rule.reads_confidence(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
-        room=GuidedRoom(room_of(runner), guided),
+        room=room_of(runner),
         held=Held(
             methods=tuple(arm.name for arm in arms),
             shapes=tuple(arm.shape or whole for arm in arms),

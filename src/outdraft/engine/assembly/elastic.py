@@ -48,7 +48,7 @@ class ElasticEngine(Engine):
     def _change(self, level: str) -> None:
         """Nothing runs: let the old weights go, then load. If that fails, the next request tries again."""
         if not self._empty:
-            self.let_go()
+            self.composition.let_go()
         self._empty = True
         give_back()
         loaded = self._load(level)

@@ -5,7 +5,7 @@ from typing import Any
 
 from outdraft.decode.guard import unguarded
 from outdraft.decode.guidance import unguided
-from outdraft.decode.step import Parts
+from outdraft.decode.parts import Parts
 from outdraft.engine.runner import Runner
 from outdraft.models.networks.network import Network
 

@@ -67,7 +67,7 @@ class PromptReader:
                     f"a request takes no {shown(key)}{near_miss(key, _PER_REQUEST)}; beside prompt and sampling "
                     f"settings it takes {', '.join(_PER_REQUEST)}"
                 )
-        words = self._speculative(others)
+        words = self._speculative(others) if "speculative" in others else None
         for_all = self._references(others.pop("references", None))
         negative = self._negative(others.pop("negative_prompt", None), others.pop("negative_prompt_token_ids", None))
         for name, value in others.items():
@@ -83,8 +83,12 @@ class PromptReader:
         check_size("resume_token_ids", sum(map(len, cut)), RESUMED_TOKENS, "tokens")
         read = [(self.encode(prompt), *self._beside(prompt)) for prompt in each(prompts)]
         settings = read_settings(params, len(read))
+        resumed = each_resumed(cut, settings) if cut else [()] * len(read)
         each_once = {id(one): one for one in settings}  # one may be for many
-        spelled = {key: spell_settings(one, self.codec, self.name) for key, one in each_once.items()}
+        spelled = {
+            key: spell_settings(one, self.codec, self.name) if one.bad_words or one.forced_prefix else one
+            for key, one in each_once.items()
+        }
         forms = {key: self._constraint(one, others) for key, one in each_once.items()}  # one account for all texts
         asked = [
             Request(
@@ -93,7 +97,7 @@ class PromptReader:
                 negative_prompt_token_ids=negative if own is None else own, speculative=words, resume_token_ids=texts,
                 **{**others, **forms[id(one)]},
             )
-            for (ids, references, own), one, texts in zip(read, settings, each_resumed(cut, settings), strict=True)
+            for (ids, references, own), one, texts in zip(read, settings, resumed, strict=True)
         ]  # fmt: skip
         share(asked)
         return asked
@@ -170,7 +174,8 @@ class PromptReader:
 
     def _references(self, texts: Any) -> tuple[tuple[int, ...], ...]:
         """Texts, or lists of ids, as ids; None: none."""
-        texts = () if texts is None else texts
+        if texts is None:
+            return ()
         if not isinstance(texts, list | tuple):
             raise RequestError(f"'references' is a list of texts, not {shown(texts)}: write [...] around a single one")
         check_size("references", len(texts), MOST_REFERENCES, "texts")

@@ -81,7 +81,7 @@ class EngineThread(OneProcess):
             self.engine.prepare(request, find_stops(request, self._codec, table), asked_at=asked_at)
             for request, table in zip(requests, stops, strict=True)
         ]
-        keeps = self.engine.keeps
+        keeps = self.engine.composition.keeps
         writers = [
             Writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=stream_interval)
             for seq, table in zip(seqs, stops, strict=True)

@@ -24,21 +24,21 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
     )
     if request.timeout is not None and not request.timeout > 0:
         raise RequestError(f"timeout={shown(request.timeout)} must be more than 0 seconds; None is no limit")
-    shift = _check_positions(request, max_len)
+    shift = 0 if request.prompt_positions is None else _check_positions(request, max_len)
+    if not (request.params.names_tokens or request.references):
+        return shift
     room, once = max_len - shift - len(ids), request.once  # for all its texts: lists may be long
     once.of(("known", vocab_size, request.references), lambda: require_known_tokens(request, vocab_size))
     once.of(("may be written", ends, vocab_size, room), lambda: require_writable(request, ends, vocab_size, room=room))
     return shift
 
 
-def most_held(request: Request, max_len: int, capacity: int | None, *, cuts: bool = False) -> int:
+def most_held(request: Request, max_len: int, capacity: int, *, cuts: bool = False) -> int:
     """The most tokens of its text that memory can hold. Raises `RequestError` where this request can never fit.
 
-    `capacity`: positions of the whole key/value cache; None: as many as it takes. `cuts`: it was not chosen, so a text
-    that wants more ends where memory does, if its prompt fits.
+    `capacity`: positions of the whole key/value cache. `cuts`: it was not chosen, so a text that wants more ends where
+    memory does, if its prompt fits.
     """
-    if capacity is None:
-        return max_len
     most = most_rows(request, capacity)
     num_prompt, wanted = len(request.prompt_token_ids), None if cuts else request.params.max_tokens
     if min(num_prompt + (wanted or 1), max_len) > most:
@@ -52,9 +52,7 @@ def most_held(request: Request, max_len: int, capacity: int | None, *, cuts: boo
 
 
 def _check_positions(request: Request, max_len: int) -> int:
-    ids, given = request.prompt_token_ids, request.prompt_positions
-    if given is None:
-        return 0
+    ids, given = request.prompt_token_ids, request.prompt_positions or ()
     if not (len(given) == len(ids) and 0 <= min(given) <= given[-1] == max(given)):
         raise RequestError(
             f"prompt_positions={shown(given)} must be {len(ids)} positions, one for each token of the prompt, "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from outdraft.core.registry import find
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.core.verifier import Verifier
 from outdraft.decode.asked import RulesByRequest
 from outdraft.engine.requests.checks import check_request, most_held
 from outdraft.engine.requests.guidance import longest_guided
@@ -29,6 +30,8 @@ class Terms:
     capacity: int | None  # positions of the whole key/value cache; None: as many as it takes, or not known now
     cuts: bool  # whether a text that wants more than that ends there
     held: Held
+    unasked: Settled  # what is in force for a request that says nothing of speculation
+    rule: Verifier  # of requests that name none
     rules: RulesByRequest
 
 
@@ -41,40 +44,47 @@ def make_sequence(
     Raises `RequestError`: empty prompt, prompt too long, ids outside the vocabulary, settings that are not held.
     """
     ids, params = request.prompt_token_ids, request.params
-    shift = check_request(request, terms.vocab_size, terms.max_len, terms.ends)
-    longest = longest_guided(request, terms.vocab_size, terms.max_len, is_possible=terms.is_guided)
-    settled = settle(request, terms.held)
+    longest = terms.max_len - check_request(request, terms.vocab_size, terms.max_len, terms.ends)
+    if params.guides or request.negative_prompt_token_ids is not None:
+        behind = longest_guided(request, terms.vocab_size, terms.max_len, is_possible=terms.is_guided)
+        longest = min(longest, behind)
+    if terms.capacity is not None:
+        longest = min(longest, most_held(request, terms.max_len, terms.capacity, cuts=terms.cuts))
+    settled = settled_by(terms, request)
     seq = Sequence(
         id=seq_id,
         request=request,
         tokens=list(ids),
         prompt_len=len(ids),
-        max_len=min(terms.max_len - shift, longest, most_held(request, terms.max_len, terms.capacity, cuts=terms.cuts)),
+        max_len=longest,
         seed=secrets.randbits(63) if params.seed is None else params.seed,
-        coupled=_couples(request, settled, terms.rules),
-        prefers_drawn=_prefers_drawn(settled, terms.held),
+        coupled=terms.rule.couples(request) if settled.rule is None else _couples(request, settled.rule, terms.rules),
+        prefers_drawn=(terms.held if settled.rule is None else find("verifier", settled.rule)).prefers_drawn,
         settled=settled,
         eos_token_ids=terms.ends,
         coins=verifier_coins,
         draft_coins=draft_coins,
         asked_at=asked_at,
-        prompt_ids=request.once.of(("prompt ids", ids), lambda: frozenset(ids)),
-        constraint=make_constraint(request, terms.vocab_size),
+        find_stop=find_stop,
     )
-    if find_stop is not None:
-        seq.find_stop = find_stop
-    resume(seq, terms.vocab_size)
+    if params.penalises:
+        seq.prompt_ids = request.once.of(("prompt ids", ids), lambda: frozenset(ids))
+    if request.constraint is not None or params.structured_outputs is not None:
+        seq.constraint = make_constraint(request, terms.vocab_size)
+    if request.resume_token_ids:
+        resume(seq, terms.vocab_size)
     return seq
 
 
-def _prefers_drawn(settled: Settled, held: Held) -> bool:
-    return held.prefers_drawn if settled.rule is None else find("verifier", settled.rule).prefers_drawn
+def settled_by(terms: Terms, request: Request) -> Settled:
+    """What the request's words on speculation mean under these terms."""
+    if request.speculative is None and request.num_speculative_tokens is None:
+        return terms.unasked
+    return settle(request, terms.held)
 
 
-def _couples(request: Request, settled: Settled, rules: RulesByRequest) -> bool:
+def _couples(request: Request, rule: str, rules: RulesByRequest) -> bool:
     try:
-        return rules.of(settled.rule).couples(request)
+        return rules.of(rule).couples(request)
     except CapabilityError as error:  # the rule that the request names is not for such requests
-        if settled.rule is None:
-            raise
         raise RequestError(str(error)) from error

@@ -24,8 +24,6 @@ def each_resumed(texts: Seq[Seq[int]], settings: Seq[SamplingParams]) -> list[tu
     Raises `RequestError` where there is not one for each text.
     """
     counts = [one.n for one in settings]
-    if not texts:
-        return [()] * len(counts)
     if len(texts) != sum(counts):
         raise RequestError(
             f"resume_token_ids has {len(texts)} lists, and {sum(counts)} texts are asked for: give one list for each, "

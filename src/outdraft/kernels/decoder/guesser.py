@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.calls import check
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, places, pointer, table_size
-from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, check, require_library
+from outdraft.kernels.decoder.rows import Span, describe, ints, places, pointer, table_size
+from outdraft.kernels.decoder.stack import Stack
+from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, require_library
 from outdraft.options.errors import CapabilityError
 
 
@@ -232,9 +234,10 @@ class Guesser:
             )
         spans = rows.spans if order is None else [rows.spans[i] for i in order]
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
+        layers = range(self._num_layers)
         return CFeed(
             len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
             rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features),
-            taps if rows.taps else None, skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
-            kept=places(rows.kept, range(self._num_layers)),
+            taps if rows.taps else None, skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
+            kept=places(rows.kept, layers),
         )  # fmt: skip

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
 from outdraft.kernels.decoder.matrix import STEP, Weight
-from outdraft.kernels.decoder.stack import LayerParts, Span, Stack, StackShape
+from outdraft.kernels.decoder.rows import Span
+from outdraft.kernels.decoder.stack import LayerParts, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.base import Decoder

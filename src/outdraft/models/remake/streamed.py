@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.checksum import checksum
-from outdraft.kernels.decoder.stack import Span, Stack
+from outdraft.kernels.decoder.rows import Span
+from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.files.half import in_kernels_type

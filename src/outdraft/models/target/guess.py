@@ -23,6 +23,7 @@ class NativeGuesser:
     def __init__(self, guesser: Guesser, rope: Rope | RopeTables) -> None:
         self._guesser = guesser
         self._rope = rope
+        self._tables = rope.table(1, torch.float32, torch.device("cpu"))
 
     def feed(
         self,
@@ -71,9 +72,11 @@ class NativeGuesser:
         skip: Skip,
         kept: Mapping[int, Tensor],
     ) -> Rows:
-        cos, sin = self._rope.table(max(positions) + steps + 1, torch.float32, torch.device("cpu"))
+        if (length := max(positions) + steps + 1) > self._tables[0].shape[-3]:
+            self._tables = self._rope.table(length, torch.float32, torch.device("cpu"))
+        (cos, sin), spans = self._tables, ctx.spans()
         return Rows(
-            tokens=tokens, positions=positions, spans=spans_of(ctx), cos=cos, sin=sin,
+            tokens=tokens, positions=positions, spans=spans_of(ctx) if spans is None else spans, cos=cos, sin=sin,
             features=features.float().contiguous() if features is not None else None,
             taps=[tap.float().contiguous() for tap in taps], skip=skip, kept=kept,
         )  # fmt: skip
