@@ -12,7 +12,7 @@ from typing import Any
 from outdraft.analysis.theory import best_length, estimate_alpha
 from outdraft.control.bandit import BanditPolicy
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.engine.callers.writer import Result
+from outdraft.engine.callers.result import Result
 from outdraft.engine.llm import LLM
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.engine.callers.writer import Chunk
+from outdraft.engine.callers.result import Chunk
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
 from outdraft.options.params import SamplingParams

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from outdraft.engine.callers.writer import Result
+from outdraft.engine.callers.result import Result
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
 from outdraft.options.params import SamplingParams

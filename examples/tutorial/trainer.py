@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from outdraft.drafters.draft_model.learn import DraftLearner
-from outdraft.engine.callers.writer import all_whole
+from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError

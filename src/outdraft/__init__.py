@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outdraft.engine.callers.writer import Chunk as Chunk
-    from outdraft.engine.callers.writer import Result as Result
+    from outdraft.engine.callers.result import Chunk as Chunk
+    from outdraft.engine.callers.result import Result as Result
     from outdraft.engine.llm import LLM as LLM
     from outdraft.engine.trace import record_trace as record_trace
     from outdraft.options.errors import OutdraftError as OutdraftError
@@ -27,8 +27,8 @@ _HOMES = {
     "SamplingParams": "outdraft.options.params",
     "StructuredOutputsParams": "outdraft.options.structured",
     "OutdraftError": "outdraft.options.errors",
-    "Result": "outdraft.engine.callers.writer",
-    "Chunk": "outdraft.engine.callers.writer",
+    "Result": "outdraft.engine.callers.result",
+    "Chunk": "outdraft.engine.callers.result",
     "record_trace": "outdraft.engine.trace",
 }
 

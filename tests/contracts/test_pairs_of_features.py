@@ -11,7 +11,7 @@ import pytest
 from contracts.features import FEATURES, asked, together
 
 from outdraft import LLM
-from outdraft.engine.callers.writer import all_whole
+from outdraft.engine.callers.result import all_whole
 
 PROMPTS = (
     "It was late in the evening when the letter came. She opened it and",

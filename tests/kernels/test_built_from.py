@@ -37,10 +37,10 @@ def test_sizes_and_functions_are_compared():
 @pytest.mark.skipif(home.library() is None, reason="the kernels are not built")
 def test_the_library_that_runs_belongs_to_these_sources():
     native = home.require_library()
-    assert find_stranger(native, home._SIGNATURES, home._STRUCTURES) is None
-    for name in home._STRUCTURES:
-        longer = type("Longer", (home._STRUCTURES[name],), {"_fields_": [("more", c_int64)]})
-        changed = home._STRUCTURES | {name: longer}
+    assert find_stranger(native, home.SIGNATURES, home.STRUCTURES) is None
+    for name in home.STRUCTURES:
+        longer = type("Longer", (home.STRUCTURES[name],), {"_fields_": [("more", c_int64)]})
+        changed = home.STRUCTURES | {name: longer}
         assert find_stranger(native, [], changed).startswith(f"{name} has "), "one field more is seen"
 
 
@@ -48,7 +48,7 @@ def test_every_structure_is_compared():
     """Those that a signature names, and those that they point to."""
     text = "".join((NATIVE.parent / name).read_text() for name in ("library.py", "index_types.py"))
     declared = set(re.findall(r"^class (C\w+)\(Structure\)", text, re.MULTILINE))
-    assert {one.__name__ for one in home._STRUCTURES.values()} == declared
+    assert {one.__name__ for one in home.STRUCTURES.values()} == declared
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.kernels.decoder.distributions import Warp
-from outdraft.kernels.decoder.guesser import Draw, Guesser, Residual, Rows
+from outdraft.kernels.decoder.entrance import Residual
+from outdraft.kernels.decoder.guesser import Draw, Guesser, Rows
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import library

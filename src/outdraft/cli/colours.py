@@ -16,7 +16,7 @@ from outdraft.codecs.codec import Codec
 from outdraft.core.events import Source
 
 if TYPE_CHECKING:
-    from outdraft.engine.callers.writer import Chunk
+    from outdraft.engine.callers.result import Chunk
 
 
 class Colours:

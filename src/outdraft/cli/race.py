@@ -21,7 +21,7 @@ from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
-    from outdraft.engine.callers.writer import Chunk
+    from outdraft.engine.callers.result import Chunk
 
 WIDE = 100  # columns from which two panes fit
 REDRAW = 0.05  # seconds between two drawings, at least

@@ -15,7 +15,7 @@ from outdraft.cli.flags import SamplingFlags
 from outdraft.cli.remote.answer import answer, is_ours, served_model
 from outdraft.cli.remote.http import RemoteServer
 from outdraft.codecs.chat import Message, render_chat
-from outdraft.engine.callers.writer import Chunk
+from outdraft.engine.callers.result import Chunk
 from outdraft.engine.llm import LLM
 from outdraft.options.errors import RequestError
 

@@ -12,7 +12,7 @@ from outdraft.core.events import Source, StepEvent
 from outdraft.engine.stats import RequestStats
 
 if TYPE_CHECKING:
-    from outdraft.engine.callers.writer import Chunk
+    from outdraft.engine.callers.result import Chunk
 
 
 class Tally:

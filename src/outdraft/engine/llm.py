@@ -17,9 +17,9 @@ from outdraft.engine.assembly.precision import ELASTIC, FULL
 from outdraft.engine.assembly.target import cache_config
 from outdraft.engine.callers.progress import counted
 from outdraft.engine.callers.prompts import Prompt, PromptReader, each, gathered, one_of
+from outdraft.engine.callers.result import Result
 from outdraft.engine.callers.streaming import Streaming
 from outdraft.engine.callers.thread import EngineThread
-from outdraft.engine.callers.writer import Result
 from outdraft.engine.naming.roles import read_companions
 from outdraft.engine.naming.setup import Setup
 from outdraft.engine.naming.spelling import read_words

@@ -6,11 +6,12 @@ Numbers of numpy and PyTorch become Python's own. `check_fields` stands in the `
 `check_arguments` above a function of the public interface.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import cache, wraps
 from inspect import signature
-from typing import Any, Never, ParamSpec, TypeVar, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Never, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.shown import shown
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 def check_value(name: str, value: Any, hint: Any, *, of: str = "", error: type[OutdraftError] = ConfigError) -> Any:
     """The value in Python's own types. Raises `error` naming it, its value and what it must be."""
+    if type(value) in _as_they_are(hint) and (type(value) is not int or WHOLE[0] <= value <= WHOLE[1]):
+        return value
     if not fits(value, hint):
         must = in_words(hint)
         if isinstance(value, int) and not WHOLE[0] <= value <= WHOLE[1] and fits(0, hint):
@@ -30,13 +33,15 @@ def check_value(name: str, value: Any, hint: Any, *, of: str = "", error: type[O
     return own_types(value, hint)
 
 
-def check_fields(record: object, *, of: str = "", error: type[OutdraftError] = ConfigError) -> None:
-    """Check every field of a dataclass, frozen or not, and store it in Python's own types; a list becomes a tuple."""
+def check_fields(
+    record: object, *, of: str = "", error: type[OutdraftError] = ConfigError, only: Iterable[str] | None = None
+) -> None:
+    """Check every field of a dataclass, or these, and store it in Python's own types; a list becomes a tuple."""
     declared: Any = type(record)
     hints = _hints(declared)
-    for one in fields(record):  # type: ignore[arg-type]
-        value = check_value(one.name, getattr(record, one.name), hints[one.name], of=of, error=error)
-        object.__setattr__(record, one.name, tuple(value) if isinstance(value, list) else value)
+    for name in (one.name for one in fields(declared)) if only is None else only:
+        value = check_value(name, getattr(record, name), hints[name], of=of, error=error)
+        object.__setattr__(record, name, tuple(value) if isinstance(value, list) else value)
 
 
 def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
@@ -52,6 +57,13 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
         return function(*given.args, **given.kwargs)
 
     return checked
+
+
+@cache
+def _as_they_are(hint: Any) -> frozenset[type]:
+    """Which of Python's own types need no further look: most values are of these."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return frozenset({bool, int, str, NoneType}.intersection(part for part in parts if isinstance(part, type)))
 
 
 @cache

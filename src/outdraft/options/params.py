@@ -102,7 +102,8 @@ class SamplingParams:
                 object.__setattr__(self, name, (given[name],))
         if structured_outputs is not None:
             object.__setattr__(self, "structured_outputs", read_structured(structured_outputs))
-        check_fields(self, error=RequestError)
+        made = [name for name, value in given.items() if value is not _DEFAULTS[name]]  # defaults fit
+        check_fields(self, error=RequestError, only=made)
         words = tuple(word if isinstance(word, str) else tuple(word) for word in self.bad_words)
         object.__setattr__(self, "bad_words", words)
         for name in ("stop", "stop_token_ids", "banned_token_ids", "allowed_token_ids"):

@@ -12,7 +12,7 @@ from typing import Any
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, render_chat
 from outdraft.codecs.text import TextCodec
 from outdraft.engine.callers.prompts import Prompt
-from outdraft.engine.callers.writer import Result
+from outdraft.engine.callers.result import Result
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError, clean

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.request import Request
-from outdraft.engine.callers.writer import Result, all_whole
+from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 from outdraft.testing.statistics import TwoSample, detectable_shift, two_sample

@@ -25,7 +25,7 @@ from outdraft.core.events import Source
 from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.engine.callers.writer import Result
+from outdraft.engine.callers.result import Result
 from outdraft.engine.llm import LLM
 from outdraft.engine.requests.spelled import spell_settings
 from outdraft.options.params import SamplingParams

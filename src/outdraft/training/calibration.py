@@ -17,7 +17,7 @@ from outdraft.control.shared.calibration_file import FILE, CalibrationFile
 from outdraft.control.shared.reliability import Reliability
 from outdraft.core.calibration import Calibration
 from outdraft.core.registry import find, find_learner, option_names
-from outdraft.engine.callers.writer import all_whole
+from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model
 from outdraft.options.errors import ConfigError

@@ -21,7 +21,7 @@ import torch
 
 from outdraft.core.learner import Learner
 from outdraft.core.registry import find, find_learner
-from outdraft.engine.callers.writer import Result, all_whole
+from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model
 from outdraft.models.files.load_codec import load_codec

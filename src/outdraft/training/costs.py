@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from outdraft.core.learner import TARGET, Learner, LearnMethod
-from outdraft.engine.callers.writer import all_whole
+from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import tensors_of
 from outdraft.models.networks.base import Decoder

@@ -7,7 +7,7 @@ Data in: openings of held-out texts; data out: of each source the share of greed
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
-from outdraft.engine.callers.writer import all_whole
+from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 

@@ -5,7 +5,7 @@ Data in: a model, kind of prompt -> prompt; data out: Markdown, for each prompt 
 
 from collections.abc import Mapping
 
-from outdraft.engine.callers.writer import all_whole
+from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from outdraft.cli.colours import Laid, paint
 from outdraft.cli.remote.http import RemoteServer
 from outdraft.core.events import Source
-from outdraft.engine.callers.writer import Chunk
+from outdraft.engine.callers.result import Chunk
 
 _OURS = {"return_token_ids": True, "stream_interval": 0}  # of outdraft's servers: sources, and a chunk for each pass
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.drafters.shared.features.parts import NativeParts
-from outdraft.kernels.decoder.guesser import Entrance
+from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block

@@ -23,7 +23,7 @@ from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.drafters.shared.features.wide_block import WideBlock
-from outdraft.kernels.decoder.guesser import Entrance, Origin
+from outdraft.kernels.decoder.entrance import Entrance, Origin
 from outdraft.models.families.shared.layer_names import layer_entries
 from outdraft.models.families.shared.naming import Entry
 from outdraft.models.networks.base import Decoder

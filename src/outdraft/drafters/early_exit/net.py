@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.kernels.decoder.guesser import Residual
+from outdraft.kernels.decoder.entrance import Residual
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.native import NativeDecoder, norm_of, weight_of
 from outdraft.models.target.guess import NativeGuesser, guess_with

@@ -19,8 +19,8 @@ from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.engine.callers.call import Call
 from outdraft.engine.callers.prompts import Prompt, gathered
+from outdraft.engine.callers.result import Chunk, Result
 from outdraft.engine.callers.thread import EngineThread
-from outdraft.engine.callers.writer import Chunk, Result
 from outdraft.options.errors import BusyError, OutdraftError
 
 

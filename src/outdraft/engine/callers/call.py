@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 from outdraft.core.events import StepEvent
 from outdraft.core.one_process import OneProcess
 from outdraft.core.sequence import Sequence
-from outdraft.engine.callers.writer import Chunk, Writer
+from outdraft.engine.callers.result import Chunk
+from outdraft.engine.callers.writer import Writer
 from outdraft.options.errors import OutdraftError
 
 T = TypeVar("T")

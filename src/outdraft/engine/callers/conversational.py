@@ -10,8 +10,8 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import forget
 from outdraft.core.one_process import OneProcess
 from outdraft.engine.callers.prompts import Prompt, PromptReader, one_of, read_settings
+from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.callers.thread import EngineThread
-from outdraft.engine.callers.writer import Result, all_whole
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams

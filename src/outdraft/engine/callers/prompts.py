@@ -18,7 +18,7 @@ from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.request import Request, share
-from outdraft.engine.callers.writer import Result
+from outdraft.engine.callers.result import Result
 from outdraft.engine.requests.resume import each_resumed
 from outdraft.engine.requests.speculative import read_speculative
 from outdraft.engine.requests.spelled import spell_settings

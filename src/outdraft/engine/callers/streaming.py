@@ -13,7 +13,7 @@ from outdraft.engine.callers.answers import Answers
 from outdraft.engine.callers.call import Call
 from outdraft.engine.callers.conversational import Conversational
 from outdraft.engine.callers.prompts import Prompt
-from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.engine.callers.result import Chunk, Result
 from outdraft.options.checked import check_value
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams

@@ -9,7 +9,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from outdraft.kernels.calls import native_for
+from outdraft.kernels.library import native_for
 
 
 def best_tokens(logits: Tensor) -> list[int] | None:

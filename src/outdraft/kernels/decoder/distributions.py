@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.kernels.calls import native_for
-from outdraft.kernels.library import CDistribution
+from outdraft.kernels.declared import CDistribution
+from outdraft.kernels.library import native_for
 
 _LEAST = 1e-30  # what a float32 distinguishes from 0
 _MANY = 512  # draws from one distribution: sorting all of it is quicker then

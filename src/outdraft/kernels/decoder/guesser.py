@@ -11,67 +11,18 @@ import ctypes
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from enum import Enum
 
 import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.calls import check
+from outdraft.kernels.declared import CDistribution, CFeed, CGuessChain, CLinear
 from outdraft.kernels.decoder.distributions import Warp
-from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.entrance import Entrance, Residual
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, pointer, table_size
 from outdraft.kernels.decoder.stack import Stack
-from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, require_library
+from outdraft.kernels.library import check, require_library
 from outdraft.options.errors import CapabilityError
-
-
-class Origin(Enum):
-    """What the layers' state begins with."""
-
-    ZERO = 0
-    FEATURE = 1
-    NORMED_FEATURE = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entrance:
-    """What the layers start from, of an embedding e and a feature f. A norm that is None changes nothing.
-
-    f         fusion [norm(t0) | norm(t1) ...] of the taps; without a fusion the one tap there is, normed
-    join      state = origin + join [norm(e) | norm(f)]
-    no join   state = origin, and the first layer's attention reads [norm(e) | norm(f)] in place of its normed state
-    """
-
-    num_taps: int
-    tap_width: int
-    fusion: Weight | None = None  # [D, taps * Dt]
-    join: Weight | None = None  # [D, 2 * D]
-    tap_norms: Tensor | None = None  # [taps, Dt] float32
-    one_tap_norm: bool = False  # it is over all taps side by side, not over each
-    tap_eps: float = 0.0
-    token_norm: Tensor | None = None  # [D] float32
-    feature_norm: Tensor | None = None  # [D] float32
-    origin: Origin = Origin.FEATURE
-    norms_carried: bool = False  # a state that stands in for a feature goes through the guesser's own norm first
-
-    def describe(self) -> CEntrance:
-        """The same for the C interface: pointers into these tensors, which must outlive it."""
-        fusion, join = (CLinear() if one is None else one.describe() for one in (self.fusion, self.join))
-        norms = [pointer(norm) for norm in (self.tap_norms, self.token_norm, self.feature_norm)]
-        return CEntrance(
-            fusion, join, *norms, self.num_taps, self.tap_width, self.one_tap_norm, self.origin.value,
-            self.norms_carried, self.tap_eps,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residual:
-    """State h -> h + down silu(up norm(h))."""
-
-    up: Weight
-    down: Weight
-    norm: Tensor  # [D] float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.kernels.calls import check
+from outdraft.kernels.declared import CLinear
 from outdraft.kernels.decoder import grid
-from outdraft.kernels.library import CLinear, require_library
+from outdraft.kernels.library import check, require_library
 from outdraft.options.errors import CapabilityError
 
 STEP, WIDE_STEP = 32, 128  # inputs that the kernels take at once

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from outdraft.core.cache import KVMemory
-from outdraft.kernels.library import CSpan
+from outdraft.kernels.declared import CSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

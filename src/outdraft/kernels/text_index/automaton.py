@@ -12,9 +12,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
-from outdraft.kernels.calls import check
 from outdraft.kernels.index_types import CCursor, ids
-from outdraft.kernels.library import require_library, wanted_kind
+from outdraft.kernels.library import check, require_library, wanted_kind
 
 
 @dataclass(slots=True)

@@ -17,9 +17,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from outdraft.kernels.calls import check
 from outdraft.kernels.index_types import CCorpus, CCorpusAnswer, CCorpusQuery, CSortWatch, ids
-from outdraft.kernels.library import require_library, wanted_kind
+from outdraft.kernels.library import check, require_library, wanted_kind
 from outdraft.options.checked import check_fields
 from outdraft.options.ranges import check_range
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
-from outdraft.kernels.calls import check
 from outdraft.kernels.index_types import CGuessLimits, CTreeGuess, ids
-from outdraft.kernels.library import require_library, wanted_kind
+from outdraft.kernels.library import check, require_library, wanted_kind
 
 _EVERY = 1 << 30
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.decoder.guesser import Chains, Draw, Guesser, Residual, Rows
+from outdraft.kernels.decoder.entrance import Residual
+from outdraft.kernels.decoder.guesser import Chains, Draw, Guesser, Rows
 from outdraft.models.networks.native import NativeDecoder, embedding_scale, spans_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import Rope, RopeTables

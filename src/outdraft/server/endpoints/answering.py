@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from outdraft.engine.callers.answers import Answers
 from outdraft.engine.callers.prompts import Prompt
-from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.engine.callers.result import Chunk, Result
 from outdraft.options.params import SamplingParams
 from outdraft.server.connection import EventStream, unless_gone
 from outdraft.server.doors.request_log import ANSWERS

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers
-from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.engine.callers.result import Chunk, Result
 from outdraft.server.connection import DONE, event
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.completions import CompletionRequest

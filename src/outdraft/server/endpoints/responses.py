@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from outdraft.engine.callers.answers import Answers
-from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.engine.callers.result import Chunk, Result
 from outdraft.options.errors import OutdraftError
 from outdraft.server.connection import event
 from outdraft.server.conversation import Conversation, converse

@@ -17,7 +17,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.engine.callers.writer import Chunk
+from outdraft.engine.callers.result import Chunk
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.engine.callers.writer import Chunk
+from outdraft.engine.callers.result import Chunk
 
 
 class ByToken:

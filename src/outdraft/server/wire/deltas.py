@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from outdraft.engine.callers.writer import Chunk
+from outdraft.engine.callers.result import Chunk
 from outdraft.server.parsers.json_text import Call
 from outdraft.server.parsers.message import MessageReader, Said
 

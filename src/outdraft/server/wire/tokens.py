@@ -11,7 +11,7 @@ from typing import Any
 
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
-from outdraft.engine.callers.writer import Chunk, Result
+from outdraft.engine.callers.result import Chunk, Result
 
 
 class TokensTold:

@@ -9,7 +9,7 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outdraft.core.events import Source
-from outdraft.engine.callers.writer import Result
+from outdraft.engine.callers.result import Result
 from outdraft.engine.stats import RequestStats
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from outdraft.kernels.decoder.guesser import Entrance
+from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.kernels.decoder.stack import LayerParts
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.rope import Rope
