@@ -75,7 +75,7 @@ def test_the_last_in_order_are_cut_to_what_is_left(free, sizes):
 
 def test_what_reads_takes_its_chunk_and_no_guess():
     seqs = sequences([5, 101], num_cached=4)
-    seqs[1].max_chunk = 40
+    seqs[1].turn.max_chunk = 40
     found = what_fits(seqs, [guess_of(9), guess_of(1)], Pages(11))  # one for the pending token, ten for the chunk
     assert [one.num_nodes for one in found] == [4, 1]
     assert what_fits(seqs, [guess_of(9), guess_of(1)], Pages(13))[0].num_nodes == 9
@@ -178,7 +178,7 @@ def test_who_finds_no_room_for_a_guess_alone_either_keeps_the_drafter():
     engine, seqs = two_read(table, room, isolates=True)
     events = step(seqs, engine.composition.used, Isolated())
     assert [len(event.tokens) for event in events] == [1, 1] and all(seq.speculates for seq in seqs)
-    assert all(seq.is_overruled for seq in seqs)  # so the policy learns nothing of guesses that nobody looked at
+    assert all(seq.turn.is_overruled for seq in seqs)  # so the policy learns nothing of guesses that nobody looked at
 
 
 def test_a_guided_guess_is_cut_to_the_pages_of_both_texts():

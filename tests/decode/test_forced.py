@@ -183,7 +183,7 @@ def test_how_much_is_drafted(others, count):
 
 def test_nothing_is_drafted_where_there_is_no_room():
     _, (seq,) = begin(Song([5] * 5))
-    seq.drafts = False
+    seq.turn.drafts = False
     assert forced_draft(seq, least=1) is None
 
 

@@ -220,7 +220,7 @@ def test_who_finds_no_room_to_begin_begins_when_there_is(seqs, caplog):
         shield.begin(seqs)
         assert begun(drafter) == [0, 2] and all(seq.speculates for seq in seqs)
         assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 1, 2]
-        assert [seq.is_overruled for seq in seqs] == [False, True, False]  # the policy had planned a guess for it
+        assert [seq.turn.is_overruled for seq in seqs] == [False, True, False]  # the policy had planned a guess for it
         assert shield.traits.ahead(seqs, [chain([1])] * 3, lambda: True)[1] is None
         shield.observe([seen(seq) for seq in seqs])
         drafter.full.clear()

@@ -102,7 +102,7 @@ def test_a_policy_learns_nothing_from_a_guess_that_memory_has_cut(trouble, learn
     engine = engine_of(TableTarget(), room=Full(3) if trouble == "the last is cut" else Unbounded())
     seqs = sequences(engine)
     for seq in seqs:
-        seq.drafts = trouble != "no guesses"
+        seq.turn.drafts = trouble != "no guesses"
     if trouble == "no rows to draft":
         engine.parts.drafter.propose = no_room
     events = step(seqs, replace(engine.parts, policy=told_to(told)))

@@ -73,7 +73,7 @@ def test_a_prompt_that_is_read_beside_a_text_changes_nothing_for_it():
     for seq in (first, short, late):
         seq.num_cached = target.begin(seq)
         drafter.begin([seq])
-    late.max_chunk = 4
+    late.turn.max_chunk = 4
     step([first], parts)
     chosen = drafter._skips[first.id]
     assert chosen.attention == {2, 3}

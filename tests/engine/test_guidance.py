@@ -173,7 +173,7 @@ def test_a_shadow_takes_what_its_text_takes():
     assert room.missing(seq, 1) == 1 + 1 and room.missing(seq, 5) == 5 + 5
     seq.beside.num_cached -= 3
     assert room.missing(seq, 0) == 0 + 3 and room.missing(seq, 2) == 2 + 3 + 2
-    seq.max_chunk = 2
+    seq.turn.max_chunk = 2
     assert room.missing(seq, 0) == 0 + 2
 
 

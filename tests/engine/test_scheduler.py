@@ -147,7 +147,7 @@ def test_prompts_beside_others_share_the_rows_in_order():
         add(made, seq)
     join_all(made, Unbounded(mixes=True))
     turn = made.choose(Unbounded(mixes=True))
-    assert [(seq.id, seq.max_chunk) for seq in turn.seqs] == [(0, 30), (1, 10)]
+    assert [(seq.id, seq.turn.max_chunk) for seq in turn.seqs] == [(0, 30), (1, 10)]
     assert turn.num_prompt_rows == 30
 
 
@@ -158,7 +158,7 @@ def test_half_of_the_rows_are_for_prompts_of_which_less_is_left():
     add(made, *seqs)
     join_all(made, room)
     turn = made.choose(room)
-    assert [(seq.id, seq.max_chunk) for seq in turn.seqs] == [(4, 40), (2, 19), (0, 40)]
+    assert [(seq.id, seq.turn.max_chunk) for seq in turn.seqs] == [(4, 40), (2, 19), (0, 40)]
     assert turn.num_prompt_rows == 80
 
 
@@ -178,13 +178,13 @@ def test_what_is_read_beside_a_prompt_counts_as_prompt_rows():
     add(made, guided, other)
     join_all(made, room)
     turn = made.choose(room)
-    assert turn.seqs == (guided,) and guided.max_chunk == 20 and turn.num_prompt_rows == 40
+    assert turn.seqs == (guided,) and guided.turn.max_chunk == 20 and turn.num_prompt_rows == 40
     guided.num_cached, guided.beside.num_cached = 60, 50
     turn = made.choose(room)
-    assert turn.seqs == (guided,) and guided.max_chunk == 40 and turn.num_prompt_rows == 40
+    assert turn.seqs == (guided,) and guided.turn.max_chunk == 40 and turn.num_prompt_rows == 40
     guided.beside.num_cached = 90
     turn = made.choose(room)
-    assert turn.seqs == (guided, other) and other.max_chunk == 30 and turn.num_decoding == 0
+    assert turn.seqs == (guided, other) and other.turn.max_chunk == 30 and turn.num_decoding == 0
     guided.beside.num_cached = 99
     assert made.choose(room).num_decoding == 1
 
@@ -195,7 +195,7 @@ def test_where_bits_depend_on_the_pass_a_prompt_is_read_alone_in_fixed_chunks():
         add(made, seq)
     join_all(made, Unbounded())
     turn = made.choose(Unbounded())
-    assert [seq.id for seq in turn.seqs] == [0] and turn.seqs[0].max_chunk == CHUNK
+    assert [seq.id for seq in turn.seqs] == [0] and turn.seqs[0].turn.max_chunk == CHUNK
 
 
 def test_chunks_alone_leave_the_others_their_share_of_the_time():
@@ -330,7 +330,7 @@ def test_a_guess_needs_room_beyond_what_every_round_needs():
         decodes(seq)
     turn = made.choose(room)
     assert turn.seqs == tuple(seqs) and not turn.preempted
-    assert [seq.drafts for seq in seqs] == [True, False]
+    assert [seq.turn.drafts for seq in seqs] == [True, False]
 
 
 def test_deadlines_count_from_when_it_was_asked_for():

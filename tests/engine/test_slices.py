@@ -45,7 +45,7 @@ class Machine:
         """One; who was in it."""
         turn = self.made.choose(self.room)
         reading = [seq for seq in turn.seqs if not seq.prefilled]
-        rows = [min(seq.num_unread, seq.max_chunk) for seq in reading]
+        rows = [min(seq.num_unread, seq.turn.max_chunk) for seq in reading]
         seconds = sum(0.001 * count + self.behind * seq.num_cached for seq, count in zip(reading, rows, strict=True))
         is_over = True
         if turn.num_layers:
@@ -167,8 +167,8 @@ def test_nothing_is_learned_of_rows_from_a_chunk_that_nobody_waited_for():
     slices, seq = Slices(), sequence(1000, id=0)
     assert slices.layers(0.01) == 1
     slices.begin(seq, LAYERS)
-    rows = seq.max_chunk
+    rows = seq.turn.max_chunk
     slices.ran(1, rows, 0.5, is_over=False)
     slices.ran(slices.rest(), rows, 5.0, is_over=True)
     slices.begin(seq, LAYERS)
-    assert seq.max_chunk == rows
+    assert seq.turn.max_chunk == rows

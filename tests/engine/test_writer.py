@@ -5,7 +5,8 @@ from drafters.drafting import sequence
 
 from outdraft.codecs.stream import StopTable
 from outdraft.core.events import Source, StepEvent
-from outdraft.engine.callers.writer import Result, Writer, all_whole
+from outdraft.engine.callers.result import Result, all_whole
+from outdraft.engine.callers.writer import Writer
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import NumericsError
 

@@ -46,7 +46,7 @@ def test_the_library_that_runs_belongs_to_these_sources():
 
 def test_every_structure_is_compared():
     """Those that a signature names, and those that they point to."""
-    text = "".join((NATIVE.parent / name).read_text() for name in ("library.py", "index_types.py"))
+    text = "".join((NATIVE.parent / name).read_text() for name in ("declared.py", "index_types.py"))
     declared = set(re.findall(r"^class (C\w+)\(Structure\)", text, re.MULTILINE))
     assert {one.__name__ for one in home.STRUCTURES.values()} == declared
 

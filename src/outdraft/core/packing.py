@@ -50,7 +50,7 @@ class PackedDrafts:
 def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | None = None) -> PackedDrafts:
     """Lay out one pass. A sequence whose prompt is not read yet contributes at most `max_chunk` certain rows.
 
-    None: as many as the sequence was given for this pass (`Sequence.max_chunk`).
+    None: as many as the sequence was given for this pass (`Turn.max_chunk`).
 
     A draft's node 0 must be the sequence's pending token; a sequence that is not prefilled takes no draft but the
     pending token itself.
@@ -65,7 +65,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
     trees: list[HostTree | None] = []
     for seq, draft in zip(seqs, drafts, strict=True):
         pending_at = len(seq.tokens) - 1
-        chunk = seq.max_chunk if max_chunk is None else max_chunk
+        chunk = seq.turn.max_chunk if max_chunk is None else max_chunk
         certain = min(seq.num_unread, chunk)
         draft = draft if seq.reaches(chunk) else None
         tree = host_tree(draft) if draft is not None else None

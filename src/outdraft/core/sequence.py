@@ -20,6 +20,16 @@ CHUNK = 512  # rows in which a prompt is read where its bits depend on that
 
 
 @dataclass(slots=True, kw_only=True)
+class Turn:
+    """What a text may bring into the pass that comes, as the scheduler says, and what came of it there."""
+
+    max_chunk: int = CHUNK  # tokens of it that are read before the pending one
+    drafts: bool = True  # False: there is no room for a guess
+    drafted_by: str = ""  # who made the guess, by name
+    is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
+
+
+@dataclass(slots=True, kw_only=True)
 class Sequence:
     """Mutable state of one request. Only `decode.commit` changes tokens and `num_cached`, once it has begun."""
 
@@ -41,8 +51,7 @@ class Sequence:
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left
     num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been reported
     num_preempted: int = 0  # times that it gave back its memory, and was read again
-    max_chunk: int = CHUNK  # tokens of it that the next pass may read before the pending one
-    drafts: bool = True  # False: there is no room for a guess in the next pass
+    turn: Turn = field(default_factory=Turn)  # of the pass that comes, or is under way
     finish_reason: str | None = None
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)
@@ -50,8 +59,6 @@ class Sequence:
     first_position: int = 0  # what the model is given for token 0 (`RopeConfig.first_position`); the target sets it
     constraint: Constraint | None = None  # which tokens may follow; it gets every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
-    drafted_by: str = ""  # who made the guess of the pass under way, by name
-    is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
     _edits: bool = field(init=False)  # what its settings say once for all its tokens

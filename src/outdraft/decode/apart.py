@@ -95,7 +95,7 @@ def _without_guess(seq: Sequence, parts: Parts, error: BaseException) -> StepEve
         judged = judge([seq], [chain([seq.pending])], parts, perf_counter(), ahead=False)
     except anything_but_an_interrupt() as still:
         return fail(seq, still)
-    seq.is_overruled = True  # the guess was not looked at, so the policy learns nothing from it
+    seq.turn.is_overruled = True  # the guess was not looked at, so the policy learns nothing from it
     # full memory is no fault of the guess: later there is room again
     if isinstance(parts.drafter, ShieldedDrafter) and not isinstance(error, CacheFullError):
         parts.drafter.give_up([seq], error)

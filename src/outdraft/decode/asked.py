@@ -24,7 +24,7 @@ from outdraft.core.verifier import Verifier
 
 
 def as_asked(seq: Sequence, planned: Budget) -> Budget:
-    """The policy's budget with what the request has decided itself; `seq.is_overruled` says whether that is another."""
+    """The policy's budget with what the request has decided itself; `is_overruled` of its turn says whether that differs."""
     asked = seq.settled
     if asked.arm is None and asked.depth is None:
         return planned
@@ -36,7 +36,7 @@ def as_asked(seq: Sequence, planned: Budget) -> Budget:
     else:
         budget = Budget(depth=depth, arm=arm, resting=resting)
     differs = (budget.arm, budget.depth) != (planned.arm, planned.depth)
-    seq.is_overruled = differs and bool(budget.depth or planned.depth)
+    seq.turn.is_overruled = differs and bool(budget.depth or planned.depth)
     return budget
 
 

@@ -38,7 +38,7 @@ def what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], room: Room) -> list[Draf
 
 def _num_rows(seq: Sequence, num_nodes: int) -> int:
     """Of a sequence in the pass, whose guess has so many nodes."""
-    return min(seq.num_unread, seq.max_chunk) + num_nodes * seq.reaches(seq.max_chunk)
+    return min(seq.num_unread, seq.turn.max_chunk) + num_nodes * seq.reaches(seq.turn.max_chunk)
 
 
 def _cut(guess: Draft, num_nodes: int) -> Draft:

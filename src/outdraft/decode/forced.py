@@ -41,7 +41,7 @@ def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
     if not rest and seq.constraint is None:
         return None
     is_forced = rest or isinstance(seq.constraint, Form)
-    if not (seq.drafts and is_forced) or (most := seq.request.most_drafted) == 0:
+    if not (seq.turn.drafts and is_forced) or (most := seq.request.most_drafted) == 0:
         return None
     most = min(MOST_FORCED, seq.room - 1, MOST_FORCED if most is None else most)
     try:
@@ -100,7 +100,7 @@ def _is_plain_chain(draft: Draft) -> bool:
 
 def drafted_by(packed: PackedDrafts, i: int) -> str:
     """Who made draft i, by name."""
-    return FORCED if isinstance(packed.drafts[i], ForcedDraft) else packed.seqs[i].drafted_by
+    return FORCED if isinstance(packed.drafts[i], ForcedDraft) else packed.seqs[i].turn.drafted_by
 
 
 def as_read(seen: Seq[Seen]) -> list[Seen]:
@@ -115,7 +115,7 @@ def as_planned(events: Seq[StepEvent], packed: PackedDrafts) -> list[StepEvent] 
     time of those that are left out, for a pass costs much the same without a few of its rows.
     """
     forced = [
-        isinstance(draft, ForcedDraft) or seq.is_overruled
+        isinstance(draft, ForcedDraft) or seq.turn.is_overruled
         for seq, draft in zip(packed.seqs, packed.drafts, strict=True)
     ]
     planned = [event for event, is_forced in zip(events, forced, strict=True) if not (is_forced or event.error)]

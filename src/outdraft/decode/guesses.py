@@ -31,7 +31,7 @@ def guess(seqs: Seq[Sequence], parts: Parts) -> dict[int, Draft]:
 def overrule(seqs: Seq[Sequence], guesses: Seq[Draft], fitting: Seq[Draft]) -> None:
     """The policy learns nothing from a guess that memory has cut."""
     for seq, one, fits in zip(seqs, guesses, fitting, strict=True):
-        seq.is_overruled = seq.is_overruled or fits.num_nodes < one.num_nodes
+        seq.turn.is_overruled = seq.turn.is_overruled or fits.num_nodes < one.num_nodes
 
 
 def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
@@ -40,19 +40,19 @@ def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     if parts.reads_confidence:  # whatever the policy asks: it must not change what the rule reads
         budgets = [replace(budget, confident=True) for budget in budgets]
     for seq, budget in zip(seqs, budgets, strict=True):
-        seq.drafted_by = parts.held.name_of(budget.arm)
+        seq.turn.drafted_by = parts.held.name_of(budget.arm)
     try:
         return parts.drafter.propose(seqs, budgets)
     except CacheFullError:
         for seq, budget in zip(seqs, budgets, strict=True):
-            seq.is_overruled = seq.is_overruled or budget.depth > 0
+            seq.turn.is_overruled = seq.turn.is_overruled or budget.depth > 0
         return [chain([seq.pending]) for seq in seqs]
 
 
 def _budget(seq: Sequence, planned: Budget) -> Budget:
     """As its request asks. Without a guess, for want of memory or because masks are dear, the policy learns nothing if
     it had planned one."""
-    if seq.drafts and not is_dear(seq):
+    if seq.turn.drafts and not is_dear(seq):
         return as_asked(seq, planned)
-    seq.is_overruled = planned.depth > 0
+    seq.turn.is_overruled = planned.depth > 0
     return Budget(depth=0)

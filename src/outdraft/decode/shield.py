@@ -101,7 +101,7 @@ class ShieldedDrafter:
                 self._begin(seq)
         ready = [i for i, seq in enumerate(seqs) if seq.speculates and seq.id not in self._late]
         for seq, budget in zip(seqs, budgets, strict=True):
-            seq.is_overruled = seq.is_overruled or (seq.id in self._late and budget.depth > 0)
+            seq.turn.is_overruled = seq.turn.is_overruled or (seq.id in self._late and budget.depth > 0)
         guesses = [chain([seq.pending]) for seq in seqs]
         found = self._ask_for_guesses([seqs[i] for i in ready], [budgets[i] for i in ready]) if ready else []
         for i, guess in zip(ready, found, strict=True):

@@ -36,7 +36,7 @@ class SlicedStep:
         self._parts = parts
         self._packed = pack([seq], [chain([seq.pending])])
         self._pass = cast(SlicingTarget, parts.target).start(self._packed, taps_for(self._packed, parts))
-        seq.drafted_by, seq.is_overruled = "", False
+        seq.turn.drafted_by, seq.turn.is_overruled = "", False
         self._seconds = perf_counter() - began
 
     @torch.inference_mode()

@@ -65,7 +65,7 @@ def step(seqs: Seq[Sequence], parts: Parts, apart: Apart | None = None) -> list[
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
     for seq in seqs:
-        seq.drafted_by, seq.is_overruled = "", False
+        seq.turn.drafted_by, seq.turn.is_overruled = "", False
     found = guess(seqs, parts) if parts.guesses else {}
     return [found[seq.id] if seq.id in found else chain([seq.pending]) for seq in seqs]
 

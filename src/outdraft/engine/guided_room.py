@@ -61,7 +61,7 @@ class GuidedRoom:
             return own
         # Before the pending token both read a chunk; from there on they have as many rows.
         judged = num_rows - seq.num_unread
-        rows = shadow.num_unread + judged if judged > 0 else min(shadow.num_unread, seq.max_chunk)
+        rows = shadow.num_unread + judged if judged > 0 else min(shadow.num_unread, seq.turn.max_chunk)
         return own + self._room.missing(shadow, rows)
 
     def held(self, seq: Sequence) -> int:

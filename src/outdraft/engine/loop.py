@@ -24,7 +24,7 @@ from outdraft.engine.composition import Composition
 from outdraft.engine.requests.checks import most_held
 from outdraft.engine.requests.prepare import make_sequence, settled_by
 from outdraft.engine.scheduler.queue import Queue
-from outdraft.engine.scheduler.scheduler import Scheduler, Turn
+from outdraft.engine.scheduler.scheduler import Pass, Scheduler
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.options.errors import BusyError
 from outdraft.options.foreign import anything_but_an_interrupt
@@ -153,7 +153,7 @@ class Engine(OneProcess):
                 self._retire(seq)
         return events + made
 
-    def _pass(self, turn: Turn) -> list[StepEvent]:
+    def _pass(self, turn: Pass) -> list[StepEvent]:
         """A whole pass, one event for each sequence; or some layers of a prompt's chunk (`decode/sliced.py`)."""
         parts, apart = self.composition.used, Isolated() if self.isolates else None
         if not turn.num_layers:

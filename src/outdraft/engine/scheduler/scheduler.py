@@ -24,8 +24,8 @@ from outdraft.options.errors import BusyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One pass. Each sequence's `max_chunk` and `drafts` say what it may bring."""
+class Pass:
+    """One pass. Each sequence's `turn` says what it may bring."""
 
     seqs: tuple[Sequence, ...] = ()
     preempted: tuple[Sequence, ...] = ()  # they give back their memory before, and wait
@@ -131,7 +131,7 @@ class Scheduler:
         now = self._clock()
         return [seq for seq in (*self.waiting, *self.running) if self._ends.get(seq.id, now) < now]
 
-    def choose(self, room: Room) -> Turn:
+    def choose(self, room: Room) -> Pass:
         """The next pass. It is empty where no request runs."""
         ordered = sorted(self.running, key=self.waiting.rank)
         decoding = [seq for seq in ordered if seq.prefilled]
@@ -148,12 +148,12 @@ class Scheduler:
         seqs = [seq for seq in chosen if not any(seq is one for one in preempted)]
         if read := {seq.id for seq in seqs if not seq.prefilled}:
             self._passed_over = {seq.id for seq in ordered if not seq.prefilled and seq.id not in read}
-        return Turn(
+        return Pass(
             seqs=tuple(seqs), preempted=tuple(preempted), num_decoding=sum(seq.prefilled for seq in seqs),
             num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled), num_layers=num_layers or 0,
         )  # fmt: skip
 
-    def ran(self, turn: Turn, seconds: float, *, is_over: bool = True) -> None:
+    def ran(self, turn: Pass, seconds: float, *, is_over: bool = True) -> None:
         """Learn from the pass of this turn, or from the slice of a pass that `is_over` or not; it took so long."""
         if turn.num_layers:
             self._slices.ran(turn.num_layers, turn.num_prompt_rows, seconds, is_over=is_over)
@@ -226,8 +226,8 @@ class Scheduler:
         spare = free - sum(needs.values())
         for seq in chosen:
             more = room.missing(seq, PAGE) - needs[seq.id] if seq.id in needs and seq.prefilled else 0
-            seq.drafts = more <= spare
-            spare -= more if seq.drafts else 0
+            seq.turn.drafts = more <= spare
+            spare -= more if seq.turn.drafts else 0
         return preempted
 
 
@@ -238,7 +238,7 @@ def _share_rows(reading: list[Sequence], rows: int) -> tuple[list[Sequence], int
         if rows <= 0:
             break
         both = seq.num_unread and seq.beside is not None and seq.beside.num_unread
-        seq.max_chunk = max(1, min(rows // 2 if both else rows, CHUNK))
+        seq.turn.max_chunk = max(1, min(rows // 2 if both else rows, CHUNK))
         rows -= _num_read(seq)
         chosen.append(seq)
     return chosen, rows
@@ -262,9 +262,9 @@ def _num_left(seq: Sequence) -> int:
 
 def _num_rows(seq: Sequence) -> int:
     """Rows that it brings at least: a prompt's chunk, and the pending token where that is reached."""
-    return min(seq.num_unread, seq.max_chunk) + seq.reaches(seq.max_chunk)
+    return min(seq.num_unread, seq.turn.max_chunk) + seq.reaches(seq.turn.max_chunk)
 
 
 def _num_read(seq: Sequence) -> int:
     """The same, and what is read beside it."""
-    return _num_rows(seq) + (0 if seq.beside is None else min(seq.beside.num_unread, seq.max_chunk))
+    return _num_rows(seq) + (0 if seq.beside is None else min(seq.beside.num_unread, seq.turn.max_chunk))

@@ -29,7 +29,7 @@ class Slices:
     def begin(self, seq: Sequence, num_layers: int) -> Sequence:
         """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
         if not self.is_open:
-            seq.max_chunk, self._left = int(self._rows), num_layers
+            seq.turn.max_chunk, self._left = int(self._rows), num_layers
         return seq
 
     def end(self) -> None:
