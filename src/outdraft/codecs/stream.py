@@ -61,8 +61,10 @@ class StopTable:
         self._next: list[dict[str, int]] = [{}]
         for stop in stops:
             self._insert(stop)
+        self.is_empty = len(self._next) == 1
         self._fail = [0] * len(self._next)
-        self._link()
+        if not self.is_empty:
+            self._link()
 
     def step(self, state: int, character: str) -> int:
         """The state behind one more character."""
@@ -117,6 +119,12 @@ class StopStrings:
         """Read the text of one token (it may be empty). After a hit nothing more is read."""
         if self.stop is not None:
             return self.stop
+        if not self._table.is_empty:
+            return self._read(piece)
+        self._num_tokens += 1
+        return None
+
+    def _read(self, piece: str) -> Stop | None:
         for character in piece:
             self._state = self._table.step(self._state, character)
             self._length += 1

@@ -82,28 +82,24 @@ class HostTree:
         children: acceptable children of each node, in drawing order.
     """
 
-    __slots__ = ("_source", "_tokens", "children", "depths", "parents")
+    __slots__ = ("_source", "_tokens", "children", "depths", "is_read", "parents")
 
     def __init__(self, source: Tensor, *, parents: list[int], children: list[list[int]], depths: list[int]) -> None:
         self.parents, self.children, self.depths = parents, children, depths
+        self.is_read = source.device.type == "cpu"  # the tokens are on the host
         self._source = source
-        self._tokens: list[int] | None = source.tolist() if source.device.type == "cpu" else None
+        self._tokens: list[int] = source.tolist() if self.is_read else []
 
     @property
     def tokens(self) -> list[int]:
         """Of each node. Tokens drafted on a GPU are read when a caller asks, or taken with what else is read."""
-        if self._tokens is None:
-            self._tokens = self._source.tolist()
+        if not self.is_read:
+            self.take(self._source.tolist())
         return self._tokens
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the tokens are on the host."""
-        return self._tokens is not None
 
     def take(self, tokens: list[int]) -> None:
         """The tokens, which the caller has read."""
-        self._tokens = tokens
+        self._tokens, self.is_read = tokens, True
 
     @property
     def is_chain(self) -> bool:
@@ -112,7 +108,10 @@ class HostTree:
 
     def child(self, node: int, token: int) -> int | None:
         """The acceptable child of `node` that guesses this token."""
-        return next((child for child in self.children[node] if self.tokens[child] == token), None)
+        for child in self.children[node]:
+            if self.tokens[child] == token:
+                return child
+        return None
 
     def count_right(self, tokens: Seq[int]) -> int:
         """How many of these tokens, which came after the pending one, a path from the root foretells."""
@@ -158,6 +157,8 @@ def host_tree(draft: Draft) -> HostTree:
     """Read a draft's structure on the host, where `parents` and `roles` should be; its tokens may be on a GPU."""
     parents: list[int] = draft.parents.tolist()
     n = len(parents)
+    if n == 1:
+        return HostTree(draft.tokens, parents=parents, children=[[]], depths=[0])
     roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * n
     children: list[list[int]] = [[] for _ in parents]
     depths = [0] * n

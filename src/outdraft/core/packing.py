@@ -35,12 +35,7 @@ class PackedDrafts:
     embeds: tuple[Tensor | None, ...]  # [B] of each sequence's rows [r, D]: vectors; NaN rows: use the token
     num_beside: tuple[int, ...] = ()  # [B] tokens that are to be read of what stands beside each (`Sequence.beside`)
     prompt_rows: tuple[range, ...] = ()  # [B] rows that predict prompt tokens whose log probabilities are asked for
-
-    @property
-    def starts_from_ids(self) -> bool:
-        """Whether token ids say it all: no request brings embeddings, no draft resumes at a layer."""
-        resumes = any(draft is not None and draft.resume is not None for draft in self.drafts)
-        return not resumes and all(rows is None for rows in self.embeds)
+    starts_from_ids: bool = True  # token ids say it all: no request brings embeddings, no draft resumes at a layer
 
     def node_slice(self, i: int) -> slice:
         """Where draft i's nodes stand among the M."""
@@ -63,16 +58,22 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
     prompt_rows: list[range] = []
     packed_drafts: list[Draft | None] = []
     trees: list[HostTree | None] = []
-    for seq, draft in zip(seqs, drafts, strict=True):
+    starts_from_ids, unread = True, list[int]()
+    for i, (seq, draft) in enumerate(zip(seqs, drafts, strict=True)):
         pending_at = len(seq.tokens) - 1
         chunk = seq.turn.max_chunk if max_chunk is None else max_chunk
-        certain = min(seq.num_unread, chunk)
-        draft = draft if seq.reaches(chunk) else None
+        certain = min(pending_at - seq.num_cached, chunk)
+        reaches = seq.num_cached + certain == pending_at and (seq.beside is None or seq.beside.num_unread <= chunk)
+        draft = draft if reaches else None
         tree = host_tree(draft) if draft is not None else None
-        tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
-        positions += map(seq.position, range(seq.num_cached, seq.num_cached + certain))
-        if tree is not None:
-            if tree.is_read and tree.tokens[:1] != seq.tokens[-1:]:
+        if certain:
+            tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
+            positions += map(seq.position, range(seq.num_cached, seq.num_cached + certain))
+        if tree is not None and draft is not None:
+            starts_from_ids = starts_from_ids and draft.resume is None
+            if not tree.is_read:
+                unread.append(i)
+            elif tree.tokens[:1] != seq.tokens[-1:]:
                 raise CapabilityError(
                     f"the draft of sequence {seq.id} begins with {tree.tokens[:1]}: node 0 must be the pending token "
                     f"{seq.pending}"
@@ -80,19 +81,23 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
             nodes += range(len(tokens), len(tokens) + len(tree.parents))
             tokens += tree.tokens if tree.is_read else [0] * len(tree.parents)
             positions += [seq.position(pending_at + depth) for depth in tree.depths]
-        prompt_rows.append(_prompt_rows(seq, certain, row_starts[-1]))
+        start = row_starts[-1]
+        scores = seq.request.params.prompt_logprobs is not None
+        prompt_rows.append(_prompt_rows(seq, certain, start) if scores else range(start, start))
         row_starts.append(len(tokens))
         node_starts.append(len(nodes))
         num_certain.append(certain)
         num_beside.append(0 if seq.beside is None else min(seq.beside.num_unread, chunk))
-        embeds.append(_embeds(seq, certain, draft))
+        has_vectors = seq.request.prompt_embeds is not None or (draft is not None and draft.embeds is not None)
+        embeds.append(_embeds(seq, certain, draft) if has_vectors else None)
+        starts_from_ids = starts_from_ids and embeds[-1] is None
         packed_drafts.append(draft)
         trees.append(tree)
     return PackedDrafts(
         seqs=tuple(seqs),
         drafts=tuple(packed_drafts),
         trees=tuple(trees),
-        tokens=_with_unread(torch.tensor(tokens, dtype=torch.long), packed_drafts, trees, row_starts),
+        tokens=_with_unread(torch.tensor(tokens, dtype=torch.long), packed_drafts, unread, row_starts),
         positions=torch.tensor(positions, dtype=torch.long),
         nodes=torch.tensor(nodes, dtype=torch.long),
         row_starts=tuple(row_starts),
@@ -101,6 +106,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
         node_starts=tuple(node_starts),
         embeds=tuple(embeds),
         prompt_rows=tuple(prompt_rows),
+        starts_from_ids=starts_from_ids,
     )
 
 
@@ -126,21 +132,15 @@ def _embeds(seq: Sequence, certain: int, draft: Draft | None) -> Tensor | None:
     return torch.cat([own[:certain], below])
 
 
-def _with_unread(
-    tokens: Tensor, drafts: Seq[Draft | None], trees: Seq[HostTree | None], row_starts: Seq[int]
-) -> Tensor:
+def _with_unread(tokens: Tensor, drafts: Seq[Draft | None], unread: Seq[int], row_starts: Seq[int]) -> Tensor:
     """`tokens` [R], with those of drafts that were made on a device and not read yet; then all are there."""
-    unread = [(i, draft.tokens) for i, draft in enumerate(drafts) if draft and not _is_read(trees[i])]
-    if not unread:
+    made = [(i, draft.tokens) for i in unread if (draft := drafts[i]) is not None]
+    if not made:
         return tokens
-    device = unread[0][1].device
-    if len(unread) == 1 and len(drafts) == 1 and len(unread[0][1]) == len(tokens):
-        return unread[0][1]
+    device = made[0][1].device
+    if len(made) == 1 and len(drafts) == 1 and len(made[0][1]) == len(tokens):
+        return made[0][1]
     tokens = tokens.to(device)
-    for i, own in unread:
+    for i, own in made:
         tokens[row_starts[i + 1] - len(own) : row_starts[i + 1]] = own
     return tokens
-
-
-def _is_read(tree: HostTree | None) -> bool:
-    return tree is None or tree.is_read

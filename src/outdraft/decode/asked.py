@@ -24,7 +24,7 @@ from outdraft.core.verifier import Verifier
 
 
 def as_asked(seq: Sequence, planned: Budget) -> Budget:
-    """The policy's budget with what the request has decided itself; `is_overruled` of its turn says whether that differs."""
+    """The policy's budget with what the request has decided; `is_overruled` of its turn says whether it differs."""
     asked = seq.settled
     if asked.arm is None and asked.depth is None:
         return planned

@@ -7,10 +7,11 @@ pending token and the first m - 1 accepted nodes. An end inside the accepted run
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
-from outdraft.core.draft import Role
+from outdraft.core.draft import Draft, HostTree, Role
 from outdraft.core.draft_tree import tell_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
@@ -97,15 +98,15 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     """Append the verdict's tokens to sequence i until the text ends; describe what was appended."""
     seq, draft, tree = packed.seqs[i], packed.drafts[i], packed.trees[i]
     assert draft is not None and tree is not None
-    first = packed.node_starts[i]
-    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * draft.num_nodes
-    offered = [node for node in range(1, draft.num_nodes) if roles[node] == Role.VERIFY]
-    last = Source.PLAIN if not offered else Source.BONUS if verdict.bonus else Source.RECOVERED
-    run = [tree.tokens[node] for node in verdict.path] + [verdict.token]
+    first, path = packed.node_starts[i], verdict.path
+    guess = _about_guess(draft, tree, verdict) if len(tree.parents) > 1 else {}
+    last = Source.PLAIN if not guess.get("num_draft_tokens") else Source.BONUS if verdict.bonus else Source.RECOVERED
+    run = [tree.tokens[node] for node in path] if path else []
+    run.append(verdict.token)
 
     tokens: list[int] = []
     logprobs, reason = [], None
-    for node, token in zip((0, *verdict.path), run, strict=True):
+    for node, token in zip((0, *path), run, strict=True):
         if tokens and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
             break  # drawn where nothing may follow: the next pass reports that of the tokens before it
         if seq.request.params.logprobs is not None:
@@ -114,12 +115,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         reason = seq.extend(token)
         if reason is not None:
             break
-    sources = [Source.ACCEPTED] * len(verdict.path) + [last]
-    walked = [tree.children[node] for node in (0, *verdict.path)]
-    choices = [(siblings.index(child), len(siblings)) for siblings, child in zip(walked, verdict.path, strict=False)]
-    if walked[-1]:
-        choices.append((len(walked[-1]), len(walked[-1])))
-    judged = [*verdict.path, *walked[-1][:1]]
+    sources = [Source.ACCEPTED] * len(path) + [last]
     return StepEvent(
         seq_id=seq.id,
         tokens=tuple(tokens),
@@ -128,12 +124,27 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         finish_reason=reason,
         variant=seq.variant,
         num_certain=packed.num_certain[i] or packed.num_beside[i],
-        num_draft_tokens=len(offered),
-        draft_depth=max((tree.depths[node] for node in offered), default=0),
-        num_nodes=draft.num_nodes,
-        confidences=tuple(draft.confidence[judged].tolist()) if draft.confidence is not None else (),
-        choices=tuple(choices),
-        num_accepted=len(verdict.path),
-        rejected=bool(offered) and not verdict.bonus,
+        num_nodes=len(tree.parents),
         draft_tree=tell_tree(draft, tree, verdict) if seq.request.return_draft_tree else None,
+        **guess,
     )
+
+
+def _about_guess(draft: Draft, tree: HostTree, verdict: Verdict) -> dict[str, Any]:
+    """What an event tells of a guess of more than the pending token."""
+    path = verdict.path
+    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * draft.num_nodes
+    offered = [node for node in range(1, draft.num_nodes) if roles[node] == Role.VERIFY]
+    walked = [tree.children[node] for node in (0, *path)]
+    choices = [(siblings.index(child), len(siblings)) for siblings, child in zip(walked, path, strict=False)]
+    if walked[-1]:
+        choices.append((len(walked[-1]), len(walked[-1])))
+    judged = [*path, *walked[-1][:1]]
+    return {
+        "num_draft_tokens": len(offered),
+        "draft_depth": max((tree.depths[node] for node in offered), default=0),
+        "confidences": tuple(draft.confidence[judged].tolist()) if draft.confidence is not None else (),
+        "choices": tuple(choices),
+        "num_accepted": len(path),
+        "rejected": bool(offered) and not verdict.bonus,
+    }

@@ -40,6 +40,7 @@ class Parts:
 
     def rule_for(self, seqs: Seq[Sequence]) -> Verifier:
         """Who judges a pass over these sequences."""
-        if self.named_rules is None or all(seq.settled.rule is None for seq in seqs):
-            return self.verifier
-        return self.named_rules
+        for seq in seqs if self.named_rules is not None else ():
+            if seq.settled.rule is not None:
+                return self.named_rules or self.verifier
+        return self.verifier

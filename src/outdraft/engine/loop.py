@@ -92,7 +92,7 @@ class Engine(OneProcess):
     @property
     def has_work(self) -> bool:
         """Whether any request is unfinished."""
-        return bool(len(self.waiting) or self.running)
+        return bool(self.scheduler.running or len(self.scheduler.waiting))
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
         """`prepare` a request and `enqueue` it."""
@@ -132,8 +132,9 @@ class Engine(OneProcess):
 
     def step(self) -> list[StepEvent]:
         """One pass, over whom the scheduler chose: rounds of those who decode, and chunks of prompts."""
-        events = [self._end_late(seq) for seq in self.scheduler.expired()]
-        if self.scheduler.waiting:
+        late = self.scheduler.expired()
+        events = [self._end_late(seq) for seq in late] if late else []
+        if len(self.scheduler.waiting):
             events += self._admit_waiting()
         if not self.scheduler.running:
             return events

@@ -112,12 +112,12 @@ class Runner:
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
         ids_say_all = packed.starts_from_ids and not any(packed.prompt_rows)
-        if self._scorer is not None and ids_say_all and all(tap > 0 for tap in taps):
+        if self._scorer is not None and ids_say_all and min(taps, default=1) > 0:
             context = CachedContext(self.cache, self._segments(packed))
-            hidden = {tap: torch.empty(len(packed.tokens), self.hidden_size) for tap in taps}
+            hidden = {tap: torch.empty(len(packed.tokens), self.hidden_size) for tap in taps} if taps else {}
             _, logits = self._scorer.feed(
                 packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist(),
-                kept={tap - 1: states for tap, states in hidden.items()},
+                kept={tap - 1: states for tap, states in hidden.items()} if taps else None,
             )  # fmt: skip
             return TargetOutput(logits=logits, hidden=hidden)
         positions, h = self._embedded(packed)
@@ -195,7 +195,7 @@ class Runner:
         n = stop - start
         parents, mask, exact_rows = None, None, n
         if draft is not None and tree is not None:
-            if any(parent != node - 1 for node, parent in enumerate(tree.parents)):
+            if tree.parents != list(range(-1, len(tree.parents) - 1)):
                 below = [parent + certain for parent in tree.parents]
                 parents = (*range(-1, certain - 1), *below)
             if draft.mask is not None:

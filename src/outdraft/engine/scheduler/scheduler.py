@@ -133,9 +133,14 @@ class Scheduler:
 
     def choose(self, room: Room) -> Pass:
         """The next pass. It is empty where no request runs."""
-        ordered = sorted(self.running, key=self.waiting.rank)
-        decoding = [seq for seq in ordered if seq.prefilled]
+        ordered = sorted(self.running, key=self.waiting.rank) if len(self.running) > 1 else self.running
         reading = [seq for seq in ordered if not seq.prefilled]
+        if not reading and self._slices.reader is None:
+            preempted = self._make_room(ordered, room) if room.capacity is not None else []
+            gone = {seq.id for seq in preempted}
+            stay = [seq for seq in ordered if seq.id not in gone] if gone else ordered
+            return Pass(seqs=tuple(stay), preempted=tuple(preempted), num_decoding=len(stay))
+        decoding = [seq for seq in ordered if seq.prefilled]
         num_layers, reader = self._slice(reading, len(decoding), room), self._slices.reader
         if num_layers and reader is not None:
             chosen = [self._slices.begin(reader, room.slices)]

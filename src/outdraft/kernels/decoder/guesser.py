@@ -184,11 +184,11 @@ class Guesser:
                 f"{self._num_ids} only; use it with the tokenizer that it was made for"
             )
         spans = rows.spans if order is None else [rows.spans[i] for i in order]
-        taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
+        taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps]) if rows.taps else None
         layers = range(self._num_layers)
         return CFeed(
             len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
             rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features),
-            taps if rows.taps else None, skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
-            kept=places(rows.kept, layers),
+            taps, skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
+            kept=places(rows.kept, layers) if rows.kept else None,
         )  # fmt: skip

@@ -38,9 +38,11 @@ def describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
         memory = span.memory
         width = memory.keys.shape[-1]
         to.keys, to.values = memory.keys.data_ptr(), memory.values.data_ptr()
-        to.key_scales, to.value_scales = pointer(memory.key_scales), pointer(memory.value_scales)
+        if memory.key_scales is not None:
+            to.key_scales, to.value_scales = pointer(memory.key_scales), pointer(memory.value_scales)
         to.pages = memory.table.data_ptr()
-        to.layer_rows, to.page_rows, to.head_rows = (stride // width for stride in memory.keys.stride()[:3])
+        layer, page, head = memory.keys.stride()[:3]
+        to.layer_rows, to.page_rows, to.head_rows = layer // width, page // width, head // width
         if span.paths is not None:
             to.ends, to.path = _flatten(span.paths)
     return described

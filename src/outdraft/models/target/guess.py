@@ -79,7 +79,7 @@ class NativeGuesser:
         return Rows(
             tokens=tokens, positions=positions, spans=spans_of(ctx) if spans is None else spans, cos=cos, sin=sin,
             features=features.float().contiguous() if features is not None else None,
-            taps=[tap.float().contiguous() for tap in taps], skip=skip, kept=kept,
+            taps=[tap.float().contiguous() for tap in taps] if taps else (), skip=skip, kept=kept,
         )  # fmt: skip
 
 
