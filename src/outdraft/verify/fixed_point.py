@@ -9,9 +9,8 @@ this is `coupled`, under the name and in the words of Jacobi decoding.
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions, PerDraft, follow_draws
 from outdraft.verify.shared.chain import chain_nodes
-from outdraft.verify.shared.own_draws import follow_draws
 
 
 def judge(case: Case) -> Verdict:
