@@ -137,7 +137,6 @@ def test_leniency_compares_with_what_the_drafter_believed():
 @pytest.mark.parametrize(
     ("first", "options", "second", "shapes"),
     [
-        ("fixed_point", {}, "coupled", CHAINS),
         ("distance_tolerance", {"distance": 0}, "coupled", CHAINS | TREES),
         ("minimum_block", {"size": 1}, "coupled", CHAINS | TREES),
         ("sample_tolerance", {"num_draws": 1}, "sequential", CHAINS | TREES),
