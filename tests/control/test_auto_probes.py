@@ -9,11 +9,9 @@ from statistics import median
 import pytest
 from control.world import Working, sequence
 
+from outdraft.control.auto.exploring import Probe, Probes, Watcher
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.probes import Probe, Probes
-from outdraft.control.auto.record import Record, keep_all, recall_all
-from outdraft.control.auto.sequence import SequenceRecord
-from outdraft.control.auto.watcher import Watcher
+from outdraft.control.auto.records import Record, SequenceRecord, keep_all, recall_all
 from outdraft.control.shared.acceptance import Outlook
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.draft import chain

@@ -9,7 +9,7 @@ import pytest
 from control.world import Working, World, drive, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.rest import Nap
+from outdraft.control.auto.resting import Nap
 from outdraft.control.shared.curve import Curve
 from outdraft.core.draft import chain
 from outdraft.core.events import StepTimes

@@ -6,13 +6,12 @@ depth. Data in: sequences and events; data out: one budget each, with a switch f
 """
 
 from collections import deque
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import BudgetByState, allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -41,40 +40,27 @@ class _Switch:
     needed: int = 0  # rounds before it may be judged
 
 
-class ProbePolicy:
+class ProbePolicy(BudgetByState[_Switch]):
     """A switch for each sequence."""
 
     def __init__(self, options: ProbeOptions) -> None:
+        super().__init__()
         self._options = options
-        self._switches: dict[int, _Switch] = {}
 
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """The depth, or nothing while the switch is off."""
-        budgets = []
-        for seq in seqs:
-            switch = self._switches.get(seq.id)
-            if switch is None:
-                options = self._options
-                switch = self._switches[seq.id] = _Switch(deque(maxlen=options.window), needed=options.window)
-            depth = 0 if switch.plain else self._options.num_speculative_tokens
-            budgets.append(Budget(depth=allowed(seq, depth)))
-        return budgets
+    def _new(self) -> _Switch:
+        return _Switch(deque(maxlen=self._options.window), needed=self._options.window)
 
-    def update(self, events: Seq[StepEvent]) -> None:
+    def _budget(self, seq: Sequence, state: _Switch) -> Budget:
+        return Budget(depth=allowed(seq, 0 if state.plain else self._options.num_speculative_tokens))
+
+    def _learn(self, state: _Switch, event: StepEvent) -> _Switch:
         """Judge what was accepted, or count down to the next trial."""
-        for event in events:
-            switch = self._switches.get(event.seq_id)
-            if switch is None or not event.tokens:
-                continue
-            if switch.plain:
-                switch.plain -= 1
-            elif event.draft_depth:
-                switch.last.append((event.num_accepted, event.rejected))
-                self._judge(switch)
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._switches.pop(seq.id, None)
+        if event.tokens and state.plain:
+            state.plain -= 1
+        elif event.tokens and event.draft_depth:
+            state.last.append((event.num_accepted, event.rejected))
+            self._judge(state)
+        return state
 
     def _judge(self, switch: _Switch) -> None:
         if len(switch.last) < switch.needed:
@@ -87,14 +73,9 @@ class ProbePolicy:
             switch.needed = min(self._options.trial, self._options.window)
 
 
-def build(options: ProbeOptions, arms: Seq[Arm]) -> ProbePolicy:
-    """It does not choose among the arms: the first is asked."""
-    return ProbePolicy(options)
-
-
 METHOD = PolicyMethod(
     name="probe",
     summary="off while too little is accepted, tried again every so many rounds",
-    build=build,
+    build=lambda options, arms: ProbePolicy(options),
     options=ProbeOptions,
 )

@@ -3,13 +3,11 @@
     measured   t_pass(rows), t_draft(arm, depth)         of the engine, `shared/costs.py`
                S_i(sequence, arm)                         survival of a guess, forgetting, `shared/acceptance.py`
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
-    watched    an arm out of use whose guesses cost nothing: what it would have said is compared with the text,
-               `watcher.py`
-    explored   any other with 1 % of the time: it guesses for one round when its likely loss has been saved up,
-               `probes.py`
-    at rest    where plain decoding is best, most rounds are not looked at, `rest.py`; and arms that need hidden states
-               leave texts, `listeners.py`
-    kept       costs and rates for the next engine of this model on this machine, `record.py`
+    explored   what the other choices are worth: guesses that cost nothing are compared with the text, any other guess
+               is made for one round in 1 % of the time, `exploring.py`
+    at rest    where plain decoding is best, most rounds are not looked at, and arms that need hidden states leave
+               texts, `resting.py`
+    kept       costs and rates for the next engine of this model on this machine, `records.py`
 
 Data in: sequences and events; data out: one budget each. Times are read from events alone, so a scripted clock makes it
 deterministic. A greedy or a seeded text does not depend on what it decides; a text that is sampled without a seed does,
@@ -23,16 +21,12 @@ from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
-from outdraft.control.auto.batch import divide_depths
-from outdraft.control.auto.listeners import Listeners
-from outdraft.control.auto.probes import Probe, Probes
-from outdraft.control.auto.record import Record, keep_all, recall_all
-from outdraft.control.auto.rest import Nap
-from outdraft.control.auto.sequence import SequenceRecord
-from outdraft.control.auto.watcher import Watcher
+from outdraft.control.auto.exploring import Probe, Probes, Watcher
+from outdraft.control.auto.records import Record, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.resting import Listeners, Nap
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
-from outdraft.control.shared.limits import allowed
-from outdraft.control.shared.speedup import best_depth
+from outdraft.control.shared.speedup import best_depth, divide_depths
 from outdraft.core.events import StepEvent, step_times
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
@@ -101,15 +95,9 @@ class AutoPolicy:
         self._wake()
         self._until_plan -= 1
         self._probe = None
-        if (trial := self._trial(seqs)) is not None:
-            choices = trial
-        else:
-            if self._until_plan <= 0 or (ids != self._planned and not self._may_wait(ids)):
-                self._make_plan(seqs)
-            choices = [self._texts[i].choice for i in ids]
-            if (probe := self._probes.take()) is not None and probe.seq_id in ids:
-                choices[ids.index(probe.seq_id)] = probe.choice
-                self._probe = probe
+        choices = self._trial(seqs)
+        if choices is None:
+            choices = self._present_plan(seqs, ids)
         budgets = []
         for seq, choice in zip(seqs, choices, strict=True):
             text = self._texts[seq.id]
@@ -231,12 +219,20 @@ class AutoPolicy:
             return [PLAIN] * len(seqs)
         return None
 
-    def _may_wait(self, ids: Seq[int]) -> bool:
-        """Whether a plan for a batch that has changed can wait until one is due: those who are new decode plainly.
+    def _present_plan(self, seqs: Seq[Sequence], ids: list[int]) -> list[ArmDepth]:
+        """What is planned, anew where that is due; and a probe in the place of one sequence's plan.
 
-        A plan for many takes long beside a short pass. A text alone, or left alone, has its plan at once.
+        A plan for many takes long beside a short pass, so that a batch that has changed waits until one is due: those
+        who are new decode plainly. A text alone, or left alone, has its plan at once.
         """
-        return self._pause > 1 and len(ids) > 1 and len(self._planned) > 1
+        may_wait = self._pause > 1 and len(ids) > 1 and len(self._planned) > 1
+        if self._until_plan <= 0 or (ids != self._planned and not may_wait):
+            self._make_plan(seqs)
+        choices = [self._texts[i].choice for i in ids]
+        if (probe := self._probes.take()) is not None and probe.seq_id in ids:
+            choices[ids.index(probe.seq_id)] = probe.choice
+            self._probe = probe
+        return choices
 
     def _make_plan(self, seqs: Seq[Sequence]) -> None:
         """Each sequence's arm as if all did alike; then the depths of all together."""
