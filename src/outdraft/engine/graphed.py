@@ -52,7 +52,8 @@ class GraphedRunner(Runner):
         super().__init__(decoder, max_len=max_len, exact=False, cache=paged, origin=origin)
         assert isinstance(self.cache, PagedCache)
         self._pool = self.cache
-        self.shared.unit = PAGE  # nothing is promised about bits
+        if self.shared is not None:
+            self.shared.unit = PAGE  # nothing is promised about bits
         decoder.tile_rows(row_tile)
         if self.plain_rows is not None:
             self.plain_rows.chains = row_tile is not None

@@ -72,8 +72,9 @@ class Runner:
         )  # fmt: skip
         self.mixes = independent and decoder.kernels != "pytorch"
         self.slices = config.num_layers if self.mixes else 1
-        pages = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
-        self.shared = SharedRows(pages, whole_texts=self.mixes)
+        self.shared: SharedRows | None = None  # what texts take over from earlier ones
+        if self.cache_config.prefixes and isinstance(self.cache, PagedCache):
+            self.shared = SharedRows(self.cache, whole_texts=self.mixes)
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     def begin(self, seq: Sequence) -> int:
@@ -89,7 +90,9 @@ class Runner:
             seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
         )
         self.cache.add(seq.id)
-        num_there = 0 if seq.scores_prompt else self.shared.adopt(seq)  # rows whose logits are asked for must be read
+        num_there = 0
+        if self.shared is not None and not seq.scores_prompt:  # rows whose logits are asked for must be read
+            num_there = self.shared.adopt(seq)
         if self.plain_rows is not None:
             self.plain_rows.begin(seq, num_there)
         return num_there
@@ -105,7 +108,8 @@ class Runner:
             self.plain_rows.commit(seq, keep)
         else:
             self.cache.commit(seq.id, keep)
-        self.shared.publish(seq)
+        if self.shared is not None:
+            self.shared.publish(seq)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
