@@ -28,7 +28,7 @@ HOST_READS = {
     "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
     "sampling/draw.py": "the tokens drawn",
     "sampling/logprobs.py": "log probabilities that the request asked for",
-    "nn/segment.py": "a draft's own mask, once a pass",
+    "nn/rows.py": "a draft's own mask, once a pass",
     "verify/shared/case.py": "on a GPU the one read of a greedy round: what was drafted, what is best, is it finite",
     "verify/greedy.py": "one best token a node, read together",
     "models/networks/native.py": "the positions of a pass on a CPU, for the kernels",

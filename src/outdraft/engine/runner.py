@@ -28,7 +28,6 @@ from outdraft.models.networks.port import Origin
 from outdraft.models.target.guess import guess_with
 from outdraft.models.target.open_port import open_port
 from outdraft.nn.context import CachedContext, Segment
-from outdraft.nn.embeds import put_in
 from outdraft.options.errors import CacheFullError, CapabilityError, RequestError
 
 
@@ -146,7 +145,7 @@ class Runner:
         h = self.decoder.embed(packed.tokens.to(self.device), positions)
         for start, stop, vectors in zip(packed.row_starts[:-1], packed.row_starts[1:], packed.embeds, strict=True):
             if vectors is not None:
-                h[start:stop] = put_in(h[start:stop], vectors)
+                h[start:stop] = _put_in(h[start:stop], vectors)
         return positions, h
 
     def _scored(
@@ -172,7 +171,7 @@ class Runner:
         place = torch.tensor([seq.position(at)], device=self.device)
         h = self.decoder.embed(torch.tensor([token], device=self.device), place)
         if (vectors := seq.embeds(at, at + 1)) is not None:
-            h = put_in(h, vectors)
+            h = _put_in(h, vectors)
         context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
         return self.decoder.logits(self.decoder.run(h, place, context).hidden)
 
@@ -237,3 +236,9 @@ class Runner:
             context = CachedContext(self.cache, fresh, self.exact)
             h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
         return layer, h
+
+
+def _put_in(embedded: Tensor, vectors: Tensor) -> Tensor:
+    """Token embeddings [n, D], and in their places the rows of `vectors` [n, D] that are not NaN."""
+    vectors = vectors.to(embedded)
+    return torch.where(vectors.isnan(), embedded, vectors)

@@ -33,7 +33,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
-_NOBODY: frozenset[int] = frozenset()
+_NO_ARM: frozenset[int] = frozenset()
 _PLANNING = 3e-5  # seconds of a plan for one sequence and arm
 _SHARE = 0.01  # of the time that plans may take
 _PAUSE = 12  # rounds between two plans, at most
@@ -85,7 +85,7 @@ class AutoPolicy:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
         limit = self._options.num_speculative_tokens
         if not limit:
-            return [_plain(_NOBODY)] * len(seqs)
+            return [_plain(_NO_ARM)] * len(seqs)
         ids = [seq.id for seq in seqs]
         self._is_asleep = self._rounds_left > 0 and ids == self._planned
         if self._is_asleep:
@@ -186,7 +186,7 @@ class AutoPolicy:
             return
         self._nap.add(step_times(events).draft)
         self._rounds_left = self._nap.rounds(self.costs.passes(len(events)))
-        self._asleep = [_plain(self._texts[i].resting if i in self._texts else _NOBODY) for i in self._planned]
+        self._asleep = [_plain(self._texts[i].resting if i in self._texts else _NO_ARM) for i in self._planned]
 
     def _wake(self) -> None:
         """The nap is over, or a text came or went: what was slept through is known to have been plain."""
