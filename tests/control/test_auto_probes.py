@@ -239,7 +239,7 @@ def test_a_probe_that_a_request_cuts_to_nothing_says_nothing():
     world.work = 0.15
     policy = AutoPolicy(AutoOptions(), [Arm(name="a")])
     in_milliseconds(world, policy, [seq], 200)
-    policy._rounds_left, policy._until_plan = 0, 9.0
+    policy._nap.rounds_left, policy._until_plan = 0, 9.0
     seq.request = replace(seq.request, num_speculative_tokens=0)
     policy._probes.take = lambda: Probe(seq.id, ArmDepth(0, 4), 0.0)
     (budget,) = in_milliseconds(world, policy, [seq], 1)

@@ -77,9 +77,6 @@ class AutoPolicy:
         self._tried: Record | None = None  # the arm whose trial the round under way is
         self._waits = False  # a trial fell into a pass that read a prompt, which shows no costs
         self._nap = Nap()
-        self._rounds_left = self._rounds_slept = 0  # of the nap under way
-        self._is_asleep = False
-        self._asleep: list[Budget] = []  # the budgets of all texts in a nap
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
@@ -87,11 +84,8 @@ class AutoPolicy:
         if not limit:
             return [_plain(_NO_ARM)] * len(seqs)
         ids = [seq.id for seq in seqs]
-        self._is_asleep = self._rounds_left > 0 and ids == self._planned
-        if self._is_asleep:
-            self._rounds_left -= 1
-            self._rounds_slept += 1
-            return self._asleep
+        if (asleep := self._nap.go_on(ids)) is not None:
+            return asleep
         self._wake()
         self._until_plan -= 1
         self._probe = None
@@ -117,8 +111,8 @@ class AutoPolicy:
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learn costs and acceptance, and settle what a probe has really lost or won."""
-        if self._is_asleep:
-            self._is_asleep = False
+        if self._nap.is_asleep:
+            self._nap.is_asleep = False
             return
         seconds = self.costs.add(events, self._chosen)
         tokens, calm, told, probe = 0, True, False, self._probe
@@ -185,13 +179,12 @@ class AutoPolicy:
         if any(self._texts[i].choice.depth for i in self._planned if i in self._texts):
             return
         self._nap.add(step_times(events).draft)
-        self._rounds_left = self._nap.rounds(self.costs.passes(len(events)))
-        self._asleep = [_plain(self._texts[i].resting if i in self._texts else _NO_ARM) for i in self._planned]
+        budgets = [_plain(self._texts[i].resting if i in self._texts else _NO_ARM) for i in self._planned]
+        self._nap.begin(self._planned, budgets, self.costs.passes(len(events)))
 
     def _wake(self) -> None:
         """The nap is over, or a text came or went: what was slept through is known to have been plain."""
-        slept, self._rounds_slept, self._rounds_left = self._rounds_slept, 0, 0
-        if not slept:
+        if not (slept := self._nap.end()):
             return
         self._until_plan -= self._sleeping * slept
         self._probes.save(slept, self.costs.passes(len(self._planned)), self.costs)

@@ -18,6 +18,7 @@ from math import ceil
 from statistics import median
 
 from outdraft.control.auto.records import SequenceRecord
+from outdraft.core.policy import Budget
 
 _SHARE = 0.01  # of the time that the policy's own work may take
 _LONGEST = 24  # rounds of a nap
@@ -30,10 +31,15 @@ _HEARING = 16  # rounds
 
 
 class Nap:
-    """How long the policy may look away."""
+    """How long the policy may look away, and the nap under way."""
 
     def __init__(self) -> None:
         self._work: deque[float] = deque(maxlen=9)  # seconds before the pass, in plain rounds that were planned
+        self._ids: list[int] = []  # sequences that the nap was begun with
+        self._budgets: list[Budget] = []  # theirs
+        self._num_slept = 0
+        self.rounds_left = 0
+        self.is_asleep = False  # in the round under way
 
     def add(self, seconds: float) -> None:
         """A round in which no drafter guessed took so long before its pass."""
@@ -49,6 +55,24 @@ class Nap:
         if passing <= 0:
             return 0
         return min(_LONGEST, max(0, ceil(_UNSEEN * self.work / (_SHARE * passing)) - 1))
+
+    def begin(self, ids: list[int], budgets: list[Budget], passing: float) -> None:
+        """Look away from these sequences, which decode plainly."""
+        self._ids, self._budgets, self.rounds_left = ids, budgets, self.rounds(passing)
+
+    def go_on(self, ids: list[int]) -> list[Budget] | None:
+        """The budgets of one round more; None: the nap is over, or the sequences are others."""
+        self.is_asleep = self.rounds_left > 0 and ids == self._ids
+        if not self.is_asleep:
+            return None
+        self.rounds_left -= 1
+        self._num_slept += 1
+        return self._budgets
+
+    def end(self) -> int:
+        """Look again; returns how many rounds were slept through."""
+        slept, self._num_slept, self.rounds_left = self._num_slept, 0, 0
+        return slept
 
 
 class _Ear:
