@@ -20,7 +20,7 @@ from outdraft.models.networks.config import ModelConfig, llama_config
 from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.errors import ConfigError
 from outdraft.sampling.noise import fold, uniform
-from outdraft.verify.shared.case import make_cases
+from outdraft.verify.shared.case import read_best
 
 SIZES = {"tiny": (1, 4), "1b": (4, 16), "3b": (6, 28), "7b": (8, 32)}  # width times, layers
 
@@ -81,12 +81,13 @@ class SyntheticRule:
 
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
         """Down the first children while the coin says so; then the target's best token, read as a real rule reads."""
-        cases = make_cases(packed, p, coins)
-        best = cases[0].best if cases and cases[0].best is not None else p.argmax(-1).tolist()
+        best = read_best(packed, p) or p.argmax(-1).tolist()
         verdicts = []
-        for case in cases:
-            node, root = 0, len(case.seq.tokens)
-            while case.tree.children[node] and uniform(fold(7, root, node)) < self.rate:
-                node = case.tree.children[node][0]
-            verdicts.append(case.verdict(node, best[case.first + node]))
+        for seq, tree, first in zip(packed.seqs, packed.trees, packed.node_starts, strict=False):
+            if tree is None:
+                continue
+            node, root = 0, len(seq.tokens)
+            while tree.children[node] and uniform(fold(7, root, node)) < self.rate:
+                node = tree.children[node][0]
+            verdicts.append(Verdict(tuple(tree.path(node)), best[first + node], bonus=not tree.children[node]))
         return verdicts

@@ -22,10 +22,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from lab.mutated_files.mutate import damage_bytes, damage_json
 from lab.strange.stage import CONTEXT, LETTERS, VOCAB, Stage
 from outdraft import zoo
-from outdraft.control.calibrated.policy import CalibratedOptions
-from outdraft.control.calibrated.policy import build as calibrated
-from outdraft.control.shared.calibration_file import CalibrationFile
-from outdraft.control.shared.reliability import Share
+from outdraft.control.calibrated import CalibratedOptions
+from outdraft.control.calibrated import build as calibrated
+from outdraft.control.shared.reliability import CalibrationFile, Share
 from outdraft.core.learner import LearnMethod
 from outdraft.core.policy import Arm
 from outdraft.core.registry import find_learner, learner_names

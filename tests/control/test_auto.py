@@ -9,10 +9,10 @@ import pytest
 import torch
 from control.world import World, drive, sequence
 
-from outdraft.control.auto.batch import divide_depths
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.fixed import FixedOptions, FixedPolicy
 from outdraft.control.shared.acceptance import Outlook
+from outdraft.control.shared.speedup import divide_depths
 from outdraft.core.draft import Draft, chain
 from outdraft.core.policy import Arm
 from outdraft.options.errors import ConfigError

@@ -9,11 +9,9 @@ from statistics import median
 import pytest
 from control.world import Working, sequence
 
+from outdraft.control.auto.exploring import Probe, Probes, Watcher
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.probes import Probe, Probes
-from outdraft.control.auto.record import Record, keep_all, recall_all
-from outdraft.control.auto.sequence import SequenceRecord
-from outdraft.control.auto.watcher import Watcher
+from outdraft.control.auto.records import Record, SequenceRecord, keep_all, recall_all
 from outdraft.control.shared.acceptance import Outlook
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.draft import chain
@@ -241,7 +239,7 @@ def test_a_probe_that_a_request_cuts_to_nothing_says_nothing():
     world.work = 0.15
     policy = AutoPolicy(AutoOptions(), [Arm(name="a")])
     in_milliseconds(world, policy, [seq], 200)
-    policy._rounds_left, policy._until_plan = 0, 9.0
+    policy._nap.rounds_left, policy._until_plan = 0, 9.0
     seq.request = replace(seq.request, num_speculative_tokens=0)
     policy._probes.take = lambda: Probe(seq.id, ArmDepth(0, 4), 0.0)
     (budget,) = in_milliseconds(world, policy, [seq], 1)

@@ -9,7 +9,7 @@ import pytest
 from control.world import Working, World, drive, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.rest import Nap
+from outdraft.control.auto.resting import Nap
 from outdraft.control.shared.curve import Curve
 from outdraft.core.draft import chain
 from outdraft.core.events import StepTimes
@@ -62,20 +62,20 @@ def test_no_nap_follows_a_look_that_was_right():
     world, seqs = Working([0.0], [0.0001]), [sequence()]
     world.work = 0.015
     run = drive(policy, world, 100, seqs)
-    while policy._rounds_left:
+    while policy._nap.rounds_left:
         run = drive(policy, world, 1, seqs)
     right[0] = True
     run = drive(policy, world, 1, seqs)
-    assert not run.budgets[0][0].depth and not policy._rounds_left
+    assert not run.budgets[0][0].depth and not policy._nap.rounds_left
 
 
 def test_a_text_that_joins_ends_the_nap():
     policy = AutoPolicy(AutoOptions(), [Arm(name="model")])
     world, seqs = Working([0.0], [0.5]), [sequence(0)]
     drive(policy, world, 60, seqs)
-    assert policy._rounds_left > 0
+    assert policy._nap.rounds_left > 0
     budgets = policy.plan([*seqs, sequence(1)])
-    assert len(budgets) == 2 and not policy._is_asleep
+    assert len(budgets) == 2 and not policy._nap.is_asleep
 
 
 def test_a_nap_is_as_long_as_the_work_asks():

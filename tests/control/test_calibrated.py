@@ -10,7 +10,7 @@ import pytest
 import torch
 from control.world import sequence
 
-from outdraft.control.calibrated.policy import CalibratedOptions, CalibratedPolicy
+from outdraft.control.calibrated import CalibratedOptions, CalibratedPolicy
 from outdraft.control.shared.reliability import UNFITTED, Reliability
 from outdraft.core.calibration import Calibration, Knot
 from outdraft.core.events import StepEvent, StepTimes

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from outdraft.control.auto.batch import divide_depths
 from outdraft.control.shared.costs import ArmDepth, Costs
-from outdraft.control.shared.draft_cost import DraftCost
+from outdraft.control.shared.curve import DraftCost
+from outdraft.control.shared.speedup import divide_depths
 from outdraft.core.events import StepEvent, StepTimes
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outdraft.control.fixed import FixedOptions, build
+from outdraft.control.fixed import METHOD, FixedOptions
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.options.errors import ConfigError
@@ -17,7 +17,7 @@ def depth(*, max_tokens=100, max_len=1000, asks=None, **options):
         id=0, request=request, tokens=[1, 2], prompt_len=2, max_len=max_len, seed=0, coupled=False,
         eos_token_ids=frozenset(), coins=None, draft_coins=None,
     )  # fmt: skip
-    return build(FixedOptions(**options), ()).plan([seq])[0].depth
+    return METHOD.build(FixedOptions(**options), ()).plan([seq])[0].depth
 
 
 def test_depth():

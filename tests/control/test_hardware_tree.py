@@ -6,7 +6,7 @@ from time import process_time
 import pytest
 from control.world import sequence
 
-from outdraft.control.hardware_tree.policy import HardwareTreeOptions, HardwareTreePolicy
+from outdraft.control.hardware_tree import HardwareTreeOptions, HardwareTreePolicy
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.options.errors import ConfigError
 

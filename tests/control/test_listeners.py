@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from control.world import Working, sequence
 
-from outdraft.control.auto.listeners import Listeners
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
+from outdraft.control.auto.resting import Listeners
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.policy import Arm
 from outdraft.options.speculative import Settled

@@ -8,9 +8,9 @@ from control.world import sequence
 from outdraft.analysis.theory import best_length
 from outdraft.control.shared import acceptance
 from outdraft.control.shared.acceptance import Hazards, Outlook
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.curve import Curve
-from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent, StepTimes
 

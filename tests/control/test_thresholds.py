@@ -111,7 +111,7 @@ def test_self_tuning_leaves_alone_what_is_as_deep_as_the_request_allows(limit):
         policy.update([guess(accepted, depth)])
         assert policy.plan([seq])[0].confidence == pytest.approx(threshold)
     policy.end([seq])
-    assert not policy._states and not policy._depths
+    assert not policy._states
 
 
 def test_branch_pacing_goes_on_longer_after_success():

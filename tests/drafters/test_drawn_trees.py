@@ -32,7 +32,7 @@ from outdraft.verify.shared.case import PerDraft
 KINDS = ("amphista", "blockwise", "eagle", "eagle1", "eagle3", "hass", "hydra", "medusa", "mtp", "redrafter")
 VOCAB, PROMPT = 3, (0, 1, 2, 1)
 P = random_table(VOCAB, 2, 3, spread=2)
-WEIGHING = {"auto", "block", "coupled", "fixed_point", "gated", "leniency", "multi_draft", "rejection", "traversal"}
+WEIGHING = {"auto", "block", "coupled", "gated", "leniency", "multi_draft", "rejection", "traversal"}
 
 
 def is_tree_of_a_head(name):

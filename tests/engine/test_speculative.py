@@ -64,8 +64,7 @@ def test_greedy_text_is_the_same_under_every_lossless_rule(llm):
         name for name, shape in zip(llm.engine.parts.held.methods, llm.engine.parts.held.shapes, strict=True)
         if shape == "chain"
     ]  # fmt: skip
-    rules = ("auto", "block", "coupled", "fixed_point", "gated", "greedy", "multi_draft", "rejection", "sequential",
-             "traversal")  # fmt: skip
+    rules = ("auto", "block", "coupled", "gated", "greedy", "multi_draft", "rejection", "sequential", "traversal")
     asked = [(GREEDY, {"method": chains[-1], "policy": "fixed", "num_speculative_tokens": 3, "verifier": rule})
              for rule in rules]  # fmt: skip
     for (_, words), result in zip(asked, together(llm, asked), strict=True):

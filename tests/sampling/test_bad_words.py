@@ -4,8 +4,7 @@ import random
 
 from outdraft.core.request import Request
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.bad_words import BadWords
-from outdraft.sampling.masks import bad_words
+from outdraft.sampling.masks import BadWords, bad_words
 
 
 def naive(words, text):

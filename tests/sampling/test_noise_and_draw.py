@@ -8,8 +8,7 @@ import torch
 
 from lab.fuzz.keyed_draw import noise
 from outdraft.options.errors import NumericsError
-from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins, draft_coins, target_key, verifier_coins
-from outdraft.sampling.draw import race
+from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins, draft_coins, race, target_key, verifier_coins
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
 from outdraft.testing.tables import one_sequence
 

@@ -13,9 +13,8 @@ from control.test_calibrated import planted
 from control.world import sequence
 
 from outdraft.cli.main import main
-from outdraft.control.calibrated.policy import CalibratedOptions, build
-from outdraft.control.shared.calibration_file import FILE, CalibrationFile, read_calibration
-from outdraft.control.shared.reliability import UNFITTED, Reliability, Share
+from outdraft.control.calibrated import CalibratedOptions, build
+from outdraft.control.shared.reliability import FILE, UNFITTED, CalibrationFile, Reliability, Share, read_calibration
 from outdraft.core.policy import Arm
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError

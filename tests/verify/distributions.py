@@ -5,9 +5,7 @@ import torch
 from outdraft.core.registry import find
 from outdraft.testing.tables import Table, blend, random_table
 
-RULES = (
-    "auto", "block", "coupled", "fixed_point", "gated", "multi_draft", "rejection", "sequential", "traversal",
-)  # fmt: skip
+RULES = ("auto", "block", "coupled", "gated", "multi_draft", "rejection", "sequential", "traversal")
 CHAINS = {"nothing": (-1,), "one": (-1, 0), "three": (-1, 0, 1, 2)}
 TREES = {
     "wide": (-1, 0, 0, 0),

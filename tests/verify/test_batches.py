@@ -99,15 +99,15 @@ def test_who_couples():
     def couples(name, **params):
         return rule(name).couples(Request(prompt_token_ids=(1,), params=SamplingParams(**params)))
 
-    assert couples("coupled", temperature=1.0) and couples("fixed_point", temperature=1.0)
+    assert couples("coupled", temperature=1.0)
     assert couples("auto", temperature=1.0, seed=3)
     assert not couples("auto", temperature=1.0)
     assert not couples("auto", temperature=0.0, seed=3)
-    others = set(RULES) - {"auto", "coupled", "fixed_point"}
+    others = set(RULES) - {"auto", "coupled"}
     assert not any(couples(name, temperature=1.0, seed=3) for name in others)
 
 
-@pytest.mark.parametrize("name", ["rejection", "block", "fixed_point"])
+@pytest.mark.parametrize("name", ["rejection", "block"])
 def test_chain_rules_refuse_trees(name):
     seqs, drafts = mixed_batch([TREES["wide"]])
     with pytest.raises(CapabilityError, match=rf"'{name}'.*sequence 0.*node 0 has 3 children.*'traversal'"):

@@ -14,7 +14,7 @@ from outdraft.testing.enumerate_distribution import rounds
 from outdraft.testing.tables import drafts_from, one_sequence, score
 from outdraft.verify import block, rejection, traversal
 from outdraft.verify.shared import in_turn, relaxed, siblings
-from outdraft.verify.shared.bonus import draw_bonus
+from outdraft.verify.shared.proposal import draw_bonus
 
 RULES = {
     "auto": "two", "block": "two", "gated": "two", "multi_draft": "fork", "rejection": "two", "sequential": "fork",

@@ -11,7 +11,8 @@ from outdraft.core.draft import Draft, Role, chain
 from outdraft.options.errors import NumericsError
 from outdraft.testing.enumerate_distribution import rounds
 from outdraft.testing.tables import Table, one_sequence, score
-from outdraft.verify.shared.chain import ratio, rows_of
+from outdraft.verify.shared.chain import rows_of
+from outdraft.verify.shared.proposal import ratio
 
 P = Table(torch.tensor([[0.5, 0.4, 0.1]], dtype=torch.float64), 0)
 

@@ -16,8 +16,7 @@ from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
 from outdraft.testing.enumerate_distribution import exact_distribution
 from outdraft.testing.sample_distribution import sample_distribution
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
-from outdraft.verify.shared.case import Case, PerDraft
-from outdraft.verify.shared.own_draws import follow_draws
+from outdraft.verify.shared.case import Case, PerDraft, follow_draws
 
 KNOBS = {  # from the identity, or the strictest value, outwards
     "typical": [{"epsilon": 1.0, "delta": d} for d in (4.0, 2.0, 1.0, 0.5, 0.0)],
@@ -138,7 +137,6 @@ def test_leniency_compares_with_what_the_drafter_believed():
 @pytest.mark.parametrize(
     ("first", "options", "second", "shapes"),
     [
-        ("fixed_point", {}, "coupled", CHAINS),
         ("distance_tolerance", {"distance": 0}, "coupled", CHAINS | TREES),
         ("minimum_block", {"size": 1}, "coupled", CHAINS | TREES),
         ("sample_tolerance", {"num_draws": 1}, "sequential", CHAINS | TREES),

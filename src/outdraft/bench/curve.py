@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from outdraft.bench.subject import decoder_of, runner_of
-from outdraft.cache.planes import RowFormat
+from outdraft.cache.slots import RowFormat
 from outdraft.core.draft import chain
 from outdraft.core.packing import pack
 from outdraft.core.request import Request

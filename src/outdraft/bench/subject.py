@@ -10,7 +10,7 @@ from typing import Any
 
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.control.shared.calibration_file import FILE as CALIBRATION
+from outdraft.control.shared.reliability import FILE as CALIBRATION
 from outdraft.engine.assembly.variant import runner_of as runner_behind
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner

@@ -4,8 +4,14 @@
     stored   page "time there was ..." behind it          id 2
     removed  page "time there was ..."                    id 3
 
-An event names a page by its hash and the hash before it (`cache/page_hash.py`), never by its tokens. Ids rise by one.
-A router that comes late, or was away for more than `most` events, gets everything that is here now.
+An event names a page by a hash of its tokens and of all tokens before it, never by its tokens:
+
+    root of a salt --> 16 tokens --> hash --> 16 tokens --> hash ...
+
+Equal names mean equal beginnings of a text, on whatever machine. BLAKE2b of 8 bytes: over the page before (8 bytes,
+least one first), then each token as 8 bytes, least one first. Without a salt the root is 0, else the hash of its UTF-8.
+Ids of events rise by one. A router that comes late, or was away for more than `most` events, gets everything that is
+here now.
 
 Data in: calls of the engine's thread; data out: events, asked for by any thread.
 """
@@ -14,10 +20,24 @@ from collections import deque
 from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from struct import pack
 from threading import Lock
 from typing import Literal
 
-from outdraft.cache.page_hash import page_hash, root_hash
+
+def root_hash(salt: str | None) -> int:
+    """What stands before the first page of a text."""
+    return 0 if salt is None else _hash(salt.encode())
+
+
+def page_hash(before: int, tokens: Seq[int]) -> int:
+    """The name of the page that holds these tokens behind the page (or the root) `before`."""
+    return _hash(pack(f"<Q{len(tokens)}Q", before, *(token & (1 << 64) - 1 for token in tokens)))
+
+
+def _hash(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.page_events import PageEvents
-from outdraft.cache.planes import Planes, RowFormat
 from outdraft.cache.pool import PagePool
 from outdraft.cache.prefix import PrefixTree
+from outdraft.cache.slots import Planes, RowFormat
 from outdraft.core.cache import PAGE
 from outdraft.options.errors import CacheFullError
 

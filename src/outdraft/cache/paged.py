@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.page_store import PageStore
-from outdraft.cache.planes import Planes
 from outdraft.cache.pool import PagePool
-from outdraft.cache.slots import SlotCache, Slots
+from outdraft.cache.slots import Planes, SlotCache, Slots
 from outdraft.core.cache import PAGE, KVMemory
 from outdraft.options.errors import CapabilityError
 

@@ -16,14 +16,14 @@ _MOST_PAIRS = 4096  # of texts that are remembered
 
 
 class SharedRows:
-    """`cache`: None where nothing is shared. `whole_texts`: rows do not depend on their pass.
+    """`whole_texts`: rows do not depend on their pass.
 
     `unit`: how many rows are taken over together. `worth`: so many are waited for, fewer are sooner read. `needs`: what
     the drafter wants to hear of the passes. Of rows that are taken over it hears nothing, so one that reads states gets
     those of the last page before the pending token, and one that reads whole prompts gets whole prompts.
     """
 
-    def __init__(self, cache: PagedCache | None, *, whole_texts: bool) -> None:
+    def __init__(self, cache: PagedCache, *, whole_texts: bool) -> None:
         self.cache = cache
         self._whole_texts = whole_texts
         self.unit = PAGE if whole_texts else CHUNK
@@ -33,7 +33,7 @@ class SharedRows:
 
     def adopt(self, seq: Sequence) -> int:
         """Let a sequence that has no rows yet begin with those that are there; returns how many."""
-        if self.cache is None or not self._shares(seq):
+        if not self._shares(seq):
             return 0
         found = self.cache.adopt(seq.id, _salt(seq), seq.tokens[: self._most(seq)])
         usable = found // self.unit * self.unit
@@ -43,7 +43,7 @@ class SharedRows:
 
     def publish(self, seq: Sequence) -> None:
         """Leave the sequence's committed rows to later texts."""
-        if self.cache is None or not self._shares(seq):
+        if not self._shares(seq):
             return
         stop = self._last(seq, self.cache.length(seq.id))
         if stop // PAGE > self.cache.num_published(seq.id):
@@ -51,7 +51,7 @@ class SharedRows:
 
     def num_in_use(self, seq: Sequence) -> int:
         """Pages of running texts that a waiting one would take over."""
-        if self.cache is None or not self._shares(seq):
+        if not self._shares(seq):
             return 0
         return self.cache.num_in_use(_salt(seq), seq.tokens[: self._most(seq)])
 
@@ -60,7 +60,7 @@ class SharedRows:
 
         Only what comes next is looked at: where the texts part, and where the reader is done, no text waits.
         """
-        if self.cache is None or seq.scores_prompt:
+        if seq.scores_prompt:
             return False
         stop = reader.num_cached // self.unit * self.unit + max(self.unit, self.worth)
         most = min(self._most(seq), self._last(reader, len(reader.tokens) - 1))

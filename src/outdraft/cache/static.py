@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from outdraft.cache.planes import Planes
-from outdraft.cache.slots import SlotCache, Slots
+from outdraft.cache.slots import Planes, SlotCache, Slots
 from outdraft.core.cache import PAGE, KVMemory
 
 _FIRST = 128  # slots of a new sequence

@@ -18,7 +18,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Literal
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import allowed
 from outdraft.core.events import StepEvent, step_times
 from outdraft.core.method import Paper, PolicyMethod
 from outdraft.core.policy import Arm, Budget

@@ -12,13 +12,12 @@ The order of expansion is the drafter's (`edgellm`: the likeliest branch first);
 Data in: sequences and events; data out: one budget each, with a theta for every sequence.
 """
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import BudgetByState, allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -44,48 +43,32 @@ class BranchPacingOptions(PolicyOptions):
         check_range(self, "rise", least=1, most=10)
 
 
-class BranchPacingPolicy:
-    """Keeps a threshold theta for each sequence, below which a branch is not continued."""
+class BranchPacingPolicy(BudgetByState[float]):
+    """The state of a sequence is its theta, below which a branch is not continued."""
 
     def __init__(self, options: BranchPacingOptions) -> None:
+        super().__init__()
         self._options = options
-        self._thetas: dict[int, float] = {}
 
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """Deep, as long as a branch is likely enough."""
+    def _new(self) -> float:
+        return self._options.theta
+
+    def _budget(self, seq: Sequence, state: float) -> Budget:
         options = self._options
-        return [
-            Budget(
-                depth=allowed(seq, options.num_speculative_tokens),
-                nodes=options.nodes,
-                survival=self._thetas.setdefault(seq.id, options.theta),
-            )
-            for seq in seqs
-        ]
+        return Budget(depth=allowed(seq, options.num_speculative_tokens), nodes=options.nodes, survival=state)
 
-    def update(self, events: Seq[StepEvent]) -> None:
-        """Pace each sequence by its last guess."""
-        for event in events:
-            theta = self._thetas.get(event.seq_id)
-            if theta is None or not event.draft_depth:
-                continue
-            theta *= self._options.rise if event.rejected else self._options.fall
-            self._thetas[event.seq_id] = min(max(theta, _RANGE[0]), _RANGE[1])
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._thetas.pop(seq.id, None)
-
-
-def build(options: BranchPacingOptions, arms: Seq[Arm]) -> BranchPacingPolicy:
-    """It does not choose among the arms: the first is asked."""
-    return BranchPacingPolicy(options)
+    def _learn(self, state: float, event: StepEvent) -> float:
+        """Pace the sequence by its last guess."""
+        if not event.draft_depth:
+            return state
+        theta = state * (self._options.rise if event.rejected else self._options.fall)
+        return min(max(theta, _RANGE[0]), _RANGE[1])
 
 
 METHOD = PolicyMethod(
     name="branch_pacing",
     summary="draft while a branch is likely enough to survive, paced by the last guesses",
-    build=build,
+    build=lambda options, arms: BranchPacingPolicy(options),
     options=BranchPacingOptions,
     paper=Paper(
         title="EdgeLLM: fast on-device LLM inference with speculative decoding",

@@ -8,12 +8,11 @@ so a larger batch gets smaller trees. Data in: sequences; data out: one budget e
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from outdraft.control.shared.limits import allowed
-from outdraft.core.events import StepEvent
+from outdraft.control.shared.budgets import SameBudget
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -33,34 +32,23 @@ class DynamicTreeOptions(PolicyOptions):
         check_range(self, "batch_nodes", least=1)
 
 
-class DynamicTreePolicy:
-    """Stateless: the drafter's own probabilities decide the shape."""
+class DynamicTreePolicy(SameBudget):
+    """The drafter's own probabilities decide the shape."""
 
     def __init__(self, options: DynamicTreeOptions) -> None:
+        super().__init__(options.num_speculative_tokens)
         self._options = options
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """The same limits for each sequence."""
-        options = self._options
-        nodes = min(options.nodes, max(1, options.batch_nodes // max(1, len(seqs))))
-        return [Budget(depth=allowed(seq, options.num_speculative_tokens), nodes=nodes) for seq in seqs]
-
-    def update(self, events: Seq[StepEvent]) -> None:
-        """What became of a guess does not change the next plan."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """No state is kept for a sequence."""
-
-
-def build(options: DynamicTreeOptions, arms: Seq[Arm]) -> DynamicTreePolicy:
-    """It does not choose among the arms: the first is asked."""
-    return DynamicTreePolicy(options)
+        """The same limits for each sequence, all within what one pass may verify."""
+        nodes = min(self._options.nodes, max(1, self._options.batch_nodes // max(1, len(seqs))))
+        return [replace(budget, nodes=nodes) for budget in super().plan(seqs)]
 
 
 METHOD = PolicyMethod(
     name="dynamic_tree",
     summary="EAGLE-2's limits of a tree: levels, nodes to verify, shared by the batch",
-    build=build,
+    build=lambda options, arms: DynamicTreePolicy(options),
     options=DynamicTreeOptions,
     paper=Paper(
         title="EAGLE-2: faster inference of language models with dynamic draft trees",

@@ -15,8 +15,8 @@ sequences and events; data out: one budget each.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
-from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod

@@ -5,14 +5,10 @@ https://arxiv.org/abs/2211.17192, where k is called gamma. Data in: sequences; d
 A round emits at most depth + 1 tokens, so near the end of a text the depth shrinks to what can still be used.
 """
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed
-from outdraft.core.events import StepEvent
+from outdraft.control.shared.budgets import SameBudget
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
-from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
@@ -29,37 +25,17 @@ class FixedOptions(PolicyOptions):
         check_range(self, "max_nodes", least=0, most=MOST_NODES, note="or absent for the drafter's own choice")
 
 
-class FixedPolicy:
+class FixedPolicy(SameBudget):
     """k in every round, or what the request asks for."""
 
     def __init__(self, options: FixedOptions) -> None:
-        self._options = options
-
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """The request's own k, else the option's; never more than can still be emitted."""
-        k, nodes = self._options.num_speculative_tokens, self._options.max_nodes
-        asked = [seq.request.most_drafted for seq in seqs]
-        return [
-            Budget(depth=allowed(seq, k if own is None else own), nodes=nodes)
-            for seq, own in zip(seqs, asked, strict=True)
-        ]
-
-    def update(self, events: Seq[StepEvent]) -> None:
-        """What became of a guess does not change the next plan."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """No state is kept for a sequence."""
-
-
-def build(options: FixedOptions, arms: Seq[Arm]) -> FixedPolicy:
-    """The policy of one constant depth."""
-    return FixedPolicy(options)
+        super().__init__(options.num_speculative_tokens, request_decides=True, nodes=options.max_nodes)
 
 
 METHOD = PolicyMethod(
     name="fixed",
     summary="the same draft depth in every round, or the request's own",
-    build=build,
+    build=lambda options, arms: FixedPolicy(options),
     options=FixedOptions,
     paper=Paper(
         title="Fast inference from transformers via speculative decoding",

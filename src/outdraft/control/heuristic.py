@@ -5,13 +5,12 @@ https://huggingface.co/blog/assisted-generation. Data in: sequences and events; 
 of its own for every sequence.
 """
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import BudgetByState, allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -31,45 +30,33 @@ class HeuristicOptions(PolicyOptions):
         check_range(self, "start", "rise", "fall", least=1, most=MOST_NODES)
 
 
-class HeuristicPolicy:
-    """The depth of each sequence."""
+class HeuristicPolicy(BudgetByState[int]):
+    """The state of a sequence is its depth."""
 
     def __init__(self, options: HeuristicOptions) -> None:
+        super().__init__()
         self._options = options
-        self._depths: dict[int, int] = {}
 
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """The depth of the moment."""
-        most = self._options.num_speculative_tokens
-        return [
-            Budget(depth=allowed(seq, min(most, self._depths.setdefault(seq.id, self._options.start)))) for seq in seqs
-        ]
+    def _new(self) -> int:
+        return self._options.start
 
-    def update(self, events: Seq[StepEvent]) -> None:
+    def _budget(self, seq: Sequence, state: int) -> Budget:
+        return Budget(depth=allowed(seq, min(self._options.num_speculative_tokens, state)))
+
+    def _learn(self, state: int, event: StepEvent) -> int:
         """Rise and fall; a round in which nothing was drafted says nothing."""
         options = self._options
-        for event in events:
-            depth = self._depths.get(event.seq_id)
-            if depth is None or not event.draft_depth:
-                continue
-            whole = event.num_accepted == event.draft_depth
-            depth = min(depth + options.rise, max(1, options.num_speculative_tokens)) if whole else depth - options.fall
-            self._depths[event.seq_id] = max(1, depth)
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._depths.pop(seq.id, None)
-
-
-def build(options: HeuristicOptions, arms: Seq[Arm]) -> HeuristicPolicy:
-    """It does not choose among the arms: the first is asked."""
-    return HeuristicPolicy(options)
+        if not event.draft_depth:
+            return state
+        if event.num_accepted == event.draft_depth:
+            return max(1, min(state + options.rise, options.num_speculative_tokens))
+        return max(1, state - options.fall)
 
 
 METHOD = PolicyMethod(
     name="heuristic",
     summary="two tokens more after a guess accepted whole, one fewer after any other",
-    build=build,
+    build=lambda options, arms: HeuristicPolicy(options),
     options=HeuristicOptions,
     paper=Paper(
         title="Assisted generation: a new direction toward low-latency text generation",

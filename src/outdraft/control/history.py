@@ -10,13 +10,12 @@ data out: one budget each.
 """
 
 from collections import deque
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import BudgetByState, allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -43,46 +42,35 @@ class HistoryOptions(PolicyOptions):
 
 
 @dataclass(slots=True)
-class _State:
+class _Window:
     depth: int
     kept: deque[float] = field(default_factory=deque)  # share of each guess that was accepted
     since_change: int = 0
 
 
-class HistoryPolicy:
+class HistoryPolicy(BudgetByState[_Window]):
     """A window for each sequence."""
 
     def __init__(self, options: HistoryOptions) -> None:
+        super().__init__()
         self._options = options
-        self._states: dict[int, _State] = {}
 
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """The depth of the moment."""
-        budgets = []
-        for seq in seqs:
-            state = self._states.get(seq.id)
-            if state is None:
-                state = self._states[seq.id] = _State(self._options.start, deque(maxlen=self._options.window))
-            budgets.append(Budget(depth=allowed(seq, min(state.depth, self._options.num_speculative_tokens))))
-        return budgets
+    def _new(self) -> _Window:
+        return _Window(self._options.start, deque(maxlen=self._options.window))
 
-    def update(self, events: Seq[StepEvent]) -> None:
-        """Enter each guess, and step once where the window says so."""
-        for event in events:
-            state = self._states.get(event.seq_id)
-            if state is not None and event.draft_depth:
-                state.kept.append(event.num_accepted / event.draft_depth)
-                self._step(state)
+    def _budget(self, seq: Sequence, state: _Window) -> Budget:
+        return Budget(depth=allowed(seq, min(state.depth, self._options.num_speculative_tokens)))
 
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._states.pop(seq.id, None)
-
-    def _step(self, state: _State) -> None:
-        options, count = self._options, len(state.kept)
+    def _learn(self, state: _Window, event: StepEvent) -> _Window:
+        """Enter the guess, and step once where the window says so."""
+        if not event.draft_depth:
+            return state
+        options = self._options
+        state.kept.append(event.num_accepted / event.draft_depth)
         state.since_change += 1
+        count = len(state.kept)
         if count < options.window or state.since_change <= options.pause:
-            return
+            return state
         change = 0
         if sum(share == 0 for share in state.kept) / count > options.too_many_lost:
             change = -1
@@ -91,16 +79,12 @@ class HistoryPolicy:
         depth = min(max(state.depth + change, options.least), options.num_speculative_tokens)
         if depth != state.depth:
             state.depth, state.since_change = depth, 0
-
-
-def build(options: HistoryOptions, arms: Seq[Arm]) -> HistoryPolicy:
-    """It does not choose among the arms: the first is asked."""
-    return HistoryPolicy(options)
+        return state
 
 
 METHOD = PolicyMethod(
     name="history",
     summary="a depth that follows a window of the last rounds, with hysteresis",
-    build=build,
+    build=lambda options, arms: HistoryPolicy(options),
     options=HistoryOptions,
 )

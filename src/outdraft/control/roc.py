@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
 from outdraft.core.policy import Arm, Budget

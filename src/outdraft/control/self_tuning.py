@@ -9,13 +9,12 @@ https://arxiv.org/abs/2309.08168. After each round, with m the share accepted of
 Data in: sequences and events; data out: one budget each. Every sequence tunes its own threshold.
 """
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.budgets import BudgetByState, allowed
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -38,56 +37,49 @@ class SelfTuningOptions(PolicyOptions):
         check_range(self, "threshold", "wanted", "step", "keep_share", "keep_threshold", least=0, most=1)
 
 
-class SelfTuningPolicy:
+@dataclass(slots=True)
+class _Tuning:
+    threshold: float  # h
+    share: float = 0.0  # r
+    depth: int = 0  # how deep its last guess was allowed to be
+
+
+class SelfTuningPolicy(BudgetByState[_Tuning]):
     """Threshold and smoothed share of each sequence."""
 
     def __init__(self, options: SelfTuningOptions) -> None:
+        super().__init__()
         self._options = options
-        self._states: dict[int, tuple[float, float]] = {}  # sequence -> h, r
-        self._depths: dict[int, int] = {}  # how deep its last guess was allowed to be
 
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+    def _new(self) -> _Tuning:
+        return _Tuning(self._options.threshold)
+
+    def _budget(self, seq: Sequence, state: _Tuning) -> Budget:
         """As deep as allowed, until less sure than the threshold of the moment."""
-        start = (self._options.threshold, 0.0)
-        self._depths.update((seq.id, allowed(seq, self._options.num_speculative_tokens)) for seq in seqs)
-        return [
-            Budget(depth=self._depths[seq.id], confidence=self._states.setdefault(seq.id, start)[0]) for seq in seqs
-        ]
+        state.depth = allowed(seq, self._options.num_speculative_tokens)
+        return Budget(depth=state.depth, confidence=state.threshold)
 
-    def update(self, events: Seq[StepEvent]) -> None:
-        """Move each threshold towards the wanted share."""
-        for event in events:
-            if event.seq_id in self._states and event.draft_depth:
-                self._states[event.seq_id] = self._tune(*self._states[event.seq_id], event)
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the thresholds."""
-        for seq in seqs:
-            self._states.pop(seq.id, None)
-            self._depths.pop(seq.id, None)
-
-    def _tune(self, threshold: float, share: float, event: StepEvent) -> tuple[float, float]:
+    def _learn(self, state: _Tuning, event: StepEvent) -> _Tuning:
+        """Move the threshold towards the wanted share."""
         options = self._options
+        if not event.draft_depth:
+            return state
         accepted = min(event.num_accepted / event.draft_depth, 1.0)
-        share = options.keep_share * share + (1 - options.keep_share) * accepted
-        aim = threshold
-        if share < options.wanted:
+        state.share = options.keep_share * state.share + (1 - options.keep_share) * accepted
+        aim = state.threshold
+        if state.share < options.wanted:
             aim += options.step
-        elif event.draft_depth < self._depths[event.seq_id]:
+        elif event.draft_depth < state.depth:
             aim -= options.step
-        threshold = options.keep_threshold * threshold + (1 - options.keep_threshold) * aim
-        return min(max(threshold, 0.0), 1.0), share
-
-
-def build(options: SelfTuningOptions, arms: Seq[Arm]) -> SelfTuningPolicy:
-    """It does not choose among the arms: the first is asked."""
-    return SelfTuningPolicy(options)
+        threshold = options.keep_threshold * state.threshold + (1 - options.keep_threshold) * aim
+        state.threshold = min(max(threshold, 0.0), 1.0)
+        return state
 
 
 METHOD = PolicyMethod(
     name="self_tuning",
     summary="a confidence threshold that holds the share of accepted tokens near a target",
-    build=build,
+    build=lambda options, arms: SelfTuningPolicy(options),
     options=SelfTuningOptions,
     paper=Paper(
         title="Draft & Verify: lossless large language model acceleration via self-speculative decoding",

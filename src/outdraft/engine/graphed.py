@@ -25,7 +25,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import Origin
 from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
-from outdraft.nn.segment import Segment
+from outdraft.nn.rows import Segment
 
 MAX_ROWS = 256  # of a recorded pass
 ROW_TILE = 32  # rows of a matrix product
@@ -52,7 +52,8 @@ class GraphedRunner(Runner):
         super().__init__(decoder, max_len=max_len, exact=False, cache=paged, origin=origin)
         assert isinstance(self.cache, PagedCache)
         self._pool = self.cache
-        self.shared.unit = PAGE  # nothing is promised about bits
+        if self.shared is not None:
+            self.shared.unit = PAGE  # nothing is promised about bits
         decoder.tile_rows(row_tile)
         if self.plain_rows is not None:
             self.plain_rows.chains = row_tile is not None

@@ -28,13 +28,12 @@ def page_events(llm: "LLM") -> PageEvents:
         target: object = engine.parts.target
         while not isinstance(target, Runner) and hasattr(target, "target"):
             target = target.target  # what stands around a runner
-        cache = target.shared.cache if isinstance(target, Runner) else None
-        if cache is None:
+        if not isinstance(target, Runner) or target.shared is None:
             raise CapabilityError(
                 "this engine shares no pages between texts, so there is nothing to report of them: turn prefix caching "
                 "on (enable_prefix_caching=True, --enable-prefix-caching)"
             )
-        cache.store.listen(events)
+        target.shared.cache.store.listen(events)
 
     llm._thread.ask(begin)
     return events

@@ -30,10 +30,11 @@ class CacheRoom:
         return self._cache.num_free
 
     def wanted(self, seq: Sequence) -> int:
-        return -(-len(seq.tokens) // PAGE) - self._runner.shared.num_in_use(seq)
+        shared = self._runner.shared
+        return -(-len(seq.tokens) // PAGE) - (0 if shared is None else shared.num_in_use(seq))
 
     def awaits(self, seq: Sequence, reader: Sequence) -> bool:
-        return self._runner.shared.awaits(seq, reader)
+        return self._runner.shared is not None and self._runner.shared.awaits(seq, reader)
 
     def missing(self, seq: Sequence, num_rows: int) -> int:
         return self._cache.num_missing(seq.id, num_rows)

@@ -28,7 +28,6 @@ from outdraft.models.networks.port import Origin
 from outdraft.models.target.guess import guess_with
 from outdraft.models.target.open_port import open_port
 from outdraft.nn.context import CachedContext, Segment
-from outdraft.nn.embeds import put_in
 from outdraft.options.errors import CacheFullError, CapabilityError, RequestError
 
 
@@ -73,8 +72,9 @@ class Runner:
         )  # fmt: skip
         self.mixes = independent and decoder.kernels != "pytorch"
         self.slices = config.num_layers if self.mixes else 1
-        pages = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
-        self.shared = SharedRows(pages, whole_texts=self.mixes)
+        self.shared: SharedRows | None = None  # what texts take over from earlier ones
+        if self.cache_config.prefixes and isinstance(self.cache, PagedCache):
+            self.shared = SharedRows(self.cache, whole_texts=self.mixes)
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     def begin(self, seq: Sequence) -> int:
@@ -91,7 +91,9 @@ class Runner:
                 seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
             )
         self.cache.add(seq.id)
-        num_there = 0 if seq.scores_prompt else self.shared.adopt(seq)  # rows whose logits are asked for must be read
+        num_there = 0
+        if self.shared is not None and not seq.scores_prompt:  # rows whose logits are asked for must be read
+            num_there = self.shared.adopt(seq)
         if self.plain_rows is not None:
             self.plain_rows.begin(seq, num_there)
         return num_there
@@ -107,7 +109,8 @@ class Runner:
             self.plain_rows.commit(seq, keep)
         else:
             self.cache.commit(seq.id, keep)
-        self.shared.publish(seq)
+        if self.shared is not None:
+            self.shared.publish(seq)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
@@ -144,7 +147,7 @@ class Runner:
         h = self.decoder.embed(packed.tokens.to(self.device), positions)
         for start, stop, vectors in zip(packed.row_starts[:-1], packed.row_starts[1:], packed.embeds, strict=True):
             if vectors is not None:
-                h[start:stop] = put_in(h[start:stop], vectors)
+                h[start:stop] = _put_in(h[start:stop], vectors)
         return positions, h
 
     def _scored(
@@ -170,7 +173,7 @@ class Runner:
         place = torch.tensor([seq.position(at)], device=self.device)
         h = self.decoder.embed(torch.tensor([token], device=self.device), place)
         if (vectors := seq.embeds(at, at + 1)) is not None:
-            h = put_in(h, vectors)
+            h = _put_in(h, vectors)
         context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
         return self.decoder.logits(self.decoder.run(h, place, context).hidden)
 
@@ -235,3 +238,9 @@ class Runner:
             context = CachedContext(self.cache, fresh, self.exact)
             h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
         return layer, h
+
+
+def _put_in(embedded: Tensor, vectors: Tensor) -> Tensor:
+    """Token embeddings [n, D], and in their places the rows of `vectors` [n, D] that are not NaN."""
+    vectors = vectors.to(embedded)
+    return torch.where(vectors.isnan(), embedded, vectors)

@@ -1,7 +1,8 @@
 """Attention contexts: a layer passes its new queries, keys and values, and the context adds those of the past.
 
 `CausalContext`: whole sequences at once, no cache, differentiable (training, full recompute).
-`CachedContext`: ragged rows of several sequences over a key/value cache, which keeps the new rows as tentative ones.
+`CachedContext` (`nn/rows.py`): ragged rows of several sequences over a key/value cache, which keeps the new rows as
+tentative ones.
 `WatchedContext`: any of them, for who wants to know what the queries were.
 """
 
@@ -11,12 +12,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from outdraft.core.cache import KVCache
 from outdraft.kernels.decoder.rows import Span
 from outdraft.nn.linear import RowRange
-from outdraft.nn.rows import RowsOverCache
+from outdraft.nn.rows import CachedContext, Segment
 from outdraft.nn.scores import attention
-from outdraft.nn.segment import Segment
 
 __all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "WatchedContext"]
 
@@ -82,41 +81,6 @@ class CausalContext:
         return self._masks[window]
 
 
-class CachedContext:
-    """Rows over a cache with room reserved for them. `exact`: each row gets the bits of decoding it alone.
-
-    Segments lie one after another in the pass. Plans and masks are made at the first layer and used by all.
-    """
-
-    def __init__(self, cache: KVCache, segments: Sequence[Segment], exact: bool = True) -> None:
-        self.cache = cache
-        self._segments = segments
-        self._exact = exact
-        self._planned: list[RowsOverCache] | None = None  # native kernels ask for `spans` and need no plan
-        self.bulk: Sequence[RowRange] = [
-            (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
-        ]
-
-    def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
-        cap: float | None = None, sinks: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Segment by segment over the cache; the new keys and values stay there."""
-        if self._planned is None:
-            self._planned = [RowsOverCache(segment, self._exact) for segment in self._segments]
-        parts = self._planned
-        if len(parts) == 1:
-            return parts[0].attend(self.cache, layer, q, k, v, window, scale, cap, sinks)
-        pieces = []
-        for part in parts:
-            own = slice(part.start, part.stop)
-            pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale, cap, sinks))
-        return torch.cat(pieces)
-
-    def spans(self) -> list[Span]:
-        return [_span(self.cache, segment) for segment in self._segments]
-
-
 class WatchedContext:
     """Another context, whose queries are kept: layer -> [N, H, d], rotary applied (native kernels: float32)."""
 
@@ -137,10 +101,3 @@ class WatchedContext:
     def spans(self) -> Sequence[Span] | None:
         """The other's; who runs over them fills `queries`."""
         return self._watched.spans()
-
-
-def _span(cache: KVCache, segment: Segment) -> Span:
-    return Span(
-        start=segment.start, stop=segment.stop, base=segment.base, first=segment.base, memory=cache.memory(segment.seq),
-        paths=None if segment.is_chain else segment.paths(0, segment.num_rows),
-    )  # fmt: skip

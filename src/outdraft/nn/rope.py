@@ -48,9 +48,7 @@ class RopeConfig:
 
     def first_position(self, longest: int) -> int:
         """The position of a text's first token, for a text that may become `longest` tokens long."""
-        if self.kind != "longrope":
-            return 0
-        assert self.original_max_len is not None
+        assert self.original_max_len is not None, "longrope alone asks"
         return self.original_max_len if longest > self.original_max_len else 0
 
 

@@ -3,11 +3,16 @@
     anywhere          banned_token_ids, biases of -inf, bad words of one token, all but allowed_token_ids
     by the output     forced_prefix, min_tokens (no end yet), bad words of several tokens, the sequence's constraint
 
+Which last tokens of bad words may not come next is found at the cost of the longest match:
+
+    words  the old man, old man, old boat        a tree of what stands before the last token, from the back:
+    text   ... the old | man and boat are bad              old -> man, boat;   old, the -> man
+
 Masked logits are -inf, for target and drafter alike, so that a rule meets two distributions on the same tokens. Data
 in: a sequence, and the draft tokens behind it; data out: rows of logits, masked in place, or a yes or no.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 from itertools import chain
 from math import inf
@@ -18,7 +23,40 @@ from torch import Tensor
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.bad_words import BadWords
+
+
+class _Node:
+    __slots__ = ("before", "never")
+
+    def __init__(self) -> None:
+        self.before: dict[int, _Node] = {}
+        self.never: list[int] = []
+
+
+class BadWords:
+    """The words of one request; those of a single token are left out."""
+
+    def __init__(self, words: Iterable[Seq[int]]) -> None:
+        self._root = _Node()
+        for word in words:
+            node = self._root
+            for token in reversed(word[:-1]):
+                if token not in node.before:
+                    node.before[token] = _Node()
+                node = node.before[token]
+            if node is not self._root:
+                node.never.append(word[-1])
+
+    def after(self, text: Iterable[int]) -> list[int]:
+        """What may not follow `text`, which is read from its end, as far as a word may reach."""
+        never: list[int] = []
+        node = self._root
+        for token in text:
+            if token not in node.before:
+                break
+            node = node.before[token]
+            never += node.never
+        return never
 
 
 def mask_rows(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> None:

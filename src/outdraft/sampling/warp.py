@@ -3,10 +3,14 @@
 The order: logit bias, masks (`sampling/masks.py`), penalties, temperature, min-p, top-k, top-p, typical
 (`sampling/typical.py`). Greedy decoding is the one-hot distribution of the processed logits, so no rule needs to know
 of temperature. A residual is never warped again.
+Repetition penalty: Keskar et al., "CTRL", 2019, https://arxiv.org/abs/1909.05858: a token of prompt or output has a
+positive logit divided and a negative one multiplied. Presence and frequency, as in the OpenAI API: a token of the
+output loses a constant, and a constant times its count. A node's own path counts as text already written.
 Min-p: Nguyen et al., "Turning up the heat", 2024, https://arxiv.org/abs/2407.01082. Top-p: Holtzman et al., "The
 curious case of neural text degeneration", 2019, https://arxiv.org/abs/1904.09751.
 """
 
+from collections import Counter
 from collections.abc import Sequence as Seq
 
 import torch
@@ -18,8 +22,25 @@ from outdraft.kernels.decoder.distributions import Warp, warp_rows
 from outdraft.options.errors import NumericsError, RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.masks import mask_rows
-from outdraft.sampling.penalties import penalise
 from outdraft.sampling.typical import typical_rows
+
+
+def penalise(seq: Sequence, logits: Tensor, path: list[int]) -> None:
+    """Change one row `logits` [V] in place; `path`: the draft tokens between `seq.tokens` and this row's prediction."""
+    params = seq.request.params
+    counts: Counter[int] = seq.output_counts
+    if path:
+        counts = counts + Counter(path)
+    if params.repetition_penalty != 1.0:
+        present = seq.prompt_ids | counts.keys()
+        ids = torch.tensor(sorted(present), dtype=torch.long, device=logits.device)
+        chosen = logits[ids]
+        factor = params.repetition_penalty
+        logits[ids] = torch.where(chosen > 0, chosen / factor, chosen * factor)
+    if counts and (params.presence_penalty or params.frequency_penalty):
+        ids = torch.tensor(list(counts), dtype=torch.long, device=logits.device)
+        times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
+        logits[ids] -= params.presence_penalty + params.frequency_penalty * times
 
 
 def warp_nodes(

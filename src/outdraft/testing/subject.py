@@ -106,7 +106,8 @@ class Subject:
         if self.row.codec is not None:
             runner.port = replace(runner.port, origin=Origin(codec=self.row.codec(self.vocab_size)))
         drafter = self.method.build(self.options, runner.port)
-        runner.shared.needs = drafter.needs
+        if runner.shared is not None:
+            runner.shared.needs = drafter.needs
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
             drafter=drafter,

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from outdraft.control.shared.calibration_file import FILE, CalibrationFile
-from outdraft.control.shared.reliability import Reliability
+from outdraft.control.shared.reliability import FILE, CalibrationFile, Reliability
 from outdraft.core.calibration import Calibration
 from outdraft.core.registry import find, find_learner, option_names
 from outdraft.engine.callers.result import all_whole

@@ -9,39 +9,20 @@
 In: any batch, also a mixed one. Out: the chosen rule's verdicts; nothing is decided here but which rule.
 """
 
-from collections.abc import Sequence as Seq
-
-from torch import Tensor
-
-from outdraft.core.coins import Coins
 from outdraft.core.method import RuleMethod
-from outdraft.core.packing import PackedDrafts
-from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
-from outdraft.verify import block, greedy, sequential, traversal
-from outdraft.verify.shared.case import Case, NoOptions, make_cases
-from outdraft.verify.shared.own_draws import follow_draws
+from outdraft.verify import block, sequential, traversal
+from outdraft.verify.shared.case import Case, NoOptions, PerDraft, follow_draws
 
 
-class Auto:
+class Auto(PerDraft):
     """Choose by request first, then by draft."""
 
-    lossless = True
-
-    def couples(self, request: Request) -> bool:
-        """A request that names a seed, and samples, is decoded by the coupled rule."""
-        return request.params.seed is not None and not request.params.greedy
-
-    def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
-        """One verdict for each draft that is not None."""
-        cases = make_cases(packed, p, coins)
-        best = greedy.best_tokens(cases, p) if any(case.seq.request.params.greedy for case in cases) else []
-        return [_judge(case, best) for case in cases]
+    def __init__(self) -> None:
+        super().__init__(_judge_sampled, coupled="seeded", follows_best=True)
 
 
-def _judge(case: Case, best: list[int]) -> Verdict:
-    if case.seq.request.params.greedy:
-        return greedy.follow(case, best)
+def _judge_sampled(case: Case) -> Verdict:
     if case.seq.coupled:
         return follow_draws(case)
     if case.q is None:

@@ -8,8 +8,7 @@ overlap lets it; sharing the noise is sound here because the guess cannot change
 """
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.verify.shared.case import NoOptions, PerDraft
-from outdraft.verify.shared.own_draws import follow_draws
+from outdraft.verify.shared.case import NoOptions, PerDraft, follow_draws
 
 METHOD = RuleMethod(
     name="coupled",

@@ -6,62 +6,35 @@ The output is plain greedy decoding's, token for token. A request with a tempera
 one-hot.
 """
 
-from collections.abc import Sequence as Seq
-from typing import cast
-
-from torch import Tensor
-
-from outdraft.core.coins import Coins
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.options.errors import CapabilityError
-from outdraft.verify.shared.case import Case, NoOptions, make_cases
+from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 
 
-class Greedy:
-    """One argmax for the whole batch, then plain Python."""
+class Greedy(PerDraft):
+    """`PerDraft` has the walk; requests that are not greedy are refused as they arrive."""
 
-    lossless = True
+    def __init__(self) -> None:
+        super().__init__(_refuse, follows_best=True)
 
     def couples(self, request: Request) -> bool:
-        """Never: no coin is asked. A request arrives here first, so one that is not greedy is refused here."""
-        _check(request)
+        """Never: no coin is asked."""
+        if not request.params.greedy:
+            raise _refusal(request)
         return False
 
-    def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
-        """One verdict for each draft that is not None; `coins` are not asked."""
-        cases = make_cases(packed, p, coins)
-        for case in cases:
-            _check(case.seq.request)
-        best = best_tokens(cases, p)
-        return [follow(case, best) for case in cases]
+
+def _refuse(case: Case) -> Verdict:
+    raise _refusal(case.seq.request)
 
 
-def best_tokens(cases: Seq[Case], p: Tensor) -> list[int]:
-    """[M, V] -> the most probable token at each node."""
-    if cases and cases[0].best is not None:
-        return cases[0].best
-    return cast(list[int], p.argmax(-1).tolist())
-
-
-def follow(case: Case, best: list[int]) -> Verdict:
-    """Walk while a child is the best token. `best`: one token for each of the M nodes of the pass."""
-    tree, node = case.tree, 0
-    while True:
-        token = best[case.first + node]
-        if (child := tree.child(node, token)) is None:
-            return case.verdict(node, token)
-        node = child
-
-
-def _check(request: Request) -> None:
-    if not request.params.greedy:
-        raise CapabilityError(
-            f"verifier 'greedy' follows the best token only, but a request asks for temperature "
-            f"{request.params.temperature}: use verifier 'auto', or temperature 0"
-        )
+def _refusal(request: Request) -> CapabilityError:
+    return CapabilityError(
+        f"verifier 'greedy' follows the best token only, but a request asks for temperature "
+        f"{request.params.temperature}: use verifier 'auto', or temperature 0"
+    )
 
 
 METHOD = RuleMethod(

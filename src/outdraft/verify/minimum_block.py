@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.options.ranges import check_range
-from outdraft.verify.shared.case import Case, PerDraft
-from outdraft.verify.shared.own_draws import follow_draws
+from outdraft.verify.shared.case import Case, PerDraft, follow_draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,9 @@ token, whose joint distribution is the target's.
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
-from outdraft.verify.shared.chain import chain_nodes, ratio, token_masses
-from outdraft.verify.shared.proposal import Proposal, normalised
+from outdraft.verify.shared.chain import chain_nodes, token_masses
+from outdraft.verify.shared.proposal import Proposal, draw_bonus, normalised, ratio
 
 
 def judge(case: Case) -> Verdict:

@@ -18,10 +18,8 @@ from torch import Tensor
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
-from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposal, Proposals, normalised, prefix_weight
+from outdraft.verify.shared.proposal import Proposal, Proposals, draw_bonus, normalised, prefix_weight, ratio
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ import random
 import torch
 from torch import Tensor
 
-from outdraft.nn.attention.bucket import Bucket, find_bucket
-from outdraft.nn.attention.rows import PAGE, NewRows, RowBuffers, chain_bits, mask_bits, tree_bits
+from outdraft.nn.attention.rows import PAGE, Bucket, NewRows, RowBuffers, chain_bits, find_bucket, mask_bits, tree_bits
 
 POOL_PAGES = 200
 

@@ -4,9 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outdraft.nn.attention.bucket import block_rows, find_bucket
 from outdraft.nn.attention.chain import ChainBuffers, ChainRows
-from outdraft.nn.attention.rows import NewRows, RowBuffers, chain_bits, mask_bits, tree_bits
+from outdraft.nn.attention.rows import NewRows, RowBuffers, block_rows, chain_bits, find_bucket, mask_bits, tree_bits
 
 CPU = torch.device("cpu")
 

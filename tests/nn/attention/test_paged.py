@@ -7,7 +7,7 @@ import pytest
 import torch
 from nn.attention.made_rows import MadePass
 
-from outdraft.nn.attention.reference import paged_attention
+from outdraft.nn.attention.context import paged_attention
 
 SCALE = 0.3
 WINDOWS = (None, 1, 9, 64)
@@ -53,8 +53,7 @@ class TestKernel:
         assert (found - wanted).abs().max() < 1e-5
 
     def test_a_chain_has_the_bits_of_one_row_at_a_time(self):
-        from outdraft.nn.attention.bucket import find_bucket
-        from outdraft.nn.attention.rows import NewRows, RowBuffers, chain_bits
+        from outdraft.nn.attention.rows import NewRows, RowBuffers, chain_bits, find_bucket
         from outdraft.nn.attention.triton_kernel import paged_attention as kernel
 
         torch.manual_seed(3)

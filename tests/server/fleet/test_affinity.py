@@ -126,7 +126,7 @@ def test_what_is_no_request_has_a_key_too(body):
 
 
 def test_the_route_key_names_pages_as_the_cache_does():
-    from outdraft.cache.page_hash import page_hash, root_hash
+    from outdraft.cache.page_events import page_hash, root_hash
 
     ids = list(range(100, 140))
     first = page_hash(root_hash(None), ids[:16])

@@ -16,10 +16,9 @@ from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.grammar.budget import MaskBudget
 from outdraft.codecs.grammar.constraint import GrammarConstraint
 from outdraft.codecs.grammar.forced_text import TokenTable
-from outdraft.codecs.grammar.library import LIMITS, first_line, llguidance
+from outdraft.codecs.grammar.library import LIMITS, Vocabulary, first_line, llguidance, make_tokenizer
 from outdraft.codecs.grammar.prover import Prover
 from outdraft.codecs.grammar.spelling import spell
-from outdraft.codecs.grammar.vocabulary import Vocabulary, make_tokenizer
 from outdraft.options.errors import RequestError
 from outdraft.options.structured import StructuredOutputsParams
 

@@ -1,7 +1,10 @@
 """A form as llguidance's grammar text, small enough to be compiled, or refused, in some tens of milliseconds.
 
 Data in: what the user asks for; data out: the grammar's text. What is refused here is refused by its size or shape,
-before anything is compiled; what the text means is the library's to check (`grammar/compile.py`).
+before anything is compiled; what the text means is the library's to check (`grammar/compile.py`). Of an object's names
+what the library would write none of, or get stuck in, is refused too: it writes the fields of `properties` in their
+order, and then names that patterns or `additionalProperties` allow, of which it does not know whether they have been
+written.
 """
 
 import json
@@ -15,8 +18,8 @@ from outdraft.codecs.grammar.counting.regex import count_regex
 from outdraft.codecs.grammar.counting.schema import count_schema
 from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
 from outdraft.codecs.grammar.library import llguidance
-from outdraft.codecs.grammar.names import check_names
 from outdraft.options.errors import RequestError
+from outdraft.options.shown import shown
 from outdraft.options.structured import StructuredOutputsParams
 
 MOST_CHARACTERS = 1 << 16  # of a schema, a regex, a grammar, or all choices together
@@ -31,6 +34,8 @@ WHITESPACE = r" |\n[ \t]{0,40}"
 _UNFORCED = '\n%llguidance {"no_forcing": true}\n'  # the library looks no further than a token (`forced_text.py`)
 _BLANK_LINES = re.compile(r"\n\s++")
 _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*+"?+|/(?:[^/\\\n]|\\.)*+/?+')  # without a step back, closed or not
+MOST_OPTIONAL = 250  # fields of one object: compiling takes time quadratic in their number
+_LETTERS = re.compile(r"\^[^*+?{}.\[\]\\^$]{1,64}\$")  # a pattern of finitely many names, matched in no time
 
 
 def spell(form: StructuredOutputsParams) -> str:
@@ -179,3 +184,49 @@ def _lark(grammar: str) -> str:
 def _count_inside(schema: Any) -> int:
     """Of a schema that stands in a grammar, and that has to be within the same limits."""
     return count_schema(read_schema(schema)) if isinstance(schema, dict) else 1
+
+
+def check_names(schema: Mapping[str, Any]) -> None:
+    """Raise `RequestError`, with the keyword and its value, for one table of a schema."""
+    named = schema.get("properties")
+    named = set(named) if isinstance(named, Mapping) else set()
+    required = schema.get("required")
+    required = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    if (optional := len(named - required)) > MOST_OPTIONAL:
+        raise _refusal(
+            f"has an object with {optional} optional fields: {MOST_OPTIONAL} are the most; make those required that "
+            "always come"
+        )
+    least, most = (_number(schema.get(name)) for name in ("minProperties", "maxProperties"))
+    if most is not None and most < max(len(required), least or 0):
+        raise _refusal(
+            f"has maxProperties={most:g}, less than minProperties={least or 0:g} or the {len(required)} required fields"
+        )
+    if (least is not None and least > len(required | named) + 1) or ((least or 0) > len(required) + 1 and not named):
+        raise _refusal(
+            f"has minProperties={least:g}, with {len(required)} required fields: names that a pattern gives may be "
+            "written twice; name these fields, and require them"
+        )
+    if schema.get("additionalProperties") is False:
+        _check_patterns(schema.get("patternProperties"), named | required)
+
+
+def _check_patterns(patterns: Any, named: set[str]) -> None:
+    """Where all names that a pattern gives are fields by name already, nothing could follow a comma."""
+    if not isinstance(patterns, Mapping) or not patterns:
+        return
+    for pattern in patterns:
+        if not (_LETTERS.fullmatch(pattern) and any(re.search(pattern, name) for name in named)):
+            return
+    raise _refusal(
+        f"has patternProperties {shown(next(iter(patterns)))} beside a field of this name: say in properties what it "
+        "is, and leave the pattern out"
+    )
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _refusal(told: str) -> RequestError:
+    return RequestError(f"json of structured_outputs {told}")

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.control.acceptance_head.net import AcceptanceNet, load_acceptance
-from outdraft.control.shared.limits import allowed
-from outdraft.core.events import StepEvent
-from outdraft.core.policy import Arm, Budget, StateJudge
-from outdraft.core.sequence import Sequence
+from outdraft.control.shared.budgets import SameBudget
+from outdraft.core.policy import Arm, StateJudge
 from outdraft.options.base import PolicyOptions
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.paths import user_path
@@ -42,28 +40,12 @@ class AcceptanceHeadOptions(PolicyOptions):
         check_range(self, "threshold", least=0, most=1)
 
 
-class AcceptanceHeadPolicy:
-    """Stateless: the head decides while a guess is drafted."""
+class AcceptanceHeadPolicy(SameBudget):
+    """The head decides while a guess is drafted."""
 
     def __init__(self, options: AcceptanceHeadOptions, net: AcceptanceNet) -> None:
-        self._options = options
-        self._judge = StateJudge(chances=net.chances, least=options.least)
-
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """Deep, until a rejection is likely enough."""
-        options = self._options
-        return [
-            Budget(
-                depth=allowed(seq, options.num_speculative_tokens), survival=1 - options.threshold, judge=self._judge
-            )
-            for seq in seqs
-        ]
-
-    def update(self, events: Seq[StepEvent]) -> None:
-        """What became of a guess does not change the next plan."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """No state is kept for a sequence."""
+        judge = StateJudge(chances=net.chances, least=options.least)
+        super().__init__(options.num_speculative_tokens, survival=1 - options.threshold, judge=judge)
 
 
 def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolicy:

@@ -3,13 +3,11 @@
     measured   t_pass(rows), t_draft(arm, depth)         of the engine, `shared/costs.py`
                S_i(sequence, arm)                         survival of a guess, forgetting, `shared/acceptance.py`
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
-    watched    an arm out of use whose guesses cost nothing: what it would have said is compared with the text,
-               `watcher.py`
-    explored   any other with 1 % of the time: it guesses for one round when its likely loss has been saved up,
-               `probes.py`
-    at rest    where plain decoding is best, most rounds are not looked at, `rest.py`; and arms that need hidden states
-               leave texts, `listeners.py`
-    kept       costs and rates for the next engine of this model on this machine, `record.py`
+    explored   what the other choices are worth: guesses that cost nothing are compared with the text, any other guess
+               is made for one round in 1 % of the time, `exploring.py`
+    at rest    where plain decoding is best, most rounds are not looked at, and arms that need hidden states leave
+               texts, `resting.py`
+    kept       costs and rates for the next engine of this model on this machine, `records.py`
 
 Data in: sequences and events; data out: one budget each. Times are read from events alone, so a scripted clock makes it
 deterministic. A greedy or a seeded text does not depend on what it decides; a text that is sampled without a seed does,
@@ -23,23 +21,19 @@ from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
-from outdraft.control.auto.batch import divide_depths
-from outdraft.control.auto.listeners import Listeners
-from outdraft.control.auto.probes import Probe, Probes
-from outdraft.control.auto.record import Record, keep_all, recall_all
-from outdraft.control.auto.rest import Nap
-from outdraft.control.auto.sequence import SequenceRecord
-from outdraft.control.auto.watcher import Watcher
+from outdraft.control.auto.exploring import Probe, Probes, Watcher
+from outdraft.control.auto.records import Record, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.resting import Listeners, Nap
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
-from outdraft.control.shared.limits import allowed
-from outdraft.control.shared.speedup import best_depth
+from outdraft.control.shared.speedup import best_depth, divide_depths
 from outdraft.core.events import StepEvent, step_times
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
-_NOBODY: frozenset[int] = frozenset()
+_NO_ARM: frozenset[int] = frozenset()
 _PLANNING = 3e-5  # seconds of a plan for one sequence and arm
 _SHARE = 0.01  # of the time that plans may take
 _PAUSE = 12  # rounds between two plans, at most
@@ -83,33 +77,21 @@ class AutoPolicy:
         self._tried: Record | None = None  # the arm whose trial the round under way is
         self._waits = False  # a trial fell into a pass that read a prompt, which shows no costs
         self._nap = Nap()
-        self._rounds_left = self._rounds_slept = 0  # of the nap under way
-        self._is_asleep = False
-        self._asleep: list[Budget] = []  # the budgets of all texts in a nap
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
         limit = self._options.num_speculative_tokens
         if not limit:
-            return [_plain(_NOBODY)] * len(seqs)
+            return [_plain(_NO_ARM)] * len(seqs)
         ids = [seq.id for seq in seqs]
-        self._is_asleep = self._rounds_left > 0 and ids == self._planned
-        if self._is_asleep:
-            self._rounds_left -= 1
-            self._rounds_slept += 1
-            return self._asleep
+        if (asleep := self._nap.go_on(ids)) is not None:
+            return asleep
         self._wake()
         self._until_plan -= 1
         self._probe = None
-        if (trial := self._trial(seqs)) is not None:
-            choices = trial
-        else:
-            if self._until_plan <= 0 or (ids != self._planned and not self._may_wait(ids)):
-                self._make_plan(seqs)
-            choices = [self._texts[i].choice for i in ids]
-            if (probe := self._probes.take()) is not None and probe.seq_id in ids:
-                choices[ids.index(probe.seq_id)] = probe.choice
-                self._probe = probe
+        choices = self._trial(seqs)
+        if choices is None:
+            choices = self._present_plan(seqs, ids)
         budgets = []
         for seq, choice in zip(seqs, choices, strict=True):
             text = self._texts[seq.id]
@@ -129,8 +111,8 @@ class AutoPolicy:
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learn costs and acceptance, and settle what a probe has really lost or won."""
-        if self._is_asleep:
-            self._is_asleep = False
+        if self._nap.is_asleep:
+            self._nap.is_asleep = False
             return
         seconds = self.costs.add(events, self._chosen)
         tokens, calm, told, probe = 0, True, False, self._probe
@@ -197,13 +179,12 @@ class AutoPolicy:
         if any(self._texts[i].choice.depth for i in self._planned if i in self._texts):
             return
         self._nap.add(step_times(events).draft)
-        self._rounds_left = self._nap.rounds(self.costs.passes(len(events)))
-        self._asleep = [_plain(self._texts[i].resting if i in self._texts else _NOBODY) for i in self._planned]
+        budgets = [_plain(self._texts[i].resting if i in self._texts else _NO_ARM) for i in self._planned]
+        self._nap.begin(self._planned, budgets, self.costs.passes(len(events)))
 
     def _wake(self) -> None:
         """The nap is over, or a text came or went: what was slept through is known to have been plain."""
-        slept, self._rounds_slept, self._rounds_left = self._rounds_slept, 0, 0
-        if not slept:
+        if not (slept := self._nap.end()):
             return
         self._until_plan -= self._sleeping * slept
         self._probes.save(slept, self.costs.passes(len(self._planned)), self.costs)
@@ -231,12 +212,20 @@ class AutoPolicy:
             return [PLAIN] * len(seqs)
         return None
 
-    def _may_wait(self, ids: Seq[int]) -> bool:
-        """Whether a plan for a batch that has changed can wait until one is due: those who are new decode plainly.
+    def _present_plan(self, seqs: Seq[Sequence], ids: list[int]) -> list[ArmDepth]:
+        """What is planned, anew where that is due; and a probe in the place of one sequence's plan.
 
-        A plan for many takes long beside a short pass. A text alone, or left alone, has its plan at once.
+        A plan for many takes long beside a short pass, so that a batch that has changed waits until one is due: those
+        who are new decode plainly. A text alone, or left alone, has its plan at once.
         """
-        return self._pause > 1 and len(ids) > 1 and len(self._planned) > 1
+        may_wait = self._pause > 1 and len(ids) > 1 and len(self._planned) > 1
+        if self._until_plan <= 0 or (ids != self._planned and not may_wait):
+            self._make_plan(seqs)
+        choices = [self._texts[i].choice for i in ids]
+        if (probe := self._probes.take()) is not None and probe.seq_id in ids:
+            choices[ids.index(probe.seq_id)] = probe.choice
+            self._probe = probe
+        return choices
 
     def _make_plan(self, seqs: Seq[Sequence]) -> None:
         """Each sequence's arm as if all did alike; then the depths of all together."""

@@ -12,8 +12,7 @@ from collections.abc import Sequence as Seq
 from statistics import median
 from typing import Any, NamedTuple
 
-from outdraft.control.shared.curve import Curve
-from outdraft.control.shared.draft_cost import DraftCost
+from outdraft.control.shared.curve import Curve, DraftCost
 from outdraft.core.events import StepEvent, step_times
 
 _MANY = 16  # missed tokens from which their price stands out from noise

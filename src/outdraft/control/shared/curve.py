@@ -6,11 +6,17 @@
 What was never measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
 A mean counts no measurement for more than three times the median, so that no hiccup of the machine decides, but a busy
 machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can
-be kept for another process (`kept`, `recall`). Data in: counts with seconds; data out: seconds.
+be kept for another process (`kept`, `recall`).
+
+What the guesses of one arm cost depends also on how many sequences it guesses for in one step: a look-up takes as much
+again for each, a network hardly more, and a batch may change its size from one step to the next. So `DraftCost` has a
+curve each for crowds of 1, of 2 and 3, of 4 to 7 ... What was measured for another crowd than the one asked about is
+taken in the arm's favour: as if a smaller crowd cost its share, and a larger one no more. A policy that believes that
+tries it, and then it is measured. Data in: counts with seconds; data out: seconds.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import floor, isfinite
 from statistics import median, median_low
 from typing import Any
@@ -23,6 +29,7 @@ _PULL = 1.0  # the line weighs as much as so many measurements
 _FIT_EVERY = 16  # measurements between two fits, once an x is known
 _KNOWN = 3  # measurements after which an x may move the level
 _MOST_X = 64  # shapes that are kept for another process
+_MOST_KINDS = 16  # crowds of up to 65,535 sequences
 
 
 class Curve:
@@ -130,3 +137,70 @@ def _number(given: Any, *, least: float = 1e-12) -> float:
     if not (isfinite(number) and least <= number < 1e9):
         raise ValueError(f"{given!r} is no time")
     return number
+
+
+class DraftCost:
+    """A curve for each kind of crowd."""
+
+    def __init__(self) -> None:
+        self._curves: dict[int, Curve] = {}  # bit length of the number of sequences -> seconds by depth
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any seconds are known."""
+        return bool(self._curves)
+
+    def __call__(self, depth: int, crowd: int = 1) -> float:
+        """Seconds of guesses of this depth for so many sequences; 0 where nothing was measured at all."""
+        if not self._curves:
+            return 0.0
+        curve, share = self._nearest(crowd)
+        return share * curve(depth)
+
+    def of(self, crowd: int) -> Callable[[int], float]:
+        """The same by depth alone."""
+        if not self._curves:
+            return lambda depth: 0.0
+        curve, share = self._nearest(crowd)
+        return lambda depth: share * curve(depth)
+
+    def quickest(self, crowd: int) -> float:
+        """Seconds of the shortest guess of any depth."""
+        if not self._curves:
+            return 0.0
+        curve, share = self._nearest(crowd)
+        return share * curve.quickest
+
+    def add(self, depth: int, seconds: float, crowd: int = 1) -> None:
+        """A guess of this depth for so many sequences took so long."""
+        if seconds > 0:
+            self._curves.setdefault(crowd.bit_length(), Curve(0.1, 0.9)).add(depth, seconds)  # nearly proportional
+
+    def scale(self, factor: float) -> None:
+        """The whole machine is so much slower now than when these were measured."""
+        for curve in self._curves.values():
+            curve.scale(factor)
+
+    def kept(self) -> dict[str, Any]:
+        """What is worth remembering of it, as plain data."""
+        return {str(kind): curve.kept() for kind, curve in self._curves.items()}
+
+    @classmethod
+    def recalled(cls, kept: Mapping[str, Any]) -> "DraftCost":
+        """As it was kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
+        made = cls()
+        for kind, told in kept.items():
+            if not 1 <= int(kind) <= _MOST_KINDS:
+                raise ValueError(f"{kind!r} is no kind of crowd")
+            curve = Curve(0.1, 0.9)
+            curve.recall(told)
+            made._curves[int(kind)] = curve
+        return made
+
+    def _nearest(self, crowd: int) -> tuple[Curve, float]:
+        """The curve of the nearest kind, and by what to multiply it."""
+        wanted = crowd.bit_length()
+        if (own := self._curves.get(wanted)) is not None:
+            return own, 1.0
+        kind = min(self._curves, key=lambda one: (abs(one - wanted), one))
+        return self._curves[kind], 2.0 ** min(0, wanted - kind)

@@ -19,7 +19,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Chooser, Sample, takes_argmax
 from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.sampling.warp import warp_nodes
-from outdraft.verify.shared.bonus import keep_or_redraw
+from outdraft.verify.shared.proposal import keep_or_redraw
 
 _LANE = 1  # coins that neither the small drafter nor the middle level's own draws ask
 

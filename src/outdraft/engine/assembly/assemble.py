@@ -154,7 +154,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     if not runner.cache.can_trim:
         refuse_over_states(method.name, drafter.needs)
-    runner.shared.needs = drafter.needs
+    if runner.shared is not None:
+        runner.shared.needs = drafter.needs
     arms = arms_of(method, drafter)
     whole = method.shape_of(combination.drafter_options)
     verifier = rule.build(combination.rule_options)

@@ -1,4 +1,4 @@
-"""Distributions from logits and draws from distributions: native twins of `sampling.warp` and of `sampling.draw`.
+"""Distributions from logits and draws from distributions: native twins of `sampling.warp` and of `sampling.coins`.
 
 Data in: rows [N, V] or a distribution [V], float32 on a CPU; data out: distributions, tokens. None where the kernels do
 not run (`torch` does it then), and where the numbers are not finite or a distribution has no mass (the caller says so

@@ -1,6 +1,6 @@
 // A token from a row of logits: the best one, the best few, or a draw from the warped distribution.
 //
-// Distributions and noise are those of sampling/warp.py and sampling/noise.py. A draw is an exponential race (sampling/draw.py):
+// Distributions and noise are those of sampling/warp.py and sampling/noise.py. A draw is an exponential race (sampling/coins.py):
 // token i finishes at -log(u_i) / distribution_i, where u_i depends on the key and on i alone.
 #pragma once
 #include "guesser.h"

@@ -73,7 +73,7 @@ class ModelConfig:
 
     def first_position(self, longest: int) -> int:
         """The position of token 0 of a text that may become `longest` tokens long (`nn/rope.py`: longrope)."""
-        return 0 if self.rope is None else self.rope.first_position(longest)
+        return self.rope.first_position(longest) if self.rope is not None and self.rope.kind == "longrope" else 0
 
     def turned_where(self, turned: Sequence[object]) -> "ModelConfig":
         """The same with positions only on the layers for which `turned` says something true."""

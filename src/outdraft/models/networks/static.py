@@ -19,10 +19,9 @@ from outdraft.core.target import Recorder
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.fitted import FittedNetwork, unfitted
 from outdraft.models.networks.network import RunOutput
-from outdraft.nn.attention.bucket import Bucket, block_rows, find_bucket
 from outdraft.nn.attention.chain import ChainBuffers, ChainRows
 from outdraft.nn.attention.context import PagedContext, best_attention
-from outdraft.nn.attention.rows import NewRows, PagedRows, RowBuffers
+from outdraft.nn.attention.rows import Bucket, NewRows, PagedRows, RowBuffers, block_rows, find_bucket
 from outdraft.nn.capture import Recordings
 from outdraft.nn.linear import RowRange
 

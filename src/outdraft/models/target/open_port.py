@@ -18,7 +18,7 @@ from outdraft.models.target.guess import guess_with
 from outdraft.models.target.pass_time import measure_pass
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import AttentionContext, CachedContext
-from outdraft.nn.segment import chain_segments
+from outdraft.nn.rows import chain_segments
 
 
 class Layers:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from outdraft.core.cache import PAGE
-from outdraft.nn.attention.bucket import Bucket
-from outdraft.nn.attention.rows import NewRows, PagedRows, RowBuffers, StaticInts, padded
+from outdraft.nn.attention.rows import Bucket, NewRows, PagedRows, RowBuffers, StaticInts, padded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

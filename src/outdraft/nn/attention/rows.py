@@ -4,6 +4,12 @@ addresses.
     real rows and sequences first, then padding    rows     [ A A A | B B | - - - ]        5 rows in a bucket of 8
                                                    owners     0 0 0   1 1  -1 -1 -1
 
+The shape is the next larger one of a few sizes, a `Bucket`, so that few recorded graphs serve all passes:
+
+    rows    1 2 4 8 16 32 64 ...           new rows of all sequences
+    seqs    1 2 4 8 16 32 64 ...           sequences
+    pages   16 64 256 1024 ...             width of the page table: 256, 1k, 4k, 16k positions, ...
+
 A row sees its sequence's first `base` slots, and of the sequence's own new rows those whose bits are set in `sees`.
 Padding rows write to a page that no sequence has and see nothing. All fields are views of one block of 64-bit
 integers, which the host fills and sends in one copy.
@@ -16,10 +22,45 @@ import torch
 from torch import Tensor
 
 from outdraft.core.cache import PAGE
-from outdraft.nn.attention.bucket import Bucket
 
+_PAGES_AT_LEAST = 16
+_TILE = 64  # query rows times heads that share keys, in one block
 _WORD = 64
-_NOBODY = -1
+_PADDING = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Bucket:
+    """A static shape. `block`: rows of one sequence that one block of the attention kernel takes."""
+
+    rows: int
+    seqs: int
+    pages: int
+    block: int
+
+
+def find_bucket(*, rows: int, seqs: int, pages: int, groups: int, max_pages: int) -> Bucket:
+    """The smallest bucket that holds such a pass.
+
+    groups: query heads that share a key head; max_pages: pages of the longest context.
+    """
+    width = _PAGES_AT_LEAST
+    while width < pages:
+        width *= 4
+    return Bucket(
+        rows=power_of_two(rows), seqs=power_of_two(seqs), pages=min(width, max_pages),
+        block=block_rows(groups),
+    )  # fmt: skip
+
+
+def block_rows(groups: int) -> int:
+    """Rows of a block: the same in every bucket, so that a row's sums run in one order in all of them."""
+    return max(1, _TILE // power_of_two(groups))
+
+
+def power_of_two(count: int) -> int:
+    """The next one, at least 1."""
+    return 1 << max(0, count - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +145,13 @@ class RowBuffers:
                 *padded([start + count - 1 for start, count in zip(starts, counts, strict=True)], seqs, 0),
                 *padded(slots, rows, bin_slot),
                 *padded(positions, rows, 0),
-                *padded(owners, rows, _NOBODY),
+                *padded(owners, rows, _PADDING),
                 *padded(sees, rows * words, 0),
                 *padded([part.base for part in parts], seqs, 0),
                 *padded(starts, seqs, 0),
                 *padded(counts, seqs, 0),
                 *padded(tables, seqs * bucket.pages, self._dustbin),
-                *padded(block_seqs, blocks, _NOBODY),
+                *padded(block_seqs, blocks, _PADDING),
                 *padded(block_rows, blocks, 0),
             ]
         )

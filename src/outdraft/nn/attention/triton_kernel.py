@@ -15,8 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from outdraft.core.cache import PAGE
-from outdraft.nn.attention.bucket import power_of_two
-from outdraft.nn.attention.rows import PagedRows
+from outdraft.nn.attention.rows import PagedRows, power_of_two
 
 _SPLIT = 256
 _NARROW, _WIDE = 256, 512  # bytes of a head's row: up to here, tiles of 64 and of 32 slots fit into any GPU's 99 KiB

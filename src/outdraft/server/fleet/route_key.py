@@ -1,7 +1,7 @@
 """What of a request decides where it is warm: hashes of the pages of its prompt, and the group that it belongs to.
 
     pages    a chain of hashes: page i stands for everything up to its end, so equal hashes mean equal beginnings.
-             Prompts of token ids are cut as the key/value cache cuts them (16 tokens; `cache/page_hash.py`); texts
+             Prompts of token ids are cut as the key/value cache cuts them (16 tokens; `cache/page_events.py`); texts
              and conversations, which are not tokenized yet, into 64 bytes, which are about as many tokens
     group    what the client calls `prompt_cache_key`: requests that are alike though they begin differently, whose
              answers teach one drafter's memory
@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from outdraft.cache.page_hash import page_hash, root_hash
+from outdraft.cache.page_events import page_hash, root_hash
 from outdraft.core.cache import PAGE
 
 TEXT_PAGE = 64  # bytes

@@ -37,7 +37,9 @@ def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: b
     engine = subject.engine(cache=cache, scheduling=settings)
     runner = runner_of(engine)
     if mixes:
-        runner.shared.unit, engine.parts.room.mixes = 16, True  # type: ignore[misc]
+        if runner.shared is not None:
+            runner.shared.unit = 16
+        engine.parts.room.mixes = True  # type: ignore[misc]
         engine.parts.room.slices = runner.num_layers  # type: ignore[misc]
     outcomes: dict[int, Outcome] = {}
     join(engine, outcomes, asked[:5])

@@ -30,6 +30,7 @@ def rows_are_taken_over(subject: Subject) -> None:
     for params in (replace(GREEDY, max_tokens=18), replace(SEEDED, max_tokens=18)):
         engine = subject.engine(cache=shared, recheck=True)
         runner = runner_of(engine)
+        assert runner.shared is not None
         runner.shared.unit = PAGE  # float64: reading in other pieces changes no id
         first = replace(requests(params)[0], prompt_token_ids=_LONG)
         written = _check(subject, engine, first, 0)

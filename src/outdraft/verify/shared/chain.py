@@ -38,8 +38,3 @@ def rows_of(distribution: Tensor, nodes: list[int]) -> Tensor:
     if nodes[-1] - nodes[0] == len(nodes) - 1:
         return distribution[nodes[0] : nodes[-1] + 1]
     return distribution[nodes]
-
-
-def ratio(p: float, q: float) -> float:
-    """min(1, p / q): 0 for a token that p forbids, and for one that q says was never drawn."""
-    return min(1.0, p / q) if q > 0 else 0.0

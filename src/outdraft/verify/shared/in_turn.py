@@ -7,9 +7,8 @@ One draw is exact, whatever proposed the candidates; more draws accept more and 
 """
 
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case
-from outdraft.verify.shared.proposal import normalised, without
+from outdraft.verify.shared.proposal import draw_bonus, normalised, without
 
 
 def judge_in_turn(case: Case, *, num_draws: int = 1) -> Verdict:

@@ -6,12 +6,17 @@ of it.
     a deterministic guess          one-hot at the child itself, so that the excess is p without that token
 
 Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the
-distribution is p.
+distribution is p. So it is with the bonus token behind a leaf, where a drafter that works beside the pass may have
+drafted x from q already: x is kept with min(1, p(x) / q(x)). It was drawn by the drafter's own coins from what stands
+before it alone; so whether the path is accepted says nothing about it.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from outdraft.options.errors import CapabilityError
 from outdraft.verify.shared.case import Case
 
 
@@ -84,3 +89,36 @@ def without(distribution: Tensor, tokens: list[int]) -> Tensor:
     distribution = distribution.clone()
     distribution[torch.tensor(tokens, dtype=torch.long, device=distribution.device)] = 0
     return distribution
+
+
+def ratio(p: float, q: float) -> float:
+    """min(1, p / q): 0 for a token that p forbids, and for one that q says was never drawn."""
+    return min(1.0, p / q) if q > 0 else 0.0
+
+
+def draw_bonus(case: Case, node: int) -> int:
+    """The token after `node`, a leaf."""
+    p, depth, guess = case.p[node], case.tree.depths[node], case.continuation
+    last = len(case.tree.parents) - 1
+    if guess is None or node != last:
+        return case.coins.draw(p, depth)
+    if not 0 <= guess.token < p.shape[0] or (guess.q is not None and guess.q.shape != p.shape):
+        raise CapabilityError(
+            f"behind the draft of sequence {case.seq.id} stands token {guess.token}, drawn from "
+            f"{None if guess.q is None else list(guess.q.shape)}: the target has {p.shape[0]} ids, from 0 on"
+        )
+    coins = case.coins
+    return keep_or_redraw(
+        p, guess.token, guess.q, lambda chance: coins.flip(chance, last + 1), lambda rest: coins.draw(rest, depth)
+    )
+
+
+def keep_or_redraw(
+    p: Tensor, token: int, q: Tensor | None, flip: Callable[[float], bool], draw: Callable[[Tensor], int]
+) -> int:
+    """A token with the distribution p [V]: `token`, which was drawn from q [V] (None: it was no draw), or another."""
+    proposal = Proposal(None if q is None else q.to(p))
+    if flip(ratio(float(p[token]), proposal.mass(token))):
+        return token
+    rest, _ = normalised(proposal.excess(p, token), p)
+    return draw(rest)

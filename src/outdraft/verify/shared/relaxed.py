@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case
+from outdraft.verify.shared.proposal import draw_bonus
 
 
 @dataclass(frozen=True, slots=True)

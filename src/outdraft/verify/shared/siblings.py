@@ -17,10 +17,8 @@ import torch
 from torch import Tensor
 
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case
-from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposals, normalised
+from outdraft.verify.shared.proposal import Proposals, draw_bonus, normalised, ratio
 
 Gate = Callable[[Case, int], Tensor]  # case, child -> [V] bool: which tokens may be accepted in that child's place
 

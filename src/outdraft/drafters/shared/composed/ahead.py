@@ -5,7 +5,7 @@
     judged: d1 and another token               -> all dropped
 
 e1 goes to the rule as the draft's continuation, so that an unseeded bonus token is e1 as often as it may be (see
-`verify/shared/bonus.py`).
+`verify/shared/proposal.py`).
 The e's are drawn by the drafter's own coins of their root position from the distribution after their own prefix, and
 whether they are used depends on tokens before them only, so their distributions stand. Data in: an inner drafter and
 sequences; data out: chains.

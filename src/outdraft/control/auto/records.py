@@ -1,15 +1,20 @@
-"""What is known of one arm: acceptance over all greedy texts and over all drawn ones, how many nodes a guess has, and
-whether it was tried at all.
+"""What `auto` knows: of an arm over all texts, and of one text with each arm.
 
-Data in: the rounds that it guessed in, and perhaps what another process kept of them; data out: estimates that a plan
-is made of.
+    Record          acceptance over all greedy texts and over all drawn ones, nodes of a guess, trials; kept for the
+                    next engine of this model on this machine
+    SequenceRecord  its acceptance with each arm, what is planned for it, and what watched arms have said
+
+Data in: rounds, and perhaps what another process kept of them; data out: estimates that a plan is made of.
 """
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from outdraft.control.shared.acceptance import Hazards
+from outdraft.control.shared.acceptance import Hazards, Outlook
+from outdraft.control.shared.costs import PLAIN, ArmDepth
+from outdraft.core.draft import HostTree
+from outdraft.core.sequence import Sequence
 
 _TRIALS = (4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
 _SLOW = 1 / 24
@@ -86,3 +91,53 @@ def _share(given: Any) -> float:
     if not 0 <= number <= _MOST_NODES:
         raise ValueError(f"{given!r} is no number of nodes")
     return number
+
+
+class SequenceRecord:
+    """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
+
+    __slots__ = (
+        "age", "choice", "crowd", "fixed", "heard", "is_asked", "is_drawn", "is_planned", "outlooks", "resting",
+        "watched",
+    )  # fmt: skip
+
+    def __init__(self, records: Seq[Record], memory: float, seq: Sequence) -> None:
+        settled = seq.settled
+        self.age = 0  # rounds
+        self.crowd = 1  # texts that run together, as far as was known when it joined
+        self.heard: frozenset[int] = frozenset()  # arms that are to hear it for a while, whatever they promise
+        self.is_planned = False
+        self.is_drawn = not seq.request.params.greedy
+        self.resting = settled.resting  # arms that have left it, or were never asked for
+        # who guesses and how deep, where the request has decided that
+        self.fixed = None if settled.depth is None else ArmDepth(settled.arm or 0, settled.depth)
+        self.is_asked = settled.arm is not None or settled.depth is not None  # the request has named one or the other
+        self.outlooks = [Outlook(record.hazards[self.is_drawn], memory) for record in records]
+        self.choice = PLAIN
+        self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
+
+    def learn(self, choice: ArmDepth, tokens: Seq[int], accepted: int) -> bool:
+        """A round that emitted `tokens`; `accepted`: of the guess of the chosen arm.
+
+        Returns whether an arm that was watched would have been right.
+        """
+        self.age += 1
+        was_right = False
+        for arm, outlook in enumerate(self.outlooks):
+            if choice.depth and arm == choice.arm:
+                outlook.add(choice.depth, accepted)
+            elif arm in self.watched:
+                asked, guess = self.watched[arm]
+                right = guess.count_right(tokens[:asked])
+                was_right |= right > 0
+                outlook.add(min(asked, len(tokens)), right)
+            else:
+                outlook.miss()
+        self.watched = {}
+        return was_right
+
+    def doze(self, rounds: int) -> None:
+        """So many rounds of which nothing was looked at."""
+        self.age += rounds
+        for outlook in self.outlooks:
+            outlook.miss(rounds)

@@ -1,23 +1,29 @@
-"""The saved time that `auto` spends on choices whose worth it does not know: one sequence does otherwise for one round.
+"""How `auto` learns what the choices that it does not make are worth.
 
-    credit   a share of all time, up to a few passes; what a probe wins or loses against the plan comes on top
-    in turn  each arm that is out of use and not watched, and plain decoding; for each sequence in turn
-    made     when its likely loss has been saved up, and the last one is some rounds ago
+    watched   an arm whose guesses cost next to nothing: what it would have said (`peek`, which leaves no trace in the
+              drafter) is compared with the text that came
+    probed    any other, and plain decoding, in turn: one sequence does otherwise for one round, when the likely loss
+              has been saved up, and the last probe is some rounds ago
+    credit    a share of all time, up to a few passes; what a probe wins or loses against the plan comes on top
 
 So a probe that pays earns credit for the next one, and an arm that never pays is looked at ever less than the saved
-time allows. Data in: what the plan is and what rounds cost; data out: one probe.
+time allows. Data in: what the plan is and what rounds cost; data out: one probe, and guesses in the texts' records.
 """
 
+import logging
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
-from outdraft.control.auto.record import Record
-from outdraft.control.auto.sequence import SequenceRecord
+from outdraft.control.auto.records import Record, SequenceRecord
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
-from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
+from outdraft.core.draft import host_tree
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
+from outdraft.options.foreign import anything_but_an_interrupt
+from outdraft.options.shown import told
 
 PROBE_DEPTH = 4
 _APART = 4  # rounds between two probes, at least
@@ -25,6 +31,8 @@ _SAVED = 8.0  # passes of one row that may be saved up for probes
 _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off needs no probe
 _PLAIN = -1  # among the arms
 _PATIENCE = 8  # plans after which another probe is prepared, though this one has not been made
+_log = logging.getLogger(__name__)
+_FREE = 0.02  # passes of one row: a guess that costs less may be made for nothing
 
 
 class Probe(NamedTuple):
@@ -118,3 +126,53 @@ class Probes:
         drafting = costs.drafts[used.arm](used.depth, 1) if used.depth else 0.0
         before = drafting + costs.passes(rows + arms[used.arm].nodes(used.depth))
         self._next = Probe(seq.id, choice, (seconds - before) - (tokens - usual) / rate)
+
+
+class Watcher:
+    """The arms that can be watched. `limit`: tokens of a guess, at most."""
+
+    def __init__(self, arms: Seq[Arm], limit: int) -> None:
+        self._peeks = {index: arm.peek for index, arm in enumerate(arms) if arm.peek is not None}
+        self._names = [arm.name for arm in arms]
+        self._limit = limit
+        self._first = 0  # the sequence that is looked at first
+
+    def free(self, costs: Costs) -> list[int]:
+        """Arms whose guesses cost next to nothing here."""
+        most = _FREE * costs.passes(1)
+        return [index for index in self._peeks if 0 < _glance(index, costs) < most]
+
+    def watch(
+        self, seqs: Seq[Sequence], chosen: Mapping[int, ArmDepth], texts: Mapping[int, SequenceRecord], costs: Costs
+    ) -> None:
+        """What each free arm out of use would say: of a large batch for some, in turn.
+
+        One that raises is watched no longer, for it would raise again and again. Probes find out what it is worth, and
+        what it raises in a guess costs the sequence that it was asked about, as with every drafter.
+        """
+        share = _FREE * costs.passes(len(seqs))
+        for index in self.free(costs):
+            room = int(share / _glance(index, costs))
+            try:
+                for at in range(min(room, len(seqs))):
+                    seq = seqs[(self._first + at) % len(seqs)]
+                    self._watch_one(index, seq, chosen[seq.id], texts[seq.id])
+            except anything_but_an_interrupt() as error:
+                del self._peeks[index]
+                _log.warning(
+                    "arm %s raised %s; it is watched no longer", self._names[index], told(error), exc_info=error
+                )
+        self._first += 1
+
+    def _watch_one(self, index: int, seq: Sequence, chosen: ArmDepth, text: SequenceRecord) -> None:
+        ahead = allowed(seq, self._limit)
+        is_used = chosen.depth and chosen.arm == index
+        if ahead and not is_used and index not in text.resting:
+            guess = self._peeks[index](seq, Budget(depth=ahead, arm=index))
+            text.watched[index] = ahead, host_tree(guess)
+
+
+def _glance(index: int, costs: Costs) -> float:
+    """Seconds of a look at what an arm would say: no more than twice its quickest guess, whatever else ran then."""
+    usual = costs.drafts[index]
+    return min(usual(PROBE_DEPTH, 1), 2 * usual.quickest(1))

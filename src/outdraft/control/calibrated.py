@@ -14,11 +14,11 @@ what `outdraft train calibration` counted, and goes on from there.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.calibration_file import FILE, read_calibration
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import ArmDepth, Costs
-from outdraft.control.shared.limits import allowed
-from outdraft.control.shared.reliability import Reliability, Share
+from outdraft.control.shared.reliability import FILE, Reliability, Share, read_calibration
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
@@ -121,3 +121,16 @@ def _learned(options: CalibratedOptions, arm: Arm) -> tuple[Share, ...]:
             '(outdraft train calibration), or take learned="none"'
         )
     return found.shares
+
+
+METHOD = PolicyMethod(
+    name="calibrated",
+    summary="draft while a path's calibrated chance of acceptance pays for one more token",
+    build=build,
+    options=CalibratedOptions,
+    paper=Paper(
+        title="On calibration of modern neural networks",
+        year=2017,
+        link="https://arxiv.org/abs/1706.04599",
+    ),
+)

@@ -1,24 +1,78 @@
-"""Which texts the arms that listen may leave: those that have hidden states kept in every pass.
+"""How `auto` saves work where guessing does not pay: it looks away for some rounds, and arms leave texts.
 
-    leaves   an arm that is far from paying, where a pass is so short that keeping states shows: it leaves the text,
-             until the text ends
+    nap      plain decoding is planned for all texts: so many rounds without plan, watch and probe that the policy's
+             own work, measured in the round before, takes one part in a hundred of the time
+    leaves   an arm that has hidden states kept in every pass and is far from paying, where a pass is so short that
+             keeping them shows: it leaves the text, until the text ends
     spared   an arm that was as far from paying in the first plans for three texts in a row, before they had shown
              anything of their own, does not hear of the next one at all, if as many texts run together then
     heard    after 31 texts, or batches, that it has left or was spared, it hears one until the text has 16 rounds
 
-Where a pass takes tens of milliseconds no arm leaves. Data in: what a plan found; data out: arms that are to rest.
+Where a pass takes tens of milliseconds there are no naps, and no arm leaves. Data in: seconds, and what a plan found;
+data out: rounds, and arms that are to rest.
 """
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from math import ceil
+from statistics import median
 
-from outdraft.control.auto.sequence import SequenceRecord
+from outdraft.control.auto.records import SequenceRecord
+from outdraft.core.policy import Budget
 
+_SHARE = 0.01  # of the time that the policy's own work may take
+_LONGEST = 24  # rounds of a nap
+_UNSEEN = 2.0  # a round's own work is about twice what shows before its pass: learning from it comes after
 _SHOWS = 0.015  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
 _FAR = 0.9  # of the plan's tokens a second
 _IN_A_ROW = 3  # texts
 _QUIET = 31  # texts, or batches
 _HEARING = 16  # rounds
+
+
+class Nap:
+    """How long the policy may look away, and the nap under way."""
+
+    def __init__(self) -> None:
+        self._work: deque[float] = deque(maxlen=9)  # seconds before the pass, in plain rounds that were planned
+        self._ids: list[int] = []  # sequences that the nap was begun with
+        self._budgets: list[Budget] = []  # theirs
+        self._num_slept = 0
+        self.rounds_left = 0
+        self.is_asleep = False  # in the round under way
+
+    def add(self, seconds: float) -> None:
+        """A round in which no drafter guessed took so long before its pass."""
+        self._work.append(seconds)
+
+    @property
+    def work(self) -> float:
+        """Seconds of the policy's own work before a pass; 0 until a round was plain."""
+        return median(self._work) if self._work else 0.0
+
+    def rounds(self, passing: float) -> int:
+        """Rounds to look away; `passing`: seconds of a round. Where the work does not show, none."""
+        if passing <= 0:
+            return 0
+        return min(_LONGEST, max(0, ceil(_UNSEEN * self.work / (_SHARE * passing)) - 1))
+
+    def begin(self, ids: list[int], budgets: list[Budget], passing: float) -> None:
+        """Look away from these sequences, which decode plainly."""
+        self._ids, self._budgets, self.rounds_left = ids, budgets, self.rounds(passing)
+
+    def go_on(self, ids: list[int]) -> list[Budget] | None:
+        """The budgets of one round more; None: the nap is over, or the sequences are others."""
+        self.is_asleep = self.rounds_left > 0 and ids == self._ids
+        if not self.is_asleep:
+            return None
+        self.rounds_left -= 1
+        self._num_slept += 1
+        return self._budgets
+
+    def end(self) -> int:
+        """Look again; returns how many rounds were slept through."""
+        slept, self._num_slept, self.rounds_left = self._num_slept, 0, 0
+        return slept
 
 
 class _Ear:

@@ -12,9 +12,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import inf
 
+from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
-from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
@@ -132,3 +133,16 @@ class HardwareTreePolicy:
 def build(options: HardwareTreeOptions, arms: Seq[Arm]) -> HardwareTreePolicy:
     """It does not choose among the arms: the first is asked."""
     return HardwareTreePolicy(options)
+
+
+METHOD = PolicyMethod(
+    name="hardware_tree",
+    summary="Sequoia's tree size and depth for the measured cost of a pass by its rows",
+    build=build,
+    options=HardwareTreeOptions,
+    paper=Paper(
+        title="Sequoia: scalable, robust, and hardware-aware speculative decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2402.12374",
+    ),
+)
