@@ -19,6 +19,8 @@ DECIDED = {  # recipe -> what of its budgets must take several values
     "draft_review": lambda budget: budget.depth,
     "draft_review_lossy": lambda budget: budget.depth,
     "sequoia": lambda budget: budget.nodes,
+    "routed": lambda budget: budget.arm,
+    "switched": lambda budget: budget.depth == 0,
 }
 
 

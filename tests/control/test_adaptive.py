@@ -1,4 +1,4 @@
-"""Policies that measure: the estimator, the bandit, and the depth schedules. Scripted clock."""
+"""Policies that measure: the estimator, the bandit, routing, the switch, and the depth schedules. Scripted clock."""
 
 import math
 import random
@@ -12,6 +12,8 @@ from outdraft.control.estimator import EstimatorOptions, EstimatorPolicy
 from outdraft.control.fixed import FixedOptions, FixedPolicy
 from outdraft.control.heuristic import HeuristicOptions, HeuristicPolicy
 from outdraft.control.history import HistoryOptions, HistoryPolicy
+from outdraft.control.probe import ProbeOptions, ProbePolicy
+from outdraft.control.routing import RoutingOptions, RoutingPolicy
 from outdraft.options.errors import ConfigError
 
 PHASE = 400
@@ -112,6 +114,37 @@ def test_a_bandit_picks_anew_after_a_swap_if_it_forgets(algorithm, exploration, 
         assert played.count((arm, 4)) > 0.75 * len(played)
 
 
+def test_routing_takes_the_drafter_that_pays():
+    for alphas, costs, best in (
+        ([0.9, 0.4], [0.05, 0.001], 0),
+        ([0.7, 0.8], [0.001, 0.4], 0),
+        ([0.3, 0.9], [0, 0.1], 1),
+    ):
+        run = drive(RoutingPolicy(RoutingOptions(), 2), World(alphas, costs, fixed=0.001), 600)
+        asked = [budget.arm for (budget,) in run.budgets[200:] if budget.depth]
+        assert asked.count(best) > 0.85 * len(asked)
+    run = drive(RoutingPolicy(RoutingOptions(), 2), World([0.05, 0.05], [0.3, 0.2]), 600)
+    assert depths(run, 200).count(0) > 0.85 * 400  # neither pays
+
+
+def test_routing_changes_with_the_text():
+    world = World([lambda n, s: 0.95 if n // PHASE % 2 else 0.05, 0.7], [0.001, 0.05])
+    run = drive(RoutingPolicy(RoutingOptions(), 2), world, 4 * PHASE)
+    for phase, arm in ((1, 0), (2, 1), (3, 0)):
+        asked = [b.arm for (b,) in run.budgets[phase * PHASE + 150 : (phase + 1) * PHASE]]
+        assert asked.count(arm) > 0.8 * len(asked)
+
+
+def test_the_switch_goes_off_and_looks_again():
+    bad = lambda number, seq: 0.05 if number < 1000 else 0.9  # noqa: E731
+    run = drive(ProbePolicy(ProbeOptions()), World([bad], [0.1]), 2000)
+    on = [depth > 0 for depth in depths(run)]
+    assert all(on[:32]) and not any(on[32:288]) and all(on[288:296]) and not any(on[296:552])
+    assert all(on[1300:])  # once it pays, the next trial keeps it on
+    good = drive(ProbePolicy(ProbeOptions()), World([0.8], [0.1]), 400)
+    assert all(depths(good))
+
+
 def test_the_heuristic_by_hand():
     world = World([1.0], [0.1])
     policy, seq = HeuristicPolicy(HeuristicOptions()), sequence()
@@ -134,7 +167,7 @@ def test_history_moves_by_one_and_then_waits():
     ("options", "bad"),
     [
         (EstimatorOptions, {"window": 0}), (BanditOptions, {"lengths": ()}), (BanditOptions, {"algorithm": "greedy"}),
-        (BanditOptions, {"discount": 2}),
+        (BanditOptions, {"discount": 2}), (RoutingOptions, {"retry": 0}), (ProbeOptions, {"every": 0}),
         (HeuristicOptions, {"rise": 0}), (HistoryOptions, {"window": 0}),
     ],
 )  # fmt: skip

@@ -42,7 +42,7 @@ from outdraft.verify.block import METHOD as BLOCK
 POLICIES = names("policy")
 VOCAB, LENGTH, TEXTS = 5, 3, 450
 QUICK = {"calibrated": {"every": 1}, "roc": {"every": 1}, "history": {"window": 4, "pause": 0},
-         "hardware_tree": {"every": 4}}  # fmt: skip
+         "probe": {"window": 4, "every": 6, "trial": 2}, "hardware_tree": {"every": 4}}  # fmt: skip
 EXTRA = {"bandit": {"algorithm": "exp3"}}
 
 

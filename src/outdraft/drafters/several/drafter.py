@@ -6,7 +6,7 @@
 A drafter that is not asked does next to nothing: memories of their own catch up with the text when they are next asked.
 One that rests leaves its text for good (`Budget.resting`), or never hears of it (`Settled.resting`), and hidden
 states that no other drafter wants are not kept.
-What "auto", "estimator" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
+What "auto", "routing" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
 """
 
 from collections.abc import Mapping
