@@ -20,7 +20,8 @@ from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.network import Network
 from outdraft.models.target.open_network import load_network
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 from outdraft.weights.hub import resolve
 
 

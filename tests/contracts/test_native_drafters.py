@@ -35,7 +35,8 @@ from outdraft.models.files.load import save_model
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import llama_config
 from outdraft.models.networks.native import NativeDecoder
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
 from outdraft.testing.spec_table import DrafterRow

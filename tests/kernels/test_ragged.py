@@ -16,7 +16,9 @@ from outdraft.cache.static import StaticCache
 from outdraft.kernels.library import KINDS, library
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import NativeDecoder
-from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext
+from outdraft.nn.segment import Segment
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 TOO_FAR = {16: 0.2, 8: 0.5, 4: 0.5}  # mean distance from float32 over mean size of a logit, by bits of a weight

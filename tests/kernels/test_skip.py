@@ -13,7 +13,9 @@ from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.kernels.library import library
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.target.guess import guess_with
-from outdraft.nn.context import CachedContext, CausalContext, Segment, WatchedContext
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext, WatchedContext
+from outdraft.nn.segment import Segment
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 SKIPS = [

@@ -15,10 +15,12 @@ from outdraft.models.networks.native import NativeDecoder, can_pack
 from outdraft.models.networks.network import Network
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.models.target.guess import guess_with
-from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant import QuantConfig
 from outdraft.nn.rope import RopeConfig
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 
 
 def data_folder(name: str) -> Path:

@@ -10,8 +10,9 @@ from models import foreign
 from outdraft.cache.config import CacheConfig
 from outdraft.core.skip import Skip
 from outdraft.models.target.open_network import load_network
-from outdraft.nn.context import CachedContext, CausalContext
-from outdraft.nn.rows import Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError, ModelLoadError
 
 transformers = pytest.importorskip("transformers")

@@ -10,7 +10,7 @@ from models import foreign
 
 from outdraft.models.adapter import attention
 from outdraft.models.target.open_network import load_network
-from outdraft.nn.rows import Segment
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import ModelLoadError
 
 transformers = pytest.importorskip("transformers")

@@ -8,7 +8,9 @@ import torch
 from outdraft.cache.static import StaticCache
 from outdraft.core.skip import Skip
 from outdraft.core.target import after_attention
-from outdraft.nn.context import CachedContext, CausalContext, Segment, WatchedContext
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext, WatchedContext
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, tiny_model
 

@@ -21,8 +21,9 @@ from outdraft.models.remake.pieces import Pieces
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.models.remake.streamed import load_streamed
 from outdraft.models.target.open_network import load_network
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
 from outdraft.nn.quant import QuantConfig
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 

@@ -7,7 +7,8 @@ import torch
 
 from outdraft.cache.static import StaticCache
 from outdraft.models.networks.base import Decoder
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}

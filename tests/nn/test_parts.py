@@ -12,7 +12,7 @@ from outdraft.nn.invariance import cancelling_linear, cancelling_rows, find_tile
 from outdraft.nn.linear import Linear, RowTile
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope, RopeConfig
-from outdraft.nn.rows import Segment
+from outdraft.nn.segment import Segment
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 

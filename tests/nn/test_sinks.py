@@ -5,8 +5,9 @@ import torch
 
 from outdraft.cache.static import StaticCache
 from outdraft.nn.branches import BranchContext, Branches
-from outdraft.nn.context import CachedContext, CausalContext, WatchedContext
-from outdraft.nn.rows import Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext, WatchedContext
+from outdraft.nn.segment import Segment
 
 H, HKV, D, N = 4, 2, 8, 6
 DRAWN = torch.Generator().manual_seed(2)

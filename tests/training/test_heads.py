@@ -14,7 +14,9 @@ from outdraft.drafters.mtp import learn as mtp
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.remake.cut import cut_decoder, every_third
-from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import CausalContext
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher

@@ -25,7 +25,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import Origin
 from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
-from outdraft.nn.rows import Segment
+from outdraft.nn.segment import Segment
 
 MAX_ROWS = 256  # of a recorded pass
 ROW_TILE = 32  # rows of a matrix product

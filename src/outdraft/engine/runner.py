@@ -27,7 +27,8 @@ from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import Origin
 from outdraft.models.target.guess import guess_with
 from outdraft.models.target.open_port import open_port
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import CacheFullError, CapabilityError, RequestError
 
 

@@ -14,10 +14,7 @@ from torch import Tensor
 
 from outdraft.kernels.decoder.rows import Span
 from outdraft.nn.linear import RowRange
-from outdraft.nn.rows import CachedContext, Segment
 from outdraft.nn.scores import attention
-
-__all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "WatchedContext"]
 
 
 class AttentionContext(Protocol):

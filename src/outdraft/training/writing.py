@@ -12,7 +12,8 @@ from torch import Tensor
 from outdraft.cache.static import StaticCache
 from outdraft.core.learner import Learner
 from outdraft.models.networks.base import Decoder
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from outdraft.core.cache import PAGE
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews
 from outdraft.models.networks.port import TargetPort
-from outdraft.nn.context import CachedContext
+from outdraft.nn.cached import CachedContext
 
 
 def upper_half(rows: Tensor) -> Tensor:

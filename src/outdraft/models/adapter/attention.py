@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.nn.branches import BranchContext
-from outdraft.nn.context import AttentionContext, CachedContext, CausalContext, WatchedContext
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import AttentionContext, CausalContext, WatchedContext
 from outdraft.options.errors import CapabilityError
 
 NAME = "outdraft"

@@ -21,8 +21,8 @@ from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import KVCache
 from outdraft.models.adapter.attention import NAME
 from outdraft.models.adapter.network import TransformersNetwork
-from outdraft.nn.context import CachedContext
-from outdraft.nn.rows import Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import ModelLoadError
 
 _TREE = (-1, 0, 0, 1, 2, 2)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from outdraft.cache.static import StaticCache
 from outdraft.models.networks.network import Network
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.segment import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

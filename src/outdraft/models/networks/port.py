@@ -27,7 +27,8 @@ from outdraft.core.target import Recorder
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.branches import BranchContext
-from outdraft.nn.context import AttentionContext, CachedContext
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import AttentionContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

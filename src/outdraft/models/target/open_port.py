@@ -17,8 +17,9 @@ from outdraft.models.networks.port import Origin, TargetFacts, TargetPort
 from outdraft.models.target.guess import guess_with
 from outdraft.models.target.pass_time import measure_pass
 from outdraft.nn.branches import BranchContext, Branches
-from outdraft.nn.context import AttentionContext, CachedContext
-from outdraft.nn.rows import chain_segments
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.segment import chain_segments
 
 
 class Layers:

@@ -28,7 +28,7 @@ from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingC
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
 from outdraft.models.networks.network import Network
-from outdraft.nn.context import CachedContext
+from outdraft.nn.cached import CachedContext
 from outdraft.options.errors import CacheFullError
 
 C = TypeVar("C")

@@ -18,8 +18,9 @@ from outdraft.cache.config import CacheConfig
 from outdraft.cache.copy_rows import copy_rows
 from outdraft.core.sequence import Sequence
 from outdraft.models.networks.port import TargetPort
-from outdraft.nn.context import CachedContext, WatchedContext
-from outdraft.nn.rows import chain_segments
+from outdraft.nn.cached import CachedContext
+from outdraft.nn.context import WatchedContext
+from outdraft.nn.segment import chain_segments
 
 Choose = Callable[[int, Tensor], Tensor]  # layer, keys [Hkv, n, d] -> rows to copy: [m], or [Hkv, m] for each head
 
