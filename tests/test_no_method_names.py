@@ -32,6 +32,7 @@ ORDINARY = {
 }
 SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
     "engine/naming/words.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
+    "engine/naming/foreign.py": {"draft_model"},  # the same, as a cure
     "engine/naming/roles.py": {"draft_model"},  # the same, as a recipe's role
     "engine/llm.py": {"draft_model"},  # the same
     "training/evaluate.py": {"ngram"},  # a language model of counts, which others are compared with

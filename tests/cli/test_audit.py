@@ -58,7 +58,8 @@ def test_guesses_are_audited_whether_they_pay_or_not(plain: LLM):
         return audit._always_drafting(build(audit.Options, parser.parse_args([str(word) for word in words])), {})
 
     config = {"method": "ngram", "num_speculative_tokens": 3}
-    assert asked("--drafter", "ngram") == {"policy": "fixed"} and asked("--drafter", "ngram", "--policy", "auto") == {}
+    assert asked("--drafter", "ngram") == {"policy": {"name": "fixed"}}
+    assert asked("--drafter", "ngram", "--policy", "auto") == {}
     assert asked("--speculative-config", json.dumps(config)) == {"speculative_config": {**config, "policy": "fixed"}}
     told = asked("--speculative-config", json.dumps({**config, "policy": "auto"}))
     assert told == {"speculative_config": {**config, "policy": "auto"}}

@@ -105,7 +105,7 @@ def test_roles_are_flags_of_every_command_that_takes_a_recipe(outdraft, tiny: Pa
         named = ("--recipe", "draft_model") if command[0] == "bench" else words[2:]
         ran = outdraft(*command, *words[:2], *named, stdin="abc\n")
         assert ran.code == 2 and "leaves the role 'draft_model' to you" in ran.err and "--draft-model" in ran.err
-        ran = outdraft(*command, *words, "--draft-model", tiny, "--head", tiny, stdin="abc\n")
+        ran = outdraft(*command, *words[:2], *named, "--draft-model", tiny, "--head", tiny, stdin="abc\n")
         assert ran.code == 2 and "fills a role that" in ran.err, command
     alone = json.loads(outdraft("generate", "abc", "--model", tiny, "--draft-model", tiny, "--json").out)
     assert alone["config"]["drafter"]["name"] == "draft_model"

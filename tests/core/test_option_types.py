@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
+from outdraft.options.checked import fits, in_words, own_types
 from outdraft.options.shown import WIDTH, shown
-from outdraft.options.types import fits, in_words, own_types
 
 FIT = [
     (3, int), (3, float), (0.5, float), (True, bool), ("a", str), (Path("a"), str), (None, int | None), (2, int | None),

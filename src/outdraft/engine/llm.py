@@ -11,10 +11,9 @@ from typing import Any, Never, overload
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
-from outdraft.engine.assembly.assemble import Assembled, make_engine
+from outdraft.engine.assembly.assemble import Assembled, cache_config, make_engine
 from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.precision import ELASTIC, FULL
-from outdraft.engine.assembly.target import cache_config
 from outdraft.engine.callers.progress import counted
 from outdraft.engine.callers.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.callers.streaming import Streaming

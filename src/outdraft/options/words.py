@@ -15,8 +15,8 @@ from textwrap import dedent
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from outdraft.options.checked import in_words
 from outdraft.options.errors import ConfigError
-from outdraft.options.types import in_words
 
 _LEADS = ("must be ", "need ", "choose ", "it is ", "it must be ")
 

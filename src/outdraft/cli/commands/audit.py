@@ -148,7 +148,7 @@ def _always_drafting(options: Options, words: dict[str, Any]) -> dict[str, Any]:
         return {**words, "speculative_config": {"policy": "fixed", **engine.speculative_config}}
     if engine.policy or (_is_recipe(engine) and not options.all):
         return words
-    return {**words, "policy": {"name": "fixed", **engine.policy_options}}
+    return {**words, "policy": {**engine.policy_options, "name": "fixed"}}
 
 
 def _is_recipe(engine: EngineFlags) -> bool:

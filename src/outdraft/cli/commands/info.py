@@ -124,8 +124,8 @@ def _entries(cache: "Path") -> "list[Path]":
 
 def _model(name: str) -> dict[str, Any]:
     from outdraft.engine.naming.roles import read_companions
-    from outdraft.models.adapter.choose import is_adapted
     from outdraft.models.files.load_codec import load_codec
+    from outdraft.models.target.open_network import is_adapted
     from outdraft.weights.hub import resolve
 
     directory = resolve(name)

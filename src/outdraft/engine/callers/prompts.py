@@ -22,7 +22,7 @@ from outdraft.engine.callers.writer import Result
 from outdraft.engine.requests.resume import each_resumed
 from outdraft.engine.requests.speculative import read_speculative
 from outdraft.engine.requests.spelled import spell_settings
-from outdraft.options.checked import check_value
+from outdraft.options.checked import check_value, plain
 from outdraft.options.errors import RequestError
 from outdraft.options.limits import ALL_REFERENCES, MOST_REFERENCES, REFERENCE_TOKENS, RESUMED_TOKENS
 from outdraft.options.near_miss import near_miss
@@ -30,7 +30,6 @@ from outdraft.options.params import SamplingParams, called_here
 from outdraft.options.ranges import MOST_NODES
 from outdraft.options.shown import shown
 from outdraft.options.speculative import Speculative
-from outdraft.options.types import plain
 
 Prompt = str | Mapping[str, Any]
 _KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt")

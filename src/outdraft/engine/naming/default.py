@@ -29,7 +29,7 @@ from outdraft.engine.naming.setup import Setup
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.networks.network import Network
-from outdraft.models.target.guard_bound import find_bound
+from outdraft.models.target.open_network import find_bound
 from outdraft.options.base import NESTED
 from outdraft.options.errors import OutdraftError
 from outdraft.options.paths import user_path

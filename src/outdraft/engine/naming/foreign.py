@@ -57,9 +57,9 @@ NOTED: Mapping[str, str] = {  # of LLM(...)
 }
 CURES: Mapping[str, str] = {  # of LLM(...)
     "recipe": "drafter= takes a recipe's name or file: drafter='recipe:NAME'",
-    "drafter_options": "they stand beside the name: drafter={'name': ..., 'max_ngram': 4}",
-    "verifier_options": "they stand beside the name: verifier={'name': ..., 'threshold': 0.3}",
-    "policy_options": "they stand beside the name: policy={'name': ..., 'num_speculative_tokens': 4}",
+    "drafter_options": "they stand beside the name: drafter={'name': ..., option: value}",
+    "verifier_options": "they stand beside the name: verifier={'name': ..., option: value}",
+    "policy_options": "they stand beside the name: policy={'name': ..., option: value}",
     "method": "here it is called drafter; speculative_config= has a 'method'",
     "speculative_algorithm": "here it is called drafter",
     "speculative_model": "here it is called draft_model; a method in brackets is a drafter",

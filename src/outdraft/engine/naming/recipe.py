@@ -20,12 +20,12 @@ from outdraft.core.registry import AnyMethod, Kind, find, make_options, names, o
 from outdraft.engine.naming.combination import Choice
 from outdraft.engine.naming.roles import Companions, Slot, choose, slots_of, without_optional
 from outdraft.options.base import NESTED, DraftShape
+from outdraft.options.checked import fits, in_words
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.paths import user_path
 from outdraft.options.read_file import load_toml
 from outdraft.options.shown import shown
-from outdraft.options.types import fits, in_words
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 _PREFIX = "recipe:"  # before the name, where a drafter has the same

@@ -17,13 +17,12 @@ from typing import Any, BinaryIO, Protocol
 from outdraft.drafters.shared.look_up.datastore.documents import Document
 from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, MAX_TOKENS, Header, map_corpus
 from outdraft.kernels.text_index.suffix_array import sort_suffixes
-from outdraft.options.checked import check_fields
+from outdraft.options.checked import check_fields, plain
 from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
 from outdraft.options.paths import user_path
 from outdraft.options.ranges import LARGEST, check_range
 from outdraft.options.shown import shown
-from outdraft.options.types import plain
 
 _PIECE = 1 << 20  # bytes that are written at once
 _BATCH_CHARS = 1 << 22  # texts that are encoded together
