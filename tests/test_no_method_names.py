@@ -31,9 +31,9 @@ ORDINARY = {
     "suffix",
 }
 SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
-    "engine/naming/spelling.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
+    "engine/naming/words.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
+    "engine/naming/foreign.py": {"draft_model"},  # the same, as a cure
     "engine/naming/roles.py": {"draft_model"},  # the same, as a recipe's role
-    "engine/naming/found_beside.py": {"draft_model"},  # the same
     "engine/llm.py": {"draft_model"},  # the same
     "training/evaluate.py": {"ngram"},  # a language model of counts, which others are compared with
     "drafters/shared/composed/nested.py": {"ngram"},  # the example that an error gives

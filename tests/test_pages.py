@@ -56,7 +56,7 @@ def test_every_page_is_on_the_first_page():
 
 def test_every_word_of_other_engines_is_on_the_page():
     page = (ROOT / "docs/coming_from.md").read_text()
-    keys = (foreign.NOTED, foreign.REFUSED, foreign.CONFIG_NOTED, foreign.CONFIG_REFUSED, foreign.OFF_ONLY)
+    keys = (foreign.NOTED, foreign.CURES, foreign.CONFIG_NOTED, foreign.CONFIG_CURES)
     for table in (*keys, foreign.METHODS):
         for word, said in table.items():
             assert f"| `{word}` | {said} |" in page, f"docs/coming_from.md does not say what becomes of {word}"

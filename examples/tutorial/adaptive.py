@@ -40,8 +40,8 @@ class AdaptiveDraftModel:
         **engine: Any,
     ) -> None:
         self.llm = LLM(
-            directory_of(target_model, tokenizer), **_several(draft_models, max_speculative_tokens), policy="bandit",
-            policy_options={"lengths": (0, max_speculative_tokens), "discount": 0.98}, **engine,
+            directory_of(target_model, tokenizer), **_several(draft_models, max_speculative_tokens),
+            policy={"name": "bandit", "lengths": (0, max_speculative_tokens), "discount": 0.98}, **engine,
         )  # fmt: skip
         self._drafts = list(draft_models)
         self._arms = [i for i, (_, length) in enumerate(self.bandit.arms) if length]  # the bandit's arm of each draft
@@ -177,8 +177,7 @@ def _several(draft_models: Seq[Model], longest: int) -> dict[str, Any]:
         raise ConfigError(f"max_speculative_tokens={longest}: must be at least 1; LLM without a draft decodes plainly")
     drafters = [{"method": "draft_model", "model": str(directory_of(model))} for model in draft_models]
     return {
-        "drafter": "several",
-        "drafter_options": {"drafters": drafters},
+        "drafter": {"name": "several", "drafters": drafters},
         "num_speculative_tokens": longest,
     }
 

@@ -99,11 +99,8 @@ class AdvancedSpeculativeDecoding(SpeculativeDecoding):
         **engine: Any,
     ) -> None:
         self.verification = verification or ProbabilisticVerification(verification_method)
-        rule: dict[str, Any] = {
-            "verifier": self.verification.verifier,
-            "verifier_options": self.verification.verifier_options,
-        }
-        super().__init__(target_model, draft_model, max_speculative_tokens, **rule, **engine)
+        rule = {"name": self.verification.verifier, **self.verification.verifier_options}
+        super().__init__(target_model, draft_model, max_speculative_tokens, verifier=rule, **engine)
 
     def generate(self, prompt: AnyPrompt, max_new_tokens: int = 100, **sampling: Any) -> Result:
         """As above, at temperature 1 unless told otherwise."""
@@ -153,7 +150,7 @@ class QuantizedSpeculativeDecoding(SpeculativeDecoding):
     ) -> None:
         rounding = f"int{bits}" if draft_quantized else "none"
         words: Mapping[str, Any] = {
-            "drafter_options": {"quantization": rounding},
+            "drafter": {"name": "draft_model", "quantization": rounding},
             "precision": "mixed" if target_quantized else "full",
         }
         super().__init__(target_model, draft_model, max_speculative_tokens, **words, **engine)

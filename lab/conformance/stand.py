@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from lab.conformance.tally import Counted, Tally
-from outdraft.core.arms import arms_of
 from outdraft.core.policy import Policy
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.verifier import Verifier
+from outdraft.engine.assembly.assemble import arms_of
 from outdraft.engine.loop import Engine
 from outdraft.engine.naming.recipe import Recipe
 from outdraft.engine.naming.roles import without_optional

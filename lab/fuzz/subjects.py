@@ -81,9 +81,9 @@ class Workshop:
     def _build(self, case: Case, plain: LLM, options: Mapping[str, Any], words: Mapping[str, Any]) -> LLM:
         own = VARIANTS[case.variant]
         if own.plain is None:
-            return _in_memory_of(case, plain).with_drafter(case.drafter, options, **words)
+            return _in_memory_of(case, plain).with_drafter({"name": case.drafter, **options}, **words)
         given = _words(case, {**own.words, **words})
-        llm = LLM(self.models.directory(case.model), drafter=case.drafter, drafter_options=options, **given)
+        llm = LLM(self.models.directory(case.model), drafter={"name": case.drafter, **options}, **given)
         for _ in range(LEVELS):  # elastic precision takes one step down, if any, with every request
             llm.generate({"prompt_token_ids": [1]}, SamplingParams(max_tokens=1))
         return llm

@@ -29,11 +29,11 @@ PROMPTS = [
 DRAFTERS: dict[str, dict[str, Any]] = {
     "none": {},
     "ngram": {"num_speculative_tokens": 4},
-    "draft_model": {"drafter_options": {"model": "zoo:draft"}, "num_speculative_tokens": 4},
-    "eagle3": {"drafter_options": {"model": "zoo:eagle3"}, "num_speculative_tokens": 4},
+    "draft_model": {"drafter": {"name": "draft_model", "model": "zoo:draft"}, "num_speculative_tokens": 4},
+    "eagle3": {"drafter": {"name": "eagle3", "model": "zoo:eagle3"}, "num_speculative_tokens": 4},
     "recycling": {"num_speculative_tokens": 8},
     "default": {},
-    "early_exit": {"drafter_options": {"model": "zoo:early_exit"}, "num_speculative_tokens": 4},
+    "early_exit": {"drafter": {"name": "early_exit", "model": "zoo:early_exit"}, "num_speculative_tokens": 4},
     "lookahead": {"num_speculative_tokens": 8},
 }
 WAYS: dict[str, dict[str, Any]] = {

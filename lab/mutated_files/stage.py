@@ -99,10 +99,10 @@ class Files:
         def store(drafter: str) -> Subject:
             return Subject(
                 name="store", home=self.directory / "others", file="store", damage=damage_bytes,
-                open=lambda path: _writing(self.stage.llm.with_drafter(drafter, {"datastore": str(path)})),
+                open=lambda path: _writing(self.stage.llm.with_drafter({"name": drafter, "datastore": str(path)})),
             )  # fmt: skip
 
-        recipe = subject("recipe.toml", lambda path: self.stage.llm.with_recipe(path).generate(PROMPT, FEW))
+        recipe = subject("recipe.toml", lambda path: self.stage.llm.with_drafter(path).generate(PROMPT, FEW))
         return [
             recipe,
             store("rest"),
@@ -118,10 +118,10 @@ class Files:
         ]
 
     def _skip(self, path: Path) -> object:
-        return self.stage.llm.with_drafter("draft_verify", {"skip": str(path)}).generate(PROMPT, FEW)
+        return self.stage.llm.with_drafter({"name": "draft_verify", "skip": str(path)}).generate(PROMPT, FEW)
 
     def _head(self, drafter: str) -> Callable[[Path], Callable[[], object]]:
-        return lambda home: _writing(self.stage.zoo.with_drafter(drafter, {"model": str(home)}))
+        return lambda home: _writing(self.stage.zoo.with_drafter({"name": drafter, "model": str(home)}))
 
     def _make(self) -> None:
         made = self.directory / "half"

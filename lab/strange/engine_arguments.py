@@ -11,7 +11,7 @@ from lab.strange.argument import Argument, keyword
 from lab.strange.stage import Stage
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
-from outdraft.engine.naming.spelling import WORDS
+from outdraft.engine.naming.words import WORDS
 from outdraft.options.params import SamplingParams
 
 PROMPT = {"prompt_token_ids": [1, 2, 3, 1, 2]}
@@ -96,11 +96,10 @@ def _engines(stage: Stage) -> Iterator[Argument]:
     for name in sorted(WORDS):
         yield Argument(name=f"with_speculation({name})", use=keyword(speculate, name))
     ngram = partial(speculate, drafter="ngram")
-    for name in ("verifier_options", "policy_options", "num_speculative_tokens", "drafter_options"):
+    for name in ("verifier", "policy", "num_speculative_tokens", "drafter_options"):
         yield Argument(name=f"with_speculation(drafter='ngram', {name})", use=keyword(ngram, name))
     yield Argument(name="with_drafter(drafter)", use=lambda v: stage.llm.with_drafter(v).generate(PROMPT, FEW))
-    yield Argument(name="with_drafter('ngram', drafter_options)", use=lambda v: stage.llm.with_drafter("ngram", v))
-    yield Argument(name="with_recipe(recipe)", use=lambda v: stage.llm.with_recipe(v).generate(PROMPT, FEW))
+    yield Argument(name="with_drafter(name)", use=lambda v: stage.llm.with_drafter({"name": v}))
     yield Argument(name="LLM(min_free of elastic)", use=lambda v: _elastic(stage, min_free=v))
     yield Argument(name="LLM(margin of elastic)", use=lambda v: _elastic(stage, margin=v))
 

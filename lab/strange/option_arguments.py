@@ -52,9 +52,9 @@ def _options(stage: Stage, method: AnyMethod) -> Iterator[Argument]:
         def use(value: Any, name: str = name) -> object:
             llm = stage.zoo if at_zoo else stage.llm
             if method.kind == "drafter":
-                llm = llm.with_speculation(drafter=method.name, drafter_options={**given, name: value})
+                llm = llm.with_speculation(drafter={"name": method.name, **given, name: value})
             else:
-                words = {method.kind: method.name, f"{method.kind}_options": {name: value}}
+                words = {method.kind: {"name": method.name, name: value}}
                 llm = llm.with_speculation(drafter="ngram", **words)
             return llm.generate(PROMPT, FEW)
 
@@ -92,4 +92,4 @@ def _read_with(stage: Stage, path: Path, **changes: Any) -> object:
 def _read(stage: Stage, path: Path, recipe: dict[str, Any]) -> object:
     lines = [f"{key} = {text}" for key, value in recipe.items() if (text := as_toml(value)) is not None]
     path.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
-    return stage.llm.with_recipe(path).generate(PROMPT, FEW)
+    return stage.llm.with_drafter(path).generate(PROMPT, FEW)

@@ -37,7 +37,7 @@ def test_sizes():
 def test_the_model_it_was_made_from_drafts_for_it_and_all_is_accepted(tiny: Path, tmp_path: Path):
     made = make_model(f"{tiny}@2x5", Shelf(tmp_path))
     assert made.path == made.original and load_model(made.path).config.num_layers == 5
-    big = LLM(made.path, drafter="draft_model", drafter_options={"model": str(tiny)}, num_speculative_tokens=3)
+    big = LLM(made.path, drafter={"name": "draft_model", "model": str(tiny)}, num_speculative_tokens=3)
     done = big.generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=24, ignore_eos=True))
     assert done.stats.num_rejections == 0 and done.stats.num_accepted_tokens >= 17
     small = LLM(tiny).generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=24, ignore_eos=True))

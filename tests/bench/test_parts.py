@@ -69,8 +69,7 @@ def test_files_are_known_by_what_they_hold(tmp_path: Path):
     assert fingerprints([{"name": "ngram", "max_ngram": 3}, {"name": "fixed"}]) == {}
     llm = LLM(
         "zoo:target",
-        drafter="several",
-        drafter_options={"drafters": ["ngram", {"method": "eagle", "model": "zoo:eagle"}]},
+        drafter={"name": "several", "drafters": ["ngram", {"method": "eagle", "model": "zoo:eagle"}]},
     )
     assert list(Ours(llm).config["files"]) == ["zoo:eagle"]
 

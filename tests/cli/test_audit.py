@@ -58,7 +58,8 @@ def test_guesses_are_audited_whether_they_pay_or_not(plain: LLM):
         return audit._always_drafting(build(audit.Options, parser.parse_args([str(word) for word in words])), {})
 
     config = {"method": "ngram", "num_speculative_tokens": 3}
-    assert asked("--drafter", "ngram") == {"policy": "fixed"} and asked("--drafter", "ngram", "--policy", "auto") == {}
+    assert asked("--drafter", "ngram") == {"policy": {"name": "fixed"}}
+    assert asked("--drafter", "ngram", "--policy", "auto") == {}
     assert asked("--speculative-config", json.dumps(config)) == {"speculative_config": {**config, "policy": "fixed"}}
     told = asked("--speculative-config", json.dumps({**config, "policy": "auto"}))
     assert told == {"speculative_config": {**config, "policy": "auto"}}
@@ -71,7 +72,7 @@ def test_guesses_are_audited_whether_they_pay_or_not(plain: LLM):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "name one with --drafter, --recipe or --speculative-config"),
+        ((), "name one with --drafter or --speculative-config"),
         (("--all", "--speculative-config", '{"method": "ngram"}'), "leave out --speculative-config"),
         (("--drafter", "ngram", "--max-tokens", 3), "unrecognized argument '--max-tokens'"),
         (("--drafter", "ngram", "--seed", 3), "unrecognized argument '--seed'"),
@@ -122,7 +123,7 @@ def test_too_few_tokens_are_inconclusive(plain: LLM):
 def test_settings_pass_for_a_tree(plain: LLM, tiny: Path):
     audit = auditor(plain, num_distributions=2 * len(SETTINGS), distribution_tokens=3)
     options = {"model": str(tiny), "width": 2, "sample": "greedy"}
-    spec = plain.with_drafter("draft_model", options, num_speculative_tokens=5)
+    spec = plain.with_drafter({"name": "draft_model", **options}, num_speculative_tokens=5)
     for setting in (SETTINGS[0], SETTINGS[2], SETTINGS[4]):
         checks = [audit.identity(spec, setting)]
         if not setting.greedy:

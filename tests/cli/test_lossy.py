@@ -50,8 +50,8 @@ def test_audit_refuses(outdraft, tiny: Path):
 def test_nothing_is_promised_and_results_say_so(tiny: Path):
     plain = LLM(tiny, drafter="none")
     greedy = SamplingParams(max_tokens=6)
-    lossy = plain.with_drafter("ngram", verifier="leniency", verifier_options={"leniency": 4.0})
-    exact = plain.with_drafter("ngram", verifier="leniency", verifier_options={"leniency": 1.0})
+    lossy = plain.with_drafter("ngram", verifier={"name": "leniency", "leniency": 4.0})
+    exact = plain.with_drafter("ngram", verifier={"name": "leniency", "leniency": 1.0})
     for llm, kept in ((lossy, False), (exact, True), (plain, True)):
         assert llm.lossless is kept and is_promised(llm, greedy) is kept
         assert llm.config["verifier"]["lossless"] is kept
@@ -66,7 +66,7 @@ def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
     wanted = plain.generate("one two one two", greedy).token_ids
     strict, loose = (
         plain.with_drafter(
-            "ngram", verifier="rollback", verifier_options={"threshold": nats}, num_speculative_tokens=5
+            "ngram", verifier={"name": "rollback", "threshold": nats}, num_speculative_tokens=5
         ).generate("one two one two", greedy)
         for nats in (0.0, 50.0)
     )
@@ -76,7 +76,7 @@ def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
 
 def test_a_near_token_that_is_forbidden_is_not_kept(tiny: Path):
     """Within this distance lie all tokens, so the look-up's guesses stay up to the first t."""
-    llm = LLM(tiny, drafter="ngram", verifier="distance_tolerance", verifier_options={"distance": 300},
+    llm = LLM(tiny, drafter="ngram", verifier={"name": "distance_tolerance", "distance": 300},
               num_speculative_tokens=8)  # fmt: skip
     for temperature in (0.0, 1.0):
         params = SamplingParams(
@@ -93,8 +93,8 @@ def test_a_policy_that_asks_for_no_confidence_leaves_the_rule_what_it_reads(tiny
     loose = {"exact": False} if rule == "gated" else {}
     made = []
     for policy, own in (("fixed", {}), ("threshold", {"threshold": 1e-9})):
-        llm = LLM(tiny, drafter="early_exit", verifier=rule, verifier_options={**options, **loose}, policy=policy,
-                  policy_options={"num_speculative_tokens": 4, **own})  # fmt: skip
+        llm = LLM(tiny, drafter="early_exit", verifier={"name": rule, **options, **loose},
+                  policy={"name": policy, "num_speculative_tokens": 4, **own})  # fmt: skip
         assert llm.engine.parts.reads_confidence
         made.append(llm.generate("one two one two", SamplingParams(max_tokens=24)))
     fixed, asking = made

@@ -35,13 +35,13 @@ def test_methods_lists_recipes(outdraft):
 
 def test_generate_with_a_recipe(outdraft, tiny: Path, mine: Path):
     plain = outdraft("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12)
-    words = ("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12, "--recipe", mine)
+    words = ("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12, "--drafter", mine)
     assert outdraft(*words).out == plain.out
     made = json.loads(outdraft(*words, "--json", "-k", 3).out)
     assert made["config"]["recipe"]["name"] == "mine" and made["config"]["drafter"]["max_ngram"] == 2
     assert made["config"]["policy"]["num_speculative_tokens"] == 3
-    ran = outdraft(*words, "--drafter", "lookahead")
-    assert ran.code == 2 and "recipe" in ran.err and ran.err.count("\n") == 1
+    ran = outdraft("generate", "--model", tiny, "abc", "--recipe", mine)
+    assert ran.code == 2 and "here it is called --drafter" in ran.err and ran.err.count("\n") == 1
 
 
 def test_references_reach_the_drafter(outdraft, tiny: Path, tmp_path: Path, monkeypatch):
@@ -67,7 +67,7 @@ def test_references_reach_the_drafter(outdraft, tiny: Path, tmp_path: Path, monk
 
 
 def test_audit_a_recipe(outdraft, tiny: Path, mine: Path):
-    words = ("audit", "--model", tiny, "--recipe", mine, "--prompts", 2, "--tokens", 8, "--samples", 20, "--json")
+    words = ("audit", "--model", tiny, "--drafter", mine, "--prompts", 2, "--tokens", 8, "--samples", 20, "--json")
     made = json.loads(outdraft(*words).out)
     assert any(str(mine) in check["name"] for check in made["checks"])
 
@@ -92,19 +92,20 @@ def test_a_rival_that_is_a_recipe():
         and rival.drafter == "lookahead"
         and rival.label == "recipe:lookahead k=3 window=5 verifier=greedy"
     )
-    assert rival.words["recipe"] == "lookahead" and rival.words["drafter_options"] == {"window": 5}
+    assert rival.words["drafter"] == {"name": "recipe:lookahead", "window": 5}
     with pytest.raises(ConfigError, match="names no recipe"):
         parse_rival("recipe")
 
 
 def test_roles_are_flags_of_every_command_that_takes_a_recipe(outdraft, tiny: Path, tmp_path: Path):
-    words = ("--model", tiny, "--recipe", "draft_model")
+    words = ("--model", tiny, "--drafter", "recipe:draft_model")
     made = json.loads(outdraft("generate", "abc", *words, "--draft-model", tiny, "--max-tokens", 4, "--json").out)
     assert made["config"]["recipe"]["roles"] == {"draft_model": str(tiny)}
     for command in (("generate", "abc"), ("chat",), ("audit",), ("bench", "--suite", "prose", "--out", tmp_path / "r")):
-        ran = outdraft(*command, *words, stdin="abc\n")
+        named = ("--recipe", "draft_model") if command[0] == "bench" else words[2:]
+        ran = outdraft(*command, *words[:2], *named, stdin="abc\n")
         assert ran.code == 2 and "leaves the role 'draft_model' to you" in ran.err and "--draft-model" in ran.err
-        ran = outdraft(*command, *words, "--draft-model", tiny, "--head", tiny, stdin="abc\n")
+        ran = outdraft(*command, *words[:2], *named, "--draft-model", tiny, "--head", tiny, stdin="abc\n")
         assert ran.code == 2 and "fills a role that" in ran.err, command
     alone = json.loads(outdraft("generate", "abc", "--model", tiny, "--draft-model", tiny, "--json").out)
     assert alone["config"]["drafter"]["name"] == "draft_model"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outdraft.codecs.fewest import fewest_tokens, spells_all
 from outdraft.codecs.text import TextCodec
+from outdraft.codecs.tokenizer_file import fewest_tokens, spells_all
 from outdraft.weights.hub import resolve
 
 CODEC = TextCodec.load(resolve("zoo:target"))

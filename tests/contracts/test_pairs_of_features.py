@@ -20,8 +20,8 @@ PROMPTS = (
 LENGTH = 16
 DRAFTERS = {
     "look-up": {"drafter": "ngram"},
-    "chain": {"draft_model": "zoo:draft", "drafter_options": {"width": 1}},
-    "tree": {"draft_model": "zoo:draft", "drafter_options": {"width": 2}},
+    "chain": {"draft_model": "zoo:draft", "drafter": {"name": "draft_model", "width": 1}},
+    "tree": {"draft_model": "zoo:draft", "drafter": {"name": "draft_model", "width": 2}},
 }
 PAIRS = [one for pair in combinations(FEATURES, 2) if (one := together(pair)) is not None]
 _RNG = Random(0)

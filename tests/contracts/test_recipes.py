@@ -80,7 +80,7 @@ def test_the_page_names_the_recipes_that_do_not_run_on_the_zoos_target_as_they_a
     llm, refused = LLM("zoo:target", drafter="none"), {}
     for name in recipe_names():
         try:
-            llm.with_recipe(name)
+            llm.with_drafter(f"recipe:{name}")
         except OutdraftError as error:
             refused[name] = str(error)
     assert "specdec_plus_plus" in refused

@@ -17,11 +17,11 @@ from outdraft.control.acceptance_head.examples import examples_of
 from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning, auc
 from outdraft.control.acceptance_head.net import AcceptanceConfig, AcceptanceNet, load_acceptance, save_acceptance
 from outdraft.control.acceptance_head.policy import FOLDER, AcceptanceHeadOptions, AcceptanceHeadPolicy, build
-from outdraft.core.arms import arms_of
 from outdraft.core.learner import Moment
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import find, find_learner, learner_names, make_options
 from outdraft.core.request import Request
+from outdraft.engine.assembly.assemble import arms_of
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError

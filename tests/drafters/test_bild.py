@@ -56,7 +56,7 @@ def test_a_policy_may_ask_for_more():
 def test_the_recipe_acts_on_the_zoos_pair():
     """The small model hands over, and the large one takes something back: neither threshold is idle there."""
     prompts = list(zoo.heldout_prompts().values())[::4]
-    with LLM("zoo:target", recipe="bild") as llm:
+    with LLM("zoo:target", drafter="recipe:bild") as llm:
         results = llm.generate(prompts, SamplingParams(max_tokens=48, temperature=0.0, ignore_eos=True))
     stats = [one.stats for one in results]
     passes, drafted, taken_back = (

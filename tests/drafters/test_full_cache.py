@@ -26,10 +26,10 @@ from tests.drafters.drafting import sequence
 PROMPTS = [{"prompt_token_ids": [5 + (7 * i + j) % 90 for j in range(20 + 9 * i)]} for i in range(4)]
 SETTINGS = [SamplingParams(max_tokens=40, ignore_eos=True),
             SamplingParams(max_tokens=40, ignore_eos=True, temperature=0.9, seed=6)]  # fmt: skip
-EAGLE = {"drafter": "eagle", "drafter_options": {"model": "zoo:eagle"}}
+EAGLE = {"drafter": {"name": "eagle", "model": "zoo:eagle"}}
 DRAFTERS = {
-    "chain": {"draft_model": "zoo:draft", "drafter_options": {"width": 1}},
-    "tree": {"draft_model": "zoo:draft", "drafter_options": {"width": 2}},
+    "chain": {"draft_model": "zoo:draft", "drafter": {"name": "draft_model", "width": 1}},
+    "tree": {"draft_model": "zoo:draft", "drafter": {"name": "draft_model", "width": 2}},
     "features": EAGLE,
 }
 
@@ -102,7 +102,7 @@ def test_no_text_changes_and_nobody_loses_the_drafter(name, params, caplog):
 @pytest.mark.parametrize("width", [1, 2])
 def test_what_a_twin_guesses_after_a_full_cache_is_right(model_dir, width, caplog):
     """A draft that is the target itself errs only where its rows are not what they should be."""
-    words = {"drafter_options": {"width": width}, "policy": "fixed", "num_speculative_tokens": 5}
+    words = {"drafter": {"name": "draft_model", "width": width}, "policy": "fixed", "num_speculative_tokens": 5}
     llm = LLM(model_dir, draft_model=model_dir, dtype="float32", kv_cache="paged", **words)
     rng = Random(2)
     fill(llm, lambda: rng.random() < 0.5)

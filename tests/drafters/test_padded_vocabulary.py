@@ -38,10 +38,10 @@ PROMPTS = ["It was late in the evening when the letter came.", "def add(a, b):"]
 GREEDY, SEEDED = SamplingParams(max_tokens=20), SamplingParams(max_tokens=20, temperature=0.8, seed=7)
 DRAFTERS = {
     "chain": {"drafter": "draft_model"},
-    "tree": {"drafter": "draft_model", "drafter_options": {"width": 3}},
-    "levels": {"drafter": "draft_model", "drafter_options": {"expansion": (2, 2, 1)}},
-    "beam": {"drafter": "draft_model", "drafter_options": {"beam": 3}},
-    "twice the same": {"drafter": "draft_model", "drafter_options": {"width": 2, "replacement": True}},
+    "tree": {"drafter": {"name": "draft_model", "width": 3}},
+    "levels": {"drafter": {"name": "draft_model", "expansion": (2, 2, 1)}},
+    "beam": {"drafter": {"name": "draft_model", "beam": 3}},
+    "twice the same": {"drafter": {"name": "draft_model", "width": 2, "replacement": True}},
     "sequoia": {"drafter": "sequoia"},
     "specexec": {"drafter": "specexec"},
     "edgellm": {"drafter": "edgellm"},
@@ -86,8 +86,8 @@ def test_the_text_is_plain_decodings(padded, larger, kind, dtype):
     target, draft = pair(padded, larger)
     plain = LLM(target, drafter="none", dtype=dtype)
     how = DRAFTERS[kind]
-    options = {**how.get("drafter_options", {}), "model": draft}
-    llm = LLM(target, drafter=how["drafter"], drafter_options=options, num_speculative_tokens=4, dtype=dtype)
+    named = how["drafter"] if isinstance(how["drafter"], dict) else {"name": how["drafter"]}
+    llm = LLM(target, drafter={**named, "model": draft}, num_speculative_tokens=4, dtype=dtype)
     for params in (GREEDY, SEEDED):
         wanted, found = plain.generate(PROMPTS, params), llm.generate(PROMPTS, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in wanted]

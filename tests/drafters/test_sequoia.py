@@ -206,7 +206,7 @@ def test_bad_options(bad):
 
 def test_rounds_that_another_drafter_guessed_teach_it_nothing():
     both = {"drafters": ["ngram", {"method": "sequoia", "model": "zoo:draft", "verify_cost": [1.0, 1.05]}]}
-    with LLM("zoo:target", drafter="several", drafter_options=both, policy="fixed", num_speculative_tokens=4) as llm:
+    with LLM("zoo:target", drafter={"name": "several", **both}, policy="fixed", num_speculative_tokens=4) as llm:
         drafter = llm.engine.parts.drafter
         made = getattr(drafter, "inner", drafter).drafters[1]
         before = made.rates

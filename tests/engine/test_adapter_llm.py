@@ -33,7 +33,7 @@ def test_same_text_whatever_drafts(drafter, target):
     """Decoded together with drafts, and alone without: rows are exact, so it is the same to the bit."""
     directory, plain = target
     options = {} if drafter == "ngram" else {"model": str(directory)}
-    drafting = plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4)
+    drafting = plain.with_drafter({"name": drafter, **options}, policy="fixed", num_speculative_tokens=4)
     accepted = 0
     for params in (GREEDY, SEEDED):
         wanted = [plain.generate(one, params).token_ids for one in PROMPTS]
@@ -55,7 +55,7 @@ def test_greedy_text_of_other_families_is_their_own(family, tmp_path):
         assert foreign.own_logits(directory, ids)[-len(text) - 1 : -1].argmax(-1).tolist() == list(text)
     for drafter in ("ngram", "draft_model", "sequoia"):
         options = {} if drafter == "ngram" else {"model": str(directory)}
-        drafting = plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4)
+        drafting = plain.with_drafter({"name": drafter, **options}, policy="fixed", num_speculative_tokens=4)
         got = drafting.generate(PROMPTS, GREEDY)
         assert [one.token_ids for one in got] == wanted
         assert drafter == "ngram" or sum(one.stats.num_accepted_tokens for one in got) > 10
@@ -67,10 +67,10 @@ def test_drafters_that_look_at_queries_draft_too(options, target):
     directory, plain = target
     if options:
         chosen = {"budget": 10, "sinks": 2, "observe": 3, "refresh": 4, **options}
-        drafting = plain.with_drafter("magicdec", chosen, policy="fixed", num_speculative_tokens=3)
+        drafting = plain.with_drafter({"name": "magicdec", **chosen}, policy="fixed", num_speculative_tokens=3)
     else:
         chosen = {"draft": {"method": "draft_model", "model": str(directory)}, "budget": 10, "chunk": 2, "refresh": 4}
-        drafting = plain.with_drafter("triforce", chosen)
+        drafting = plain.with_drafter({"name": "triforce", **chosen})
     prompt = {"prompt_token_ids": [(7 * i) % 59 + 1 for i in range(24)]}
     got = drafting.generate(prompt, GREEDY)
     assert got.token_ids == plain.generate(prompt, GREEDY).token_ids and got.stats.num_accepted_tokens > 3

@@ -40,7 +40,7 @@ def test_what_never_fits_is_refused_at_once():
 def test_where_the_machine_decides_a_text_ends_with_the_memory(monkeypatch):
     """An eighth of what is free is left beside the weights, and half of that is for rows; the last token has none."""
     has = Memory(free=16 * 64 * POSITION, total=2**40)
-    monkeypatch.setattr("outdraft.engine.assembly.target.read_memory", lambda: has)
+    monkeypatch.setattr("outdraft.engine.assembly.assemble.read_memory", lambda: has)
     llm = LLM("zoo:target", drafter="none", enable_prefix_caching=True)
     result = llm.generate(prompts(1)[0], SamplingParams(max_tokens=200, ignore_eos=True))
     assert result.finish_reason == "length" and len(result.token_ids) == 64 - 20 + 1

@@ -122,7 +122,7 @@ def test_a_head_of_any_kind_that_lies_there_is_used(tmp_path):
         ({"drafter": "none"}, "none", "fixed"),
         ({"num_speculative_tokens": 0}, "none", "fixed"),
         ({"verifier": "sequential"}, "none", "fixed"),
-        ({"recipe": "none"}, "none", "fixed"),
+        ({"drafter": "recipe:none"}, "none", "fixed"),
         ({"drafter": "ngram"}, "ngram", "auto"),
         ({"num_speculative_tokens": 3}, "several", "auto"),
         ({"policy": "bandit"}, "several", "bandit"),
@@ -200,11 +200,10 @@ def test_the_default_is_the_recipe():
     "words, where",
     [
         ({"drafter": "draft_model"}, ("model",)),
-        ({"speculative_model": "[draft_model]"}, ("model",)),
         ({"speculative_config": {"method": "draft_model"}}, ("model",)),
         ({"drafter": "pearl"}, ("drafter", "model")),
         (
-            {"drafter": "pearl", "drafter_options": {"drafter": {"method": "draft_model", "width": 2}}},
+            {"drafter": {"name": "pearl", "drafter": {"method": "draft_model", "width": 2}}},
             ("drafter", "model"),
         ),
         ({"drafter": "cascade"}, ("models", 0)),
@@ -225,8 +224,8 @@ def test_a_model_that_is_given_is_not_replaced(target, tmp_path, caplog):
     mine = str(saved(tmp_path / "mine", layers=1))
     caplog.set_level(logging.INFO, logger="outdraft.notes")
     nested = {"drafter": {"method": "draft_model", "model": mine}}
-    given = LLM(target, drafter="draft_model", drafter_options={"model": mine})
-    inside = given.with_speculation(drafter="pearl", drafter_options=nested)
+    given = LLM(target, drafter={"name": "draft_model", "model": mine})
+    inside = given.with_speculation(drafter={"name": "pearl", **nested})
     for llm in (given, given.with_speculation(draft_model=mine), inside):
         options = llm.config["drafter"]
         assert options.get("drafter", options)["model"] == mine
@@ -243,6 +242,6 @@ def test_a_named_drafter_takes_a_head_of_its_own_kind(tmp_path):
     assert llm.config["drafter"]["model"] == str(home / "head")
     assert llm.with_speculation(drafter="eagle").config["drafter"]["model"] == "zoo:eagle"
     with pytest.raises(OutdraftError, match="model='' to draft without a head"):
-        llm.with_speculation(drafter="early_exit", drafter_options={"exit_layer": 1})
-    bare = llm.with_speculation(drafter="early_exit", drafter_options={"exit_layer": 1, "model": ""})
+        llm.with_speculation(drafter={"name": "early_exit", "exit_layer": 1})
+    bare = llm.with_speculation(drafter={"name": "early_exit", "exit_layer": 1, "model": ""})
     assert bare.config["drafter"]["model"] == ""

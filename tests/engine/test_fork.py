@@ -110,7 +110,7 @@ def test_a_child_writes_through_pytorch(model_dir):
 def test_a_drafter_that_works_beside_the_pass_and_weights_on_disk(native_dir):
     """Both have a thread of their own, which no child has."""
     inner = {"method": "draft_model", "model": str(native_dir)}
-    run(native_dir, IDLE, drafter="pearl", drafter_options={"drafter": inner}, weights_memory="150KiB")
+    run(native_dir, IDLE, drafter={"name": "pearl", "drafter": inner}, weights_memory="150KiB")
 
 
 LEFT = """

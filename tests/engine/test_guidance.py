@@ -12,9 +12,9 @@ from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
-from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.engine.requests.guidance import most_rows
+from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.verify.auto import Auto

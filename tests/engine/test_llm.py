@@ -144,7 +144,7 @@ def test_a_draft_of_another_vocabulary_is_refused(llm, tmp_path):
 
     save_model(tiny_model("llama", vocab=61, layers=1, hidden=32), tmp_path)
     with pytest.raises(CapabilityError, match="61"):
-        llm.with_drafter("draft_model", {"model": str(tmp_path)})
+        llm.with_drafter({"name": "draft_model", "model": str(tmp_path)})
 
 
 def test_missing_directory(tmp_path):

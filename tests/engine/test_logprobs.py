@@ -25,7 +25,7 @@ def plain(request) -> LLM:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("drafter", [{"drafter": "draft_model"}, {"drafter": "ngram", "drafter_options": {"width": 3}}],
+@pytest.mark.parametrize("drafter", [{"drafter": "draft_model"}, {"drafter": {"name": "ngram", "width": 3}}],
                          ids=lambda words: words["drafter"])  # fmt: skip
 def test_every_source_has_the_bits_of_plain_decoding(plain, drafter, name):
     drafting = plain.with_speculation(**drafter, num_speculative_tokens=3)

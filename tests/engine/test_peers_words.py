@@ -71,9 +71,9 @@ def test_first_programs_run_as_they_are(name: str):
     assert line.startswith(begins) and len(line) > len(begins) + 2
 
 
-def test_the_first_programs_of_older_versions_run_too():
+def test_the_first_program_runs_with_a_draft_model():
     shown: list[str] = []
-    words = "speculative_model=SMALL, num_speculative_tokens=5"
+    words = "draft_model=SMALL, num_speculative_tokens=5"
     program = PROGRAM.replace("speculative_config=CONFIG", words)
     assert words in program
     exec(program, {"TARGET": TARGET, "SMALL": SMALL, "shown": shown})
@@ -112,9 +112,9 @@ def test_what_was_not_asked_for_is_not_noted(model_dir: Path, caplog: pytest.Log
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"seed": 0}, "seed=0 is not supported here: a seed belongs to a request"),
+        ({"seed": 0}, "takes no seed=0: a seed belongs to a request"),
         ({"quantization": "awq"}, "outdraft quantize"),
-        ({"torch_dtype": "bfloat16"}, "takes no 'torch_dtype'; here it is called dtype"),
+        ({"torch_dtype": "bfloat16"}, "takes no torch_dtype='bfloat16': here it is called dtype"),
         ({"device_map": "auto"}, "here it is called device"),
         ({"n_ctx": 512}, "here it is called max_model_len"),
         ({"speculative_config": {"method": "ngram", "synthetic_acceptance_length": 2}}, "cannot be forced"),
@@ -188,9 +188,9 @@ def test_a_name_on_the_hub_says_what_it_is_as_well(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"drafter": "eagle3", "drafter_options": {"model": "zoo:eagle"}}, "is for the method 'eagle'"),
-        ({"drafter": "eagle", "drafter_options": {"model": SMALL}}, "is for the method 'draft_model'"),
-        ({"drafter": "medusa", "drafter_options": {"model": "zoo:eagle"}}, "is for the method 'eagle'"),
+        ({"drafter": {"name": "eagle3", "model": "zoo:eagle"}}, "is for the method 'eagle'"),
+        ({"drafter": {"name": "eagle", "model": SMALL}}, "is for the method 'draft_model'"),
+        ({"drafter": {"name": "medusa", "model": "zoo:eagle"}}, "is for the method 'eagle'"),
         ({"draft_model": "zoo:eagle"}, "holds a draft for the method 'eagle' and no model of its own"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_draft_of_another_kind_is_refused_with_its_method(words: dict, said: s
 def test_a_damaged_draft_is_not_sent_to_its_own_method(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"speculators_model_type": "outdraft_hydra", "model_type": "hydra"}')
     with pytest.raises(ModelLoadError, match="holds no Hydra heads") as error:
-        LLM(TARGET, drafter="hydra", drafter_options={"model": str(tmp_path)})
+        LLM(TARGET, drafter={"name": "hydra", "model": str(tmp_path)})
     assert "is for the method" not in str(error.value)
 
 

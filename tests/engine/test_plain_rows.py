@@ -10,7 +10,7 @@ from outdraft import LLM
 from outdraft.core.draft import Draft, chain
 from outdraft.core.packing import pack
 from outdraft.engine.runner import Runner
-from outdraft.models.target.guard_bound import find_bound
+from outdraft.models.target.open_network import find_bound
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 

@@ -79,7 +79,7 @@ def test_the_same_text_with_a_full_an_empty_and_a_damaged_memory(target, pace):
 def test_another_model_another_drafter_and_another_rule_have_their_own(target, pace, tmp_path):
     texts(LLM(target))
     texts(LLM(target, drafter="ngram"))
-    texts(LLM(target, policy="auto", policy_options={"memory": 8.0}))
+    texts(LLM(target, policy={"name": "auto", "memory": 8.0}))
     assert len(list(pace.iterdir())) == 3
     os.utime(target / "config.json", ns=(1, 1))  # another model in the same place
     assert policy_of(LLM(target)).inner._arms[0].num_tried == 0

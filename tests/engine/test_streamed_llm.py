@@ -60,7 +60,7 @@ def test_the_text_is_the_resident_models(directory, streamed, params, tables):
         ("run_ahead", {"drafter": inner}),
         ("ssd", {"drafter": {**inner, "width": 2}}),
     ):
-        llm = streamed.with_drafter(drafter, options, num_speculative_tokens=4)
+        llm = streamed.with_drafter({"name": drafter, **options}, num_speculative_tokens=4)
         assert isinstance(llm.engine.parts.executor, Overlapped if llm.engine.parts.traits.ahead else Serial)
         found = llm.generate(PROMPTS, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in whole], drafter

@@ -48,8 +48,10 @@ def llms(model_dir, draft_dir):
     plain = LLM(model_dir, drafter="none")
     others = {
         "ngram": plain.with_drafter("ngram", policy="fixed", num_speculative_tokens=4),
-        "draft_model": plain.with_drafter("draft_model", {"model": str(draft_dir)}, num_speculative_tokens=3),
-        "tree": plain.with_drafter("draft_model", {"model": str(draft_dir), "width": 2}, num_speculative_tokens=3),
+        "draft_model": plain.with_drafter({"name": "draft_model", "model": str(draft_dir)}, num_speculative_tokens=3),
+        "tree": plain.with_drafter(
+            {"name": "draft_model", "model": str(draft_dir), "width": 2}, num_speculative_tokens=3
+        ),
         "suffix": LLM(model_dir, drafter="suffix"),
     }
     return {"plain": plain, **others}

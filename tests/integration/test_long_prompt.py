@@ -41,6 +41,6 @@ def test_a_prompt_of_two_chunks(plain, ids, wanted, heads, drafter, tmp_path):
     if drafter == "rest":
         options["datastore"] = str(tmp_path / "store")
         build_datastore(tmp_path / "store", [ids], plain.codec)
-    llm = plain.with_drafter(drafter, options, num_speculative_tokens=3)
+    llm = plain.with_drafter({"name": drafter, **options}, num_speculative_tokens=3)
     both = llm.generate([{"prompt_token_ids": ids}, {"prompt_token_ids": ids[:600]}], PARAMS)
     assert both[0].token_ids == wanted

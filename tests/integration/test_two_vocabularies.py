@@ -24,7 +24,7 @@ def plain():
 def draft(request, plain):
     def build(verifier="auto"):
         options = {"model": "zoo:foreign_draft"}
-        return plain.with_drafter(request.param, options, verifier=verifier, num_speculative_tokens=4)
+        return plain.with_drafter({"name": request.param, **options}, verifier=verifier, num_speculative_tokens=4)
 
     return build
 
@@ -54,7 +54,7 @@ def test_greedy_and_seeded_texts_are_plain_decodings(plain, draft):
 
 def test_recipes_find_the_companion(plain):
     for name in ("uag", "tli"):
-        llm = plain.with_recipe(name)
+        llm = plain.with_drafter(f"recipe:{name}")
         assert llm.config["recipe"]["roles"]["draft_model"].endswith("foreign_draft")
         result = llm.generate(PROMPTS[0], SamplingParams(max_tokens=32))
         assert result.stats.num_accepted_tokens >= 5

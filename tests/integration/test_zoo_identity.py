@@ -58,7 +58,7 @@ def check(
     num_tokens: int,
     alone: slice = slice(None),
 ) -> None:
-    llm = plain.with_drafter(drafter, own, num_speculative_tokens=depth)
+    llm = plain.with_drafter({"name": drafter, **own}, num_speculative_tokens=depth)
     params = settings(num_tokens)
     assert [r.token_ids for r in llm.generate(PROMPTS, params)] == wanted, f"{drafter}, k={depth}, batch of 7"
     for prompt, setting, ids in list(zip(PROMPTS, params, wanted, strict=True))[alone]:

@@ -31,7 +31,7 @@ def drafted_alike(target, directory, drafters):
         for drafter, make_side in drafters.items():
             (directory / drafter).mkdir()
             options = make_side(target, directory / drafter)
-            with plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4) as llm:
+            with plain.with_drafter({"name": drafter, **options}, policy="fixed", num_speculative_tokens=4) as llm:
                 made = llm.generate(PROMPTS, [GREEDY, SEEDED])
             assert [one.token_ids for one in made] == wanted, drafter
             accepted[drafter] = sum(one.stats.num_accepted_tokens for one in made)

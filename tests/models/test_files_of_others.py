@@ -13,8 +13,7 @@ from models.cases_of_files import FILES
 from page_rows import FILES_OF_OTHERS, rows_of
 
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.families.shared.config_keys import _BOOKKEEPING, _REFUSED, NEUTRAL
-from outdraft.models.families.shared.fields import Fields
+from outdraft.models.families.shared.fields import _BOOKKEEPING, _REFUSED, NEUTRAL, Fields
 from outdraft.models.files.load import find_architecture
 from outdraft.options.errors import ModelLoadError, OutdraftError
 

@@ -31,7 +31,7 @@ def test_drafts_change_no_text_of_a_quantized_target(dtype, tmp_path):
     save_model(quantize_decoder(tiny_model(dtype=torch.float32, exact=False), FOUR), tmp_path)
     plain = LLM(str(tmp_path), drafter="none", dtype=dtype)
     assert plain.config["variant"] == "int4-g32-mixed" and plain.config["dtype"] == dtype
-    drafted = plain.with_drafter("ngram", {"max_ngram": 3}, num_speculative_tokens=5)
+    drafted = plain.with_drafter({"name": "ngram", "max_ngram": 3}, num_speculative_tokens=5)
     prompts = [{"prompt_token_ids": ids} for ids in ([1, 2, 3, 1, 2, 3, 1], [7, 8, 7, 8, 7], list(range(40)))]
     for params in (SamplingParams(max_tokens=40), SamplingParams(max_tokens=40, temperature=0.8, seed=5)):
         alone = [plain.generate(prompt, params).token_ids for prompt in prompts]

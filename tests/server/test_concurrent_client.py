@@ -23,9 +23,7 @@ from tests.server.mixed_requests import Asked, Text, ask, mixed, plain
 def drafting(chat_model: Path) -> Iterator[LLM]:
     """Look-ups and a draft model, under the policy that chooses among them."""
     drafters = ["ngram", "suffix", {"method": "draft_model", "model": str(resolve("zoo:draft"))}]
-    with LLM(
-        chat_model, drafter="several", drafter_options={"drafters": drafters}, policy="auto", max_num_seqs=64
-    ) as made:
+    with LLM(chat_model, drafter={"name": "several", "drafters": drafters}, policy="auto", max_num_seqs=64) as made:
         yield made
 
 

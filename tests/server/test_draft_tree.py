@@ -46,7 +46,7 @@ def test_plain_decoding_has_its_pending_token_alone() -> None:
 def trees() -> Iterator[LLM]:
     """A drafter that makes trees, and tells its confidence."""
     options = {"model": "zoo:draft", "width": 2}
-    with LLM("zoo:target", drafter="draft_model", drafter_options=options, policy="threshold") as made:
+    with LLM("zoo:target", drafter={"name": "draft_model", **options}, policy="threshold") as made:
         yield made
 
 

@@ -115,7 +115,7 @@ def test_what_was_trained_in_float32_drafts_for_the_target_as_it_is_stored(scene
     train(course_of(scene, tmp_path), resume=False, tell=lambda line: None)
     prompt = [{"prompt_token_ids": [1, 2, 3]}]
     texts = [
-        LLM(scene / "target", drafter=name, drafter_options=options)
+        LLM(scene / "target", drafter={"name": name, **options})
         .generate(prompt, SamplingParams(max_tokens=12))[0]
         .token_ids
         for name, options in (("none", {}), ("medusa", {"model": str(tmp_path)}))

@@ -198,6 +198,6 @@ def test_heads_whose_target_learned_along_are_still_for_that_one_alone(to: str, 
     (tmp_path / "target/tokenizer.json").unlink()  # it is none
     draft, out = draft_of("medusa", target, tmp_path / "draft", joint=True), tmp_path / "out"
     convert(draft, to, f"{draft}/target", out)
-    LLM(f"{draft}/target", drafter="medusa", drafter_options={"model": str(out)})
+    LLM(f"{draft}/target", drafter={"name": "medusa", "model": str(out)})
     with pytest.raises(CapabilityError, match="were trained together with their target"):
-        LLM(target, drafter="medusa", drafter_options={"model": str(out)})
+        LLM(target, drafter={"name": "medusa", "model": str(out)})

@@ -20,10 +20,8 @@ def test_the_dynamic_tree_accepts_at_least_as_much_as_the_static_one(tmp_path):
     asked = [SamplingParams(max_tokens=40, temperature=0.5, seed=seed) for seed in range(len(prompts))]
     tau = {}
     for tree in ("static", "dynamic"):
-        llm = LLM(
-            tmp_path / "model", drafter="eagle1", policy="fixed", num_speculative_tokens=5, dtype="float32",
-            drafter_options={"model": str(tmp_path / "draft"), "tree": tree, "nodes": len(STATIC), "width": 10},
-        )  # fmt: skip
+        drafter = {"name": "eagle1", "model": str(tmp_path / "draft"), "tree": tree, "nodes": len(STATIC), "width": 10}
+        llm = LLM(tmp_path / "model", drafter=drafter, policy="fixed", num_speculative_tokens=5, dtype="float32")
         told = [one.stats for one in llm.generate(prompts, asked)]
         tau[tree] = sum(one.num_tokens for one in told) / sum(one.num_steps for one in told)
         assert all(one.num_draft_tokens <= len(STATIC) * one.num_drafted_steps for one in told)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from outdraft.models.files.load import require_filled
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import TensorStore, find_missing, save_tensors
-from outdraft.weights.sentinel import require_filled
 
 
 def test_a_single_file(tmp_path):

@@ -17,10 +17,8 @@ from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
 from outdraft.core.registry import find, make_options, override
 from outdraft.engine.llm import LLM
-from outdraft.engine.naming.found_beside import Companions
-from outdraft.engine.naming.named_roles import fill_named
-from outdraft.engine.naming.recipe import read_recipe
-from outdraft.engine.naming.roles import choose, read_companions, slots_of
+from outdraft.engine.naming.recipe import fill_named, read_recipe
+from outdraft.engine.naming.roles import Companions, choose, read_companions, slots_of
 from outdraft.options.base import NESTED
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
@@ -57,7 +55,7 @@ class Maker:
             if "model" in options:
                 options["model"] = self._made(str(options["model"]))
             return replace(rival, options=options, roles=self._roles(rival))
-        name = _model_of(rival.drafter, fill_named(rival.drafter, options, lambda: _short(self._beside())))
+        name = _model_of(rival.drafter, fill_named(rival.drafter, options, {}, lambda: _short(self._beside())))
         made = self._made(name) if name else name
         changes = made != _model_of(rival.drafter, options)
         return replace(rival, options={**options, "model": made} if changes else options)

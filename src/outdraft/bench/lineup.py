@@ -62,12 +62,11 @@ class Rival:
     @property
     def words(self) -> dict[str, Any]:
         """The arguments of `LLM.with_speculation` that stand for it."""
+        policy = {} if self.policy is None else {"name": self.policy}
         return {
-            "recipe" if self.is_recipe else "drafter": self.name,
-            "drafter_options": self.options,
+            "drafter": {"name": f"recipe:{self.name}" if self.is_recipe else self.name, **self.options},
             "verifier": self.verifier,
-            "policy": self.policy,
-            "policy_options": self.policy_options,
+            "policy": {**policy, **self.policy_options} or None,
             "num_speculative_tokens": self.num_speculative_tokens,
             **self.roles,
         }

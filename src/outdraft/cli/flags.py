@@ -22,23 +22,29 @@ class EngineFlags:
 
     model: str = flag("zoo:target", "a Hugging Face directory, a hub name (downloaded unless it is in the local "
                       "cache), a GGUF file, or zoo:NAME", also=("--model-id",))  # fmt: skip
-    recipe: str | None = flag(
+    drafter: str | None = flag(
         None,
-        "drafter, acceptance rule and policy by a paper's name (`outdraft methods --kind recipe`), or a TOML file of "
-        "yours; other flags override it",
+        "the method that drafts (`outdraft methods`), or none; or a recipe, drafter, rule and policy by a paper's name "
+        "(`outdraft methods --kind recipe`; recipe:NAME where a method is called so), or a TOML file of yours; by "
+        "default look-ups and what lies beside the model",
         metavar="NAME",
     )
     draft_model: str | None = flag(
-        None, "a smaller model that drafts; with --recipe, the draft model that the recipe needs", metavar="DIR",
+        None,
+        "a smaller model that drafts; with --drafter, the draft model that it needs",
+        metavar="DIR",
         also=("--draft-model-id",),
-    )  # fmt: skip
-    head: str | None = flag(None, "a head that was trained for the model: with --recipe the one that the recipe needs, "
-                            "without it one for the default drafter", metavar="DIR")  # fmt: skip
-    datastore: str | None = flag(None, "a file of `outdraft datastore build`: with --recipe the one that the recipe "
-                                 "needs, without it one for the default drafter", metavar="FILE")  # fmt: skip
-    drafter: str | None = flag(None, "the method that drafts (`outdraft methods`), or none; by default look-ups and "
-                              "what lies beside the model",
-                               metavar="NAME")  # fmt: skip
+    )
+    head: str | None = flag(
+        None,
+        "a head that was trained for the model: with --drafter the one that it needs, without it one for the default",
+        metavar="DIR",
+    )
+    datastore: str | None = flag(
+        None,
+        "a file of `outdraft datastore build`: with --drafter the one that it needs, without it one for the default",
+        metavar="FILE",
+    )
     drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
     verifier: str | None = flag(None, "the acceptance rule: see `outdraft methods`; auto by default", metavar="NAME")
     verifier_options: Mapping[str, Any] = flag({}, "an option of the verifier")
@@ -122,6 +128,9 @@ class EngineFlags:
 
     def _said(self, names: Iterable[str]) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in names}
+        for word in ("drafter", "verifier", "policy"):
+            if options := given.pop(f"{word}_options"):
+                given[word] = {**options, **({"name": given[word]} if given[word] else {})}
         return {**given, "speculative_config": self.speculative_config or None}  # an empty one says nothing
 
 
@@ -146,7 +155,7 @@ class KeepingFlags(EngineFlags):
         return replace(self, model=place)
 
 
-SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",
+SPECULATION = (*ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",
                "policy_options", "num_speculative_tokens", "speculative_config")  # fmt: skip
 
 

@@ -5,7 +5,8 @@ Data in: a flag that a command does not know; data out: the end of the sentence 
 
 from collections.abc import Sequence as Seq
 
-_CALLED = {  # vLLM, SGLang, TGI, llama-server -> here
+_CALLED = {  # vLLM, SGLang, TGI, llama-server, and our own of earlier versions -> here
+    "--recipe": "--drafter",
     "--model-path": "--model", "-m": "--model", "--hf-repo": "--model", "--draft-model-path": "--draft-model",
     "--speculative-draft-model-path": "--draft-model", "--speculative-model": "--draft-model",
     "--model-draft": "--draft-model", "-md": "--draft-model", "--spec-model": "--draft-model",

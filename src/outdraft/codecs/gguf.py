@@ -11,10 +11,9 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from outdraft.codecs.gguf_ends import end_ids
-from outdraft.codecs.noted import note
-from outdraft.codecs.template_files import note_further
 from outdraft.codecs.text import TextCodec
-from outdraft.codecs.tokenizer_file import described_part
+from outdraft.codecs.token_settings import note_further
+from outdraft.codecs.tokenizer_file import described_part, note
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown

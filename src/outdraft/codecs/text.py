@@ -1,9 +1,8 @@
 """Text to ids as a Hugging Face model directory describes it.
 
     tokenizer.json            the tokenizer itself (`tokenizer_file`); or vocab.json + merges.txt (`byte_level`)
-    tokenizer_config.json     start and end token, added tokens, and older files of both (`token_settings`)
-    chat templates            `template_files`
-    generation_config.json    which tokens end a text, beside the tokenizer's own end token (`generation_defaults`)
+    tokenizer_config.json     start and end token, added tokens, chat templates, and older files of these; and
+    generation_config.json    which tokens end a text, beside the tokenizer's own end token (`token_settings`)
 
 Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure.
 """
@@ -19,19 +18,29 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from outdraft.codecs.added_tokens import add_tokens
 from outdraft.codecs.byte_level import byte_level, cure
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
 from outdraft.codecs.control_tokens import ControlTokens
-from outdraft.codecs.documents import read_json, read_text
 from outdraft.codecs.encoded import encoded
-from outdraft.codecs.fewest import spells_all
-from outdraft.codecs.generation_defaults import read_ends
-from outdraft.codecs.noted import note
 from outdraft.codecs.stream import TextStream
-from outdraft.codecs.token_bytes import read_spelling
-from outdraft.codecs.token_settings import NEVER_ADDED, WRITTEN, note_unused, read_settings, special_tokens
-from outdraft.codecs.tokenizer_file import last_id, read_tokenizer
+from outdraft.codecs.token_settings import (
+    NEVER_ADDED,
+    WRITTEN,
+    add_tokens,
+    note_unused,
+    read_ends,
+    read_settings,
+    special_tokens,
+)
+from outdraft.codecs.tokenizer_file import (
+    last_id,
+    note,
+    read_json,
+    read_spelling,
+    read_text,
+    read_tokenizer,
+    spells_all,
+)
 from outdraft.options.errors import ModelLoadError, RequestError
 
 
@@ -61,7 +70,14 @@ class TextCodec:
         self._add_bos = config.get("add_bos_token")  # absent: the tokenizer's own post-processor decides
         if self._add_bos and self.bos_token_id is None:
             raise ModelLoadError("tokenizer_config.json: add_bos_token is true, but bos_token names no known token")
-        self.chat_template = ChatTemplate.from_config(config.get("chat_template"), self.special_tokens)
+        self._template = config.get("chat_template")
+        if not isinstance(self._template, str | None):
+            _ = self.chat_template  # a list is checked at once; a text is compiled when it is asked for
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """Compiled when it is asked for first. Raises `ModelLoadError` for one that is none."""
+        return ChatTemplate.from_config(self._template, self.special_tokens)
 
     @staticmethod
     def exists(directory: Path) -> bool:

@@ -1,24 +1,34 @@
-"""What stands beside a tokenizer about its tokens, in one record of the form of tokenizer_config.json.
+"""What stands beside a tokenizer about its tokens, its chat templates and the ends of a text.
 
     tokenizer_config.json       roles (bos_token, ...), added tokens, whether a start token is put first
     special_tokens_map.json     roles, in older directories: read where tokenizer_config.json lists no added tokens,
     added_tokens.json           and so are these, name to id
-    chat templates              `template_files`
+    generation_config.json      which tokens end a text; its defaults of sampling are for each request to give, and what
+                                would keep tokens out of a text, or put them in, is not applied; both are noted
 
-As AutoTokenizer of transformers 5 reads them, except `add_bos_token`, which it passes over beside a tokenizer.json.
+A chat template is taken from the first of these, as in transformers 5; others that differ from it are noted:
+
+    chat_template.jinja, additional_chat_templates/NAME.jinja       together: the default, and others by name
+    tokenizer_config.json
+    chat_template.json, processor_config.json                       of processors for pictures; where nothing else is
+
+All as AutoTokenizer of transformers 5 reads it, except `add_bos_token`, which it passes over beside a tokenizer.json.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, models
+from tokenizers import AddedToken, Tokenizer, models
 
-from outdraft.codecs.documents import read_json
-from outdraft.codecs.noted import note
-from outdraft.codecs.template_files import read_templates
-from outdraft.codecs.tokenizer_file import OFF, described_part, steps_of
+from outdraft.codecs.tokenizer_file import OFF, described_part, note, read_json, read_text, steps_of
+from outdraft.options.checked import check_value
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 WRITTEN = ("bos_token", "eos_token", "unk_token", "sep_token", "cls_token")  # a tokenizer or a model may write these
 ROLES = (*WRITTEN, "pad_token", "mask_token")
@@ -119,3 +129,134 @@ def _name(token: Any) -> str | None:
     """A token's text; the file gives it as a string or as a record with `content`."""
     name = token.get("content") if isinstance(token, Mapping) else token
     return name if isinstance(name, str) else None
+
+
+FOLDER = "additional_chat_templates"
+_OF_PROCESSORS = ("chat_template.json", "processor_config.json")
+_TAKEN = ("default", "tool_use")
+
+
+def read_templates(directory: Path, said: Any) -> Mapping[str, Any]:
+    """{"chat_template": a text, or a list of named ones}; {} if there is none. `said`: what tokenizer_config.json says.
+
+    Raises `ModelLoadError` for a damaged file.
+    """
+    found: dict[str, Any] = {}
+    own = {path.stem: read_text(path) for path in sorted((directory / FOLDER).glob("*.jinja"))}
+    if os.path.lexists(main := directory / "chat_template.jinja"):
+        own["default"] = read_text(main)
+    if own and "default" not in own and isinstance(said, str):
+        own["default"], said = said, None
+    if own:
+        found["chat_template.jinja"] = _listed(own) if set(own) != {"default"} else own["default"]
+    if said is not None:
+        found["tokenizer_config.json"] = said
+    for name in _OF_PROCESSORS:
+        template = read_json(directory / name).get("chat_template")
+        if template is not None:
+            found[name] = _listed(template) if isinstance(template, Mapping) else template
+    if not found:
+        return {}
+    taken, template = next(iter(found.items()))
+    for name, other in found.items():
+        if other != template:
+            where, why = f"{directory.name}/{name}", f"left out: the template of {taken} is taken"
+            note(where, {"chat_template": other}, why, level=logging.WARNING)
+    note_further(f"{directory.name}/{taken}", template)
+    return {"chat_template": template}
+
+
+def note_further(where: str, template: Any) -> None:
+    """Note which of several named templates no conversation is written by."""
+    unused = {str(one["name"]): one["template"] for one in _entries(template) if _is_further(one)}
+    note(where, unused, "left out: a conversation is written by default or tool_use alone")
+
+
+def _listed(named: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "template": template} for name, template in named.items()]
+
+
+def _entries(template: Any) -> list[Any]:
+    return template if isinstance(template, list) else []
+
+
+def _is_further(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and {"name", "template"} <= set(entry) and entry["name"] not in _TAKEN
+
+
+_GENERATION = "generation_config.json"
+# Settings that a request has by the same or another name, and their values that change nothing.
+_SAMPLING: dict[str, tuple[Any, ...]] = {
+    "do_sample": (None, False), "temperature": (None, 1), "top_k": (None, 0), "top_p": (None, 1), "min_p": (None, 0),
+    "typical_p": (None, 1), "repetition_penalty": (None, 1), "max_length": (None,), "max_new_tokens": (None,),
+    "min_length": (None, 0), "min_new_tokens": (None, 0), "stop_strings": (None, []), "num_return_sequences": (None, 1),
+    "guidance_scale": (None, 1), "bad_words_ids": (None, []), "sequence_bias": (None, [], {}),
+}  # fmt: skip
+# Other tokens than those of the distribution that a request asks for.
+_CHANGES: dict[str, tuple[Any, ...]] = {
+    "suppress_tokens": (None, []), "begin_suppress_tokens": (None, []), "forced_bos_token_id": (None,),
+    "forced_eos_token_id": (None,), "forced_decoder_ids": (None, []), "no_repeat_ngram_size": (None, 0),
+    "encoder_no_repeat_ngram_size": (None, 0), "encoder_repetition_penalty": (None, 1), "num_beams": (None, 1),
+    "num_beam_groups": (None, 1), "diversity_penalty": (None, 0), "length_penalty": (None, 1), "penalty_alpha": (None,),
+    "dola_layers": (None,), "exponential_decay_length_penalty": (None,), "epsilon_cutoff": (None, 0),
+    "eta_cutoff": (None, 0), "top_h": (None,), "watermarking_config": (None,), "constraints": (None, []),
+    "force_words_ids": (None, []), "token_healing": (None, False), "decoder_start_token_id": (None,),
+}  # fmt: skip
+
+
+def read_ends(directory: Path, otherwise: Iterable[int]) -> list[int]:
+    """Ids of the tokens that end a text; `otherwise`: where the file is not there, or names none.
+
+    Raises `ModelLoadError` for a damaged file, or for ids that are none.
+    """
+    said = read_json(directory / _GENERATION)
+    where = f"{directory.name}/{_GENERATION}"
+    asked = {key: said[key] for key, off in _SAMPLING.items() if said.get(key) not in off}
+    note(where, asked, "not the defaults here: give them with each request")
+    changes = {key: said[key] for key, off in _CHANGES.items() if said.get(key) not in off}
+    note(where, changes, "not applied: the text follows the model's own distribution", level=logging.WARNING)
+    eos = said.get("eos_token_id", list(otherwise))
+    ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    return list(check_value("eos_token_id", ids, Seq[int], of=where, error=ModelLoadError))
+
+
+_FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+
+
+def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, Any], cure: str) -> None:
+    """Raises `ModelLoadError`, which ends with `cure`, for a token whose id is not the one that the settings give."""
+    there = {token.content: token for token in tokenizer.get_added_tokens_decoder().values()}
+    ids: dict[str, int] = {}
+    wanted: dict[str, AddedToken] = {}
+    for number, record in sorted(_numbered(settings.get("added_tokens_decoder") or {}), key=itemgetter(0)):
+        name = record["content"]
+        stays = name in there and there[name].special
+        ids[name], wanted[name] = number, _token(name, {**record, "special": stays or record.get("special")})
+    for name, given, has_role in named_tokens(settings):
+        known = wanted.get(name, there.get(name))
+        if known is None:
+            wanted[name] = _token(name, {**given, "special": True} if isinstance(given, Mapping) else {"special": True})
+        elif has_role and not known.special:
+            wanted[name] = _token(name, {flag: getattr(known, flag) for flag in _FLAGS} | {"special": True})
+    tokenizer.add_tokens([token for name, token in wanted.items() if repr(token) != repr(there.get(name))])
+    for name, number in ids.items():
+        if (got := tokenizer.token_to_id(name)) != number:
+            raise ModelLoadError(f"the added token {name!r} has the id {number}, and would get the id {got}: {cure}")
+
+
+def _numbered(listed: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Ids and records. Raises `ModelLoadError` for an entry that is neither."""
+    for number, record in listed.items() if isinstance(listed, Mapping) else [(listed, None)]:
+        if not (str(number).isdecimal() and isinstance(record, Mapping) and isinstance(record.get("content"), str)):
+            raise ModelLoadError(
+                f"added_tokens_decoder: {shown(number)}: {shown(record)} must be an id and a record with the token's "
+                "content: take the file from the model again"
+            )
+        yield int(number), record
+
+
+def _token(name: str, record: Mapping[str, Any]) -> AddedToken:
+    try:
+        return AddedToken(name, **{flag: bool(record[flag]) for flag in _FLAGS if flag in record})
+    except UnicodeEncodeError as error:
+        raise ModelLoadError(f"the added token {name!r} holds half a character") from error

@@ -1,22 +1,69 @@
-"""A tokenizer.json as a tokenizer of whole texts.
+"""A tokenizer.json as a tokenizer of whole texts: what its tokens spell, and how many a text has at least.
 
 What the file says of batches (`truncation`, `padding`) and of training (`dropout`) would change prompts, so it is taken
 out and noted. What the `tokenizers` library would pass over in silence is an error: a key that it does not know, and an
 added token that it gives another id than the file does.
+
+Tokens spell bytes in two ways, which the entry `decoder` names; they cover every decoder-only model in use:
+
+    byte level      GPT-2, NeoX, Llama 3, Qwen     each character of a token is one byte, by GPT-2's table
+    byte fallback   Llama 2, Mistral, Gemma        a token is text with U+2581 for a space; <0x0A> is a raw byte
+
+Anything else (WordPiece, CTC, ...) writes no text token by token, and is refused by name.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from outdraft.codecs.documents import read_json
-from outdraft.codecs.noted import note
 from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import load_text
 from outdraft.options.shown import shown
+
+_LARGEST = 256 << 20  # bytes of a tokenizer.json; the largest that are published have 35 MB
+
+
+def read_text(path: Path) -> str:
+    """Raises `ModelLoadError` for what is no UTF-8, or cannot be read."""
+    try:
+        return load_text(path, most=_LARGEST)
+    except (UnicodeDecodeError, OSError) as error:
+        raise ModelLoadError(f"{path.parent.name}/{path.name} is no readable UTF-8 text: {error}") from error
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """An optional JSON object; {} if the file is absent. Raises `ModelLoadError` for a damaged one."""
+    if not os.path.lexists(path):
+        return {}
+    try:
+        read = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise ModelLoadError(f"{path.parent.name}/{path.name} is not readable JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise ModelLoadError(f"{path.parent.name}/{path.name} must hold one JSON object, not a {type(read).__name__}")
+    return read
+
+
+_log = logging.getLogger("outdraft.notes")
+
+
+def note(where: str, values: Mapping[str, Any], why: str, *, level: int = logging.INFO) -> None:
+    """`where`: the file, as "DIR/tokenizer.json"; `values`: by key; nothing is said of none.
+
+    WARNING is for what makes another text than the file's own program would; INFO for all else.
+    """
+    if values:
+        _log.log(level, "%s: %s: %s", where, ", ".join(f"{key}={shown(one)}" for key, one in values.items()), why)
+
 
 _UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})  # values that say nothing
@@ -122,3 +169,114 @@ def _missing(given: Any, read: Any, where: str) -> Iterator[tuple[str, Any]]:
 def last_id(vocab: Any) -> int:
     """The largest id of a tokenizer's own vocabulary: a table of ids, or a list of pieces with their scores."""
     return max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
+
+
+_RAW_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a tokenizer's tokens spell bytes."""
+
+    to_bytes: Callable[[str], bytes]
+    strips_space: bool  # one leading space of the whole text is not part of it
+
+
+def read_spelling(decoder: Mapping[str, Any] | None) -> Spelling:
+    """Understand a tokenizer.json `decoder`; raises `ModelLoadError` naming the part that is not understood."""
+    steps = _flatten(decoder)
+    kinds = [step["type"] for step in steps]
+    if kinds == ["ByteLevel"]:
+        return Spelling(spell_byte_level, strips_space=False)
+    spaces = " "
+    raw_bytes, strips = False, False
+    if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+        raise ModelLoadError(f"tokenizer.json: decoder {twice[0]!r} stands there twice, which is not supported")
+    for step in steps:
+        match step:
+            case {"type": "Replace", "pattern": {"String": str(mark)}, "content": " "}:
+                spaces = mark
+            case {"type": "Metaspace", "replacement": str(mark)}:
+                spaces = mark
+                strips = step.get("prepend_scheme", "always") != "never" and step.get("add_prefix_space", True)
+            case {"type": "ByteFallback"}:
+                raw_bytes = True
+            case {"type": "Strip", "content": " ", "start": int(start), "stop": 0} if start <= 1:
+                strips = start == 1
+            case {"type": "Fuse"}:
+                pass
+            case _:
+                raise ModelLoadError(
+                    f"tokenizer.json: decoder {step.get('type')!r} is not supported; "
+                    "supported are ByteLevel, and Replace/Metaspace with ByteFallback, Fuse and Strip"
+                )
+    if not steps:
+        raise ModelLoadError("tokenizer.json has no decoder: it cannot say how tokens spell text")
+    return Spelling(lambda token: _spell_marked(token, spaces, raw_bytes), strips_space=strips)
+
+
+def spell_byte_level(token: str) -> bytes:
+    """Each character is one byte; a token with a character outside the table is plain text (added tokens)."""
+    table = byte_of_character()
+    if all(character in table for character in token):
+        return bytes(table[character] for character in token)
+    return token.encode()
+
+
+@cache
+def byte_of_character() -> dict[str, int]:
+    """GPT-2's table: printable Latin-1 characters stand for themselves, the other bytes for U+0100, U+0101, ..."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+def _spell_marked(token: str, space: str, raw_bytes: bool) -> bytes:
+    raw = _RAW_BYTE.fullmatch(token) if raw_bytes else None
+    return bytes((int(raw[1], 16),)) if raw else token.replace(space, " ").encode()
+
+
+def _flatten(decoder: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    if decoder is None:
+        return []
+    if decoder.get("type") == "Sequence":
+        return [step for part in decoder["decoders"] for step in _flatten(part)]
+    return [decoder]
+
+
+SURE = 1 << 14  # characters; a shorter text is read
+_SHRINKS = 4  # NFC joins a letter and its marks: bytes become at most so many times fewer
+_KEEP = ("ByteLevel", "Digits", "Metaspace")  # pre-tokenizers that leave nothing out
+
+
+def fewest_tokens(num_characters: int, longest_token: int) -> int:
+    """A lower bound, for a tokenizer that `spells_all`. `longest_token`: in bytes."""
+    return -(-num_characters // (longest_token * _SHRINKS))
+
+
+def spells_all(described: Mapping[str, Any]) -> bool:
+    """Whether each byte of any text is in one of its tokens: nothing is left out, and no token stands for what is not
+    known, however long that is. `described`: a tokenizer.json."""
+    model, before = described["model"], steps_of(described.get("pre_tokenizer"), "pretokenizers")
+    kinds = [step["type"] for step in before]
+    if model.get("type") != "BPE" or not (model.get("byte_fallback") or "ByteLevel" in kinds):
+        return False
+    return (
+        all(step["type"] in _KEEP or _splits(step) for step in before)
+        and all(_lengthens(step) for step in steps_of(described.get("normalizer"), "normalizers"))
+        and not any(token.get("lstrip") or token.get("rstrip") for token in described["added_tokens"])
+    )
+
+
+def _splits(step: Mapping[str, Any]) -> bool:
+    return step["type"] == "Split" and step.get("behavior") != "Removed"
+
+
+def _lengthens(step: Mapping[str, Any]) -> bool:
+    """Whether a normalizer makes a text no shorter than `_SHRINKS` allows."""
+    match step:
+        case {"type": "NFC" | "Prepend"}:
+            return True
+        case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)}:
+            return len(new.encode()) >= len(old.encode())
+    return False

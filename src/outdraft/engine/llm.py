@@ -11,10 +11,9 @@ from typing import Any, Never, overload
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
-from outdraft.engine.assembly.assemble import Assembled, make_engine
+from outdraft.engine.assembly.assemble import Assembled, cache_config, make_engine
 from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.precision import ELASTIC, FULL
-from outdraft.engine.assembly.target import cache_config
 from outdraft.engine.callers.progress import counted
 from outdraft.engine.callers.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.callers.result import Result
@@ -22,7 +21,7 @@ from outdraft.engine.callers.streaming import Streaming
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.engine.naming.roles import read_companions
 from outdraft.engine.naming.setup import Setup
-from outdraft.engine.naming.spelling import read_words
+from outdraft.engine.naming.words import read_words
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.siblings import Siblings
 from outdraft.models.files.load_codec import load_codec, require_rows
@@ -40,21 +39,21 @@ class LLM(Streaming, Siblings):
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
-        drafter: the method that drafts; "none" is plain decoding. The default is look-ups, with the draft model or head
-            that is given or found beside the model, on native kernels, CUDA, or behind the guard; elsewhere "none".
-        drafter_options: the drafter's options, by name; likewise verifier_options and policy_options.
-        verifier: the acceptance rule. "auto", the default, takes the target's own keyed draw for a request with a seed
-            (the text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
-        policy: what decides how much to guess (docs/policies.md). "auto", the default, decides by measured cost and
-            acceptance; if only num_speculative_tokens is given, the policy is "fixed".
+        drafter: the method that drafts, by its name, or with options as {"name": "ngram", "max_ngram": 4}; or a recipe
+            (docs/recipes.md): a published combination of drafter, rule and policy, by its name or as a TOML file of
+            yours; other arguments override its settings, and "recipe:NAME" is one that is called as a drafter is.
+            "none" is plain decoding. The default is look-ups, with the draft model or head that is given or found
+            beside the model, on native kernels, CUDA, or behind the guard; elsewhere "none".
+        verifier: the acceptance rule, by its name, or with options as the drafter. "auto", the default, takes the
+            target's own keyed draw for a request with a seed (the text is then the same with any drafter, and with
+            none), else the rule that accepts most for the guess.
+        policy: what decides how much to guess (docs/policies.md), likewise. "auto", the default, decides by measured
+            cost and acceptance; if only num_speculative_tokens is given, the policy is "fixed".
         num_speculative_tokens: draft tokens of every round; with a policy, the most that it may ask for.
-        recipe: drafter, rule and policy by a paper's name, or a TOML file of yours; cannot be given with `drafter`.
-            Other arguments override the recipe's settings.
-        speculative_config: the same as a dictionary with vLLM's keys; cannot be given with `drafter`.
-        draft_model: the directory of a draft model: short for drafter="draft_model", or, with a recipe, the draft model
-            that it needs. speculative_model is vLLM's older name for it.
-        head, datastore: a trained head, and a datastore, for a recipe that needs one, or for the default drafter
-            (docs/recipes.md).
+        speculative_config: what drafts as a dictionary with vLLM's keys; cannot be given with `drafter`.
+        draft_model: the directory of a draft model that the drafter or recipe needs; without one it drafts alone.
+        head, datastore: a trained head, and a datastore, for a drafter or recipe that needs one, or for the default
+            drafter (docs/recipes.md).
         revision: branch, tag or commit of a model that is named as on the hub.
         dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16" (or "half").
         device: where to compute: "cpu", "cuda", "cuda:1", ...; "auto" is CUDA where there is one, and else the CPU.
@@ -94,19 +93,14 @@ class LLM(Streaming, Siblings):
         self,
         model: str | Path,
         *,
-        drafter: str | None = None,
-        drafter_options: Mapping[str, Any] | None = None,
-        verifier: str | None = None,
-        verifier_options: Mapping[str, Any] | None = None,
-        policy: str | None = None,
-        policy_options: Mapping[str, Any] | None = None,
+        drafter: str | Path | Mapping[str, Any] | None = None,
+        verifier: str | Mapping[str, Any] | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         num_speculative_tokens: int | None = None,
-        recipe: str | Path | None = None,
         speculative_config: Mapping[str, Any] | None = None,
         draft_model: str | Path | None = None,
         head: str | Path | None = None,
         datastore: str | Path | None = None,
-        speculative_model: str | Path | None = None,
         revision: str | None = None,
         dtype: str = "auto",
         device: str = "cpu",
@@ -135,12 +129,18 @@ class LLM(Streaming, Siblings):
             max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, max_num_waiting=max_num_waiting
         )
         combination = read_words(
-            unknown, LLM.__init__, lambda: read_companions(resolve(str(model), revision=revision)),
-            drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
-            policy=policy, policy_options=policy_options, num_speculative_tokens=num_speculative_tokens, recipe=recipe,
-            speculative_config=speculative_config, draft_model=draft_model, speculative_model=speculative_model,
-            head=head, datastore=datastore,
-        )  # fmt: skip
+            unknown,
+            LLM.__init__,
+            lambda: read_companions(resolve(str(model), revision=revision)),
+            drafter=drafter,
+            verifier=verifier,
+            policy=policy,
+            num_speculative_tokens=num_speculative_tokens,
+            speculative_config=speculative_config,
+            draft_model=draft_model,
+            head=head,
+            datastore=datastore,
+        )
         directory = resolve(str(model), revision=revision)
         setup = Setup(
             directory=directory,

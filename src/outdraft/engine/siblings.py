@@ -13,7 +13,7 @@ from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.engine.naming.roles import read_companions
 from outdraft.engine.naming.setup import Setup
-from outdraft.engine.naming.spelling import WORDS, read_beside
+from outdraft.engine.naming.words import WORDS, read_beside
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.models.files.load_codec import load_codec
 from outdraft.models.networks.network import Network
@@ -48,19 +48,15 @@ class Siblings:
         made._run(setup, engine_beside(setup, network, FULL))
         return made
 
-    def with_drafter(self, drafter: str, drafter_options: Mapping[str, Any] | None = None, **others: Any) -> Self:
+    def with_drafter(self, drafter: str | Path | Mapping[str, Any], **others: Any) -> Self:
         """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment.
 
-        `others`: verifier, verifier_options, policy, policy_options, num_speculative_tokens, as for `LLM`.
+        The drafter is named as for `LLM`. `others`: verifier, policy, num_speculative_tokens, draft_model, ...
         """
-        return self.with_speculation(drafter=drafter, drafter_options=drafter_options, **others)
-
-    def with_recipe(self, recipe: str | Path, **others: Any) -> Self:
-        """Likewise with a recipe. `others` override it: drafter_options, verifier, policy, their options, ..."""
-        return self.with_speculation(recipe=recipe, **others)
+        return self.with_speculation(drafter=drafter, **others)
 
     def with_speculation(self, **words: Any) -> Self:
-        """Likewise, in any words of `LLM` for what drafts: speculative_config, draft_model, recipe, ..."""
+        """Likewise, in any words of `LLM` for what drafts: drafter, speculative_config, draft_model, ..."""
         unknown = {word: words.pop(word) for word in words.keys() - WORDS}
         companions = partial(read_companions, self._setup.directory)
         setup = replace(self._setup, combination=read_beside(unknown, type(self).__init__, companions, **words))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from outdraft.codecs.fewest import SURE, fewest_tokens
 from outdraft.codecs.text import TextCodec
+from outdraft.codecs.tokenizer_file import SURE, fewest_tokens
 from outdraft.server.errors import TOO_LONG, ApiError
 
 T = TypeVar("T")

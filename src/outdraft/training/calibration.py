@@ -91,7 +91,7 @@ def measure_calibration(
     source = resolve(target)
     require_target(record, directory, target, fingerprint(load_model(source, record.dtype)))
     llm = LLM(
-        source, drafter=drafter, drafter_options={"model": str(place), **method.drafts, _ASKED: 1e-9},
+        source, drafter={"name": drafter, "model": str(place), **method.drafts, _ASKED: 1e-9},
         verifier="rejection", policy="fixed", num_speculative_tokens=depth, dtype=dtype or record.dtype,
         device=device or "cpu",
     )  # fmt: skip

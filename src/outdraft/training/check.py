@@ -160,7 +160,7 @@ def measure(
 ) -> Walk:
     """What the engine does, in chains of the promised length judged by rejection sampling."""
     engine = LLM(
-        target, drafter=drafter, drafter_options=options, verifier="rejection", policy="fixed", dtype=dtype,
+        target, drafter={"name": drafter, **options}, verifier="rejection", policy="fixed", dtype=dtype,
         device=device,
         num_speculative_tokens=terms.depth,
     )  # fmt: skip

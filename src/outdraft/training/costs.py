@@ -10,7 +10,6 @@ another copy, for as long as it is measured.
 """
 
 import copy
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +66,8 @@ def measure_costs(
         taught = Path(place, TARGET)  # one that is taught along costs what the original does
         engine = LLM.over(taught if taught.is_dir() else source, served(target, dtype))
         plain = _seconds(engine, prompts, tokens)
-        options: Mapping[str, Any] = {"model": place, **method.drafts}
-        drafting = engine.with_drafter(
-            method.drafter or kind, options, verifier="rejection", policy="fixed", num_speculative_tokens=depth
-        )
+        drafter = {"name": method.drafter or kind, "model": place, **method.drafts}
+        drafting = engine.with_drafter(drafter, verifier="rejection", policy="fixed", num_speculative_tokens=depth)
         rounds = _seconds(drafting, prompts, tokens)
     return Costs(plain=plain[1], verify=rounds[1], draft=rounds[0], depth=depth)
 

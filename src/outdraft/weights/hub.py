@@ -18,12 +18,14 @@ from outdraft.weights.safetensors import find_missing
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
-def resolve(name: str, *, also: Sequence[str] = (), revision: str | None = None) -> Path:
+def resolve(name: str | Path, *, also: Sequence[str] = (), revision: str | None = None) -> Path:
     """The directory that holds this model's files, or its one GGUF file. `also`: further files to download.
 
     `revision`: the branch, tag or commit of a hub name; a directory has none.
     """
-    name = check_value("model", name, str, error=ModelLoadError)
+    if isinstance(name, Path) and name.is_dir() and revision is None:
+        return name
+    name = str(check_value("model", name, str | Path, error=ModelLoadError))
     if revision is not None and (name.startswith("zoo:") or user_path(name, error=ModelLoadError).exists()):
         raise ModelLoadError(
             f"revision={revision!r} chooses a version on the hub, and {name} is on this machine: leave it out"

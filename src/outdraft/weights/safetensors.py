@@ -1,7 +1,9 @@
 """Lazy reading of `model.safetensors`, single or sharded, and writing of a single one.
 
-A store opens the headers only; a tensor is read when it is asked for. Everything that an interrupted download leaves
-behind (an index without its shards, an empty or cut file, `*.incomplete`) is one clear `ModelLoadError`.
+A store opens the headers only; a tensor is read when it is asked for. Where there are shards, their index decides: a
+copy of a tensor in another file is not read, and a tensor that the index does not name is none. Everything that an
+interrupted download leaves behind (an index without its shards, an empty or cut file, `*.incomplete`) is one clear
+`ModelLoadError`.
 """
 
 import logging
@@ -18,13 +20,13 @@ from torch import Tensor
 
 from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.options.new_file import new_file
-from outdraft.options.read_file import require_file
+from outdraft.options.read_file import load_json, require_file
 from outdraft.options.shown import shown
 from outdraft.weights.digest import weight_files
-from outdraft.weights.shard_index import INDEX, SINGLE, read_used_index
 from outdraft.weights.source import TensorSource
 
-__all__ = ["INDEX", "SINGLE", "TensorStore", "find_missing", "read_tensors", "save_tensors"]  # two are the index's
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 _log = logging.getLogger(__name__)
 _CURE = "download it again"
 _CONVERT = "convert them: transformers reads them with from_pretrained, and save_pretrained writes safetensors"
@@ -179,3 +181,29 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (SafetensorError, OSError) as error:
         raise ModelLoadError(f"{path} is cut short or damaged ({error}): {_CURE}") from error
+
+
+def read_index(directory: Path) -> dict[str, Path]:
+    """Tensor -> file; empty where there is no index.
+
+    Raises `ModelLoadError` for one that is damaged, or that names files outside the directory.
+    """
+    path = directory / INDEX
+    if not path.exists():
+        return {}
+    try:
+        table = load_json(path)["weight_map"]
+        files = {str(name): str(file) for name, file in table.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise ModelLoadError(f"{path} is not a readable shard index ({error!r}): {_CURE}") from error
+    for name, file in files.items():
+        if Path(file).is_absolute() or ".." in Path(file).parts or "\0" in file:
+            raise ModelLoadError(
+                f"{path} places the tensor {shown(name)} in {shown(file)}, outside the directory: name a file in it"
+            )
+    return {name: directory / file for name, file in files.items()}
+
+
+def read_used_index(directory: Path) -> dict[str, Path]:
+    """The same; empty also where a single file stands beside the index, which is read in place of shards."""
+    return {} if (directory / SINGLE).exists() else read_index(directory)

@@ -203,7 +203,7 @@ def draft_dir(tmp_path_factory):
 
 @native
 def test_a_model_goes_down_and_up_and_every_result_names_its_distribution(target_dir, draft_dir):
-    options = {"drafter": "draft_model", "drafter_options": {"model": str(draft_dir)}}
+    options = {"drafter": {"name": "draft_model", "model": str(draft_dir)}}
     llm = LLM(target_dir, precision="elastic", precision_options={"min_free": 0.2}, **options)
     frees = chain((50, 10, 10, 50, 90, 90), repeat(90))
     llm.engine.ladder.read = lambda: Memory(free=next(frees) * 10**9, total=100 * 10**9)
@@ -255,9 +255,12 @@ def test_while_no_weights_are_held_every_door_says_so_and_the_next_request_loads
         with pytest.raises(ModelLoadError, match="gone"):
             llm.generate(PROMPTS[0], GREEDY)
     doors = [
-        llm.forget, lambda: llm.with_drafter("none"), lambda: llm.with_recipe("ngram"), lambda: llm.engine.parts,
+        llm.forget,
+        lambda: llm.with_drafter("none"),
+        lambda: llm.with_drafter("recipe:ngram"),
+        lambda: llm.engine.parts,
         lambda: llm.with_speculation(drafter="ngram"),
-    ]  # fmt: skip
+    ]
     for door in doors:
         with pytest.raises(CapabilityError, match="no weights are held"):
             door()
@@ -310,7 +313,7 @@ def test_new_weights_get_all_the_threads(target_dir):
 @native
 @pytest.mark.parametrize("precision", ["mixed", "draft-int4"])
 def test_drafts_change_no_text_of_any_precision(target_dir, draft_dir, precision):
-    options = {"drafter": "draft_model", "drafter_options": {"model": str(draft_dir)}}
+    options = {"drafter": {"name": "draft_model", "model": str(draft_dir)}}
     llm = LLM(target_dir, precision=precision, num_speculative_tokens=3, **options)
     plain = llm.with_drafter("none")
     assert llm.config["precision"] == {"name": precision}
@@ -343,7 +346,7 @@ def test_another_drafter_keeps_the_weights_of_the_moment(target_dir):
         ({"precision": "elastic", "precision_options": {"min_fre": 0.1}}, ConfigError, "min_free"),
         ({"precision_options": {"min_free": 0.1}}, ConfigError, "precision='elastic'"),
         ({"precision": "draft-int4"}, ConfigError, "no drafter is named"),
-        ({"precision": "draft-int4", "drafter": "draft_model", "drafter_options": {"quantization": "int8"}},
+        ({"precision": "draft-int4", "drafter": {"name": "draft_model", "quantization": "int8"}},
          ConfigError, "leave one out"),
         ({"precision": "elastic", "dtype": "float32"}, CapabilityError, "PyTorch"),
     ],
@@ -377,7 +380,7 @@ def test_a_rounded_model_has_no_levels(target_dir, tmp_path):
 )
 def test_levels_come_from_the_weights_that_a_drafter_holds(target_dir, draft_dir, drafter, options, levels):
     """A cascade has several models and says so in its own words: that was a `KeyError` once."""
-    llm = LLM(target_dir, drafter=drafter, drafter_options=options(str(draft_dir)), precision="elastic")
+    llm = LLM(target_dir, drafter={"name": drafter, **options(str(draft_dir))}, precision="elastic")
     assert llm.config["precision"]["levels"] == list(levels)
     low = iter([1, 1])
     llm.engine.ladder.read = lambda: Memory(free=next(low, 90) * 10**9, total=100 * 10**9)

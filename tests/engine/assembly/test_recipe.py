@@ -6,7 +6,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
-from outdraft.engine.naming.spelling import Words
+from outdraft.engine.naming.words import Words
 from outdraft.options.errors import ConfigError
 
 GREEDY = SamplingParams(max_tokens=16)
@@ -39,7 +39,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_a_recipe_of_ones_own(mine, model_dir):
-    llm = LLM(model_dir, dtype="float32", recipe=mine)
+    llm = LLM(model_dir, dtype="float32", drafter=mine)
     assert llm.config["recipe"] == {
         "name": "mine", "paper": {"title": "Mine", "year": 2026, "link": "https://example.org"},
         "modifies_target": False,
@@ -49,16 +49,16 @@ def test_a_recipe_of_ones_own(mine, model_dir):
     plain = LLM(model_dir, drafter="none", dtype="float32")
     assert "recipe" not in plain.config
     assert llm.generate("abcabc", GREEDY).token_ids == plain.generate("abcabc", GREEDY).token_ids
-    again = plain.with_recipe(str(mine), drafter_options={"max_ngram": 5}, verifier="sequential")
+    again = plain.with_drafter({"name": str(mine), "max_ngram": 5}, verifier="sequential")
     assert again.config["drafter"]["max_ngram"] == 5 and again.config["drafter"]["min_ngram"] == 2
     assert again.config["verifier"]["name"] == "sequential" and again.config["recipe"]["name"] == "mine"
 
 
 def test_what_stands_beside_a_recipe_overrides_it(mine):
-    read = Words(recipe=mine, drafter_options={"prompt_lookup_max": 5}, num_speculative_tokens=2).read()
+    read = Words(drafter={"name": mine, "prompt_lookup_max": 5}, num_speculative_tokens=2).read()
     assert read.drafter_options == {"min_ngram": 2, "prompt_lookup_max": 5}  # an option's other name is the option
     assert read.num_speculative_tokens == 2 and read.policy_options == {"num_speculative_tokens": 6}
-    other = Words(recipe=mine, policy="outside.module:METHOD").read()
+    other = Words(drafter=mine, policy="outside.module:METHOD").read()
     assert other.policy_options == {}, "options belong to the policy that they were written for"
 
 
@@ -112,9 +112,16 @@ def test_every_spelling_has_one_meaning(model_dir):
     wanted = Words(speculative_config={"method": "draft_model", "model": "m", "num_speculative_tokens": 3}).read()
     assert wanted.drafter == "draft_model" and wanted.num_speculative_tokens == 3
     assert Words(draft_model="m", num_speculative_tokens=3).read() == wanted
-    assert Words(speculative_model="m", num_speculative_tokens=3).read() == wanted
-    assert Words(drafter="draft_model", drafter_options={"model": "m"}, num_speculative_tokens=3).read() == wanted
-    assert Words(speculative_model="[ngram]").read() == Words(drafter="ngram").read()
+    assert Words(drafter="draft_model", draft_model="m", num_speculative_tokens=3).read() == wanted
+    assert Words(drafter={"name": "draft_model", "model": "m"}, num_speculative_tokens=3).read() == wanted
+    assert Words(drafter={"width": 2}, draft_model="m").read().drafter_options == {"width": 2, "model": "m"}
+    assert Words(drafter="lookahead").read() != Words(drafter="recipe:lookahead").read()
+    assert (
+        Words(drafter="pipeinfer", draft_model="m").read() == Words(drafter="recipe:pipeinfer", draft_model="m").read()
+    )
+    assert Words(drafter="ngram", policy={"num_speculative_tokens": 2}).read().policy_options == {
+        "num_speculative_tokens": 2
+    }
     one = LLM(model_dir, dtype="float32", draft_model=model_dir, num_speculative_tokens=3)
     config = {"method": "draft_model", "model": str(model_dir), "num_speculative_tokens": 3}
     other = LLM(model_dir, dtype="float32", speculative_config=config)
@@ -126,9 +133,13 @@ def test_every_spelling_has_one_meaning(model_dir):
 @pytest.mark.parametrize(
     "words, says",
     [
-        ({"recipe": "ngram", "drafter": "eagle"}, "recipe='ngram'.*recipe file of your own"),
-        ({"recipe": "ngram", "speculative_config": {"method": "ngram"}}, "both given"),
-        ({"drafter": "ngram", "draft_model": "m"}, "drafter='ngram' and draft_model='m'"),
+        (
+            {"drafter": "recipe:ngram", "speculative_config": {"method": "ngram"}},
+            "drafter='recipe:ngram' is given beside",
+        ),
+        ({"draft_model": "m", "speculative_config": {"method": "ngram"}}, "draft_model='m' is given beside"),
+        ({"drafter": "ngram", "draft_model": "m"}, "draft_model='m' fills a role that drafter 'ngram' does not have"),
+        ({"drafter": {"max_ngram": 3}}, "is for a drafter, and none is named"),
         ({"speculative_config": {"method": "ngram"}, "verifier": "greedy"}, "verifier='greedy' is given beside"),
         ({"speculative_config": {"method": "ngram"}, "num_speculative_tokens": 0}, "num_speculative_tokens=0 is given"),
     ],
@@ -141,9 +152,12 @@ def test_two_meanings_are_refused(words, says):
 @pytest.mark.parametrize(
     "word, meant",
     [("draft_modl", "draft_model"), ("assistant_model", "draft_model"), ("speculate", "num_speculative_tokens"),
-     ("num_speculative_token", "num_speculative_tokens"), ("draftr_options", "drafter_options"),
-     ("ngram_prompt_lookup_max", r"drafter_options=\{'ngram_prompt_lookup_max'"),
-     ("max_ngram", r"an option of a drafter: drafter_options=\{'max_ngram'")],
+     ("num_speculative_token", "num_speculative_tokens"), ("draftr", "drafter"),
+     ("ngram_prompt_lookup_max", r"drafter=\{'name': ..., 'ngram_prompt_lookup_max'"),
+     ("max_ngram", r"an option of a drafter: drafter=\{'name': ..., 'max_ngram'"),
+     ("recipe", "takes no recipe='x': drafter= takes a recipe's name"), ("drafter_options", "drafter={'name'"),
+     ("verifier_options", "verifier={'name'"), ("policy_options", "policy={'name'"),
+     ("speculative_model", "draft_model"), ("method", "here it is called drafter")],
 )  # fmt: skip
 def test_a_wrong_key_names_the_right_one(model_dir, word, meant):
     with pytest.raises(ConfigError, match=meant):
@@ -155,14 +169,16 @@ def test_another_engine_over_the_same_weights_says_what_it_keeps(model_dir):
     with pytest.raises(ConfigError, match=r"'guard' belongs to LLM.*keeps it as it was"):
         plain.with_drafter("ngram", guard=0)
     with pytest.raises(ConfigError, match="takes no 'verifer', did you mean 'verifier'"):
-        plain.with_recipe("ngram", verifer="greedy")
-    both = plain.with_drafter("ngram", drafter_options={"max_ngram": 2})
+        plain.with_drafter("recipe:ngram", verifer="greedy")
+    with pytest.raises(ConfigError, match=r"LLM takes no drafter_options=.*stand beside the name"):
+        plain.with_drafter("ngram", drafter_options={"max_ngram": 2})
+    both = plain.with_drafter({"name": "ngram", "max_ngram": 2})
     assert both.config["drafter"]["max_ngram"] == 2
 
 
-@pytest.mark.parametrize("word", ["draft_model", "speculative_model", "head", "datastore"])
+@pytest.mark.parametrize("word", ["draft_model", "head", "datastore"])
 def test_an_empty_text_is_no_place(word):
-    beside = {} if word.endswith("_model") else {"recipe": "auto"}
+    beside = {} if word.endswith("_model") else {"drafter": "auto"}
     with pytest.raises(ConfigError, match=f"{word}='' names nothing: give .*leave it out"):
         Words(**beside, **{word: ""}).read()
 

@@ -11,7 +11,7 @@ from outdraft.core.registry import find_learner
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
 from outdraft.engine.naming.roles import read_companions
-from outdraft.engine.naming.spelling import Words
+from outdraft.engine.naming.words import Words
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError
 
@@ -57,12 +57,12 @@ def test_no_recipe_names_a_model():
 def test_roles_are_filled_in_every_recipe_that_has_them(model_dir, draft_dir, eagle_dir):
     plain = LLM(model_dir, drafter="none", dtype="float32")
     wanted = plain.generate("abababab", GREEDY).token_ids
-    by_draft = plain.with_recipe("draft_model", draft_model=draft_dir)
+    by_draft = plain.with_drafter("recipe:draft_model", draft_model=draft_dir)
     assert by_draft.config["drafter"]["model"] == str(draft_dir)
     assert by_draft.config["recipe"]["roles"] == {"draft_model": str(draft_dir)}
-    inner = plain.with_recipe("pipeinfer", draft_model=draft_dir)
+    inner = plain.with_drafter("pipeinfer", draft_model=draft_dir)
     assert inner.config["drafter"]["drafter"]["model"] == str(draft_dir)
-    by_head = LLM(model_dir, dtype="float32", recipe="eagle", head=eagle_dir)
+    by_head = LLM(model_dir, dtype="float32", drafter="recipe:eagle", head=eagle_dir)
     results = [llm.generate("abababab", GREEDY) for llm in (by_draft, by_head, inner)]
     assert all(result.token_ids == wanted for result in results)
     assert all(result.stats.num_draft_tokens > 0 for result in results[:2])
@@ -72,7 +72,7 @@ def test_auto_works_on_every_model_and_uses_what_is_filled(model_dir, draft_dir,
     plain = LLM(model_dir, drafter="none", dtype="float32")
 
     def arms(**roles: object) -> list[str]:
-        llm = plain.with_recipe("auto", **roles)
+        llm = plain.with_drafter("auto", **roles)
         assert llm.generate("abababab", GREEDY).token_ids == plain.generate("abababab", GREEDY).token_ids
         return list(llm.config["drafter"]["arms"])
 
@@ -84,14 +84,17 @@ def test_auto_works_on_every_model_and_uses_what_is_filled(model_dir, draft_dir,
 @pytest.mark.parametrize(
     "words, says",
     [
-        ({"recipe": "eagle"}, "recipe 'eagle' leaves the role 'head' to you: give head=.*--head"),
-        ({"recipe": "draft_model"}, "recipe 'draft_model' leaves the role 'draft_model'.*--draft-model"),
-        ({"recipe": "rest"}, "recipe 'rest' leaves the role 'datastore'.*outdraft datastore build"),
-        ({"recipe": "ngram", "head": "x"}, "head='x' fills a role that recipe 'ngram' does not have; it has none"),
-        ({"recipe": "eagle", "draft_model": "x"}, "recipe 'eagle' does not have; it has head"),
-        ({"head": "x"}, "head='x' fills a role of a recipe, and no recipe is given"),
-        ({"drafter": "rest", "datastore": "x"}, "no recipe is given"),
-        ({"recipe": "draft_model", "draft_model": "x", "drafter_options": {"model": "y"}}, "it has none"),
+        ({"drafter": "recipe:eagle"}, "recipe 'eagle' leaves the role 'head' to you: give head=.*--head"),
+        ({"drafter": "recipe:draft_model"}, "recipe 'draft_model' leaves the role 'draft_model'.*--draft-model"),
+        ({"drafter": "recipe:rest"}, "recipe 'rest' leaves the role 'datastore'.*outdraft datastore build"),
+        (
+            {"drafter": "recipe:ngram", "head": "x"},
+            "head='x' fills a role that recipe 'ngram' does not have; it has none",
+        ),
+        ({"drafter": "recipe:eagle", "draft_model": "x"}, "recipe 'eagle' does not have; it has head"),
+        ({"head": "x"}, "head='x' is for a drafter, and none is named"),
+        ({"drafter": "eagle", "datastore": "x"}, "drafter 'eagle' does not have; it has head"),
+        ({"drafter": {"name": "recipe:draft_model", "model": "y"}, "draft_model": "x"}, "it has none"),
     ],
 )
 def test_an_open_role_and_one_that_is_not_there_are_refused(words, says):
@@ -100,7 +103,7 @@ def test_an_open_role_and_one_that_is_not_there_are_refused(words, says):
 
 
 def test_an_option_may_take_a_roles_place():
-    read = Words(recipe="draft_model", drafter_options={"model": "mine"}).read()
+    read = Words(drafter={"name": "recipe:draft_model", "model": "mine"}).read()
     assert read.drafter_options["model"] == "mine" and "roles" not in read.recipe
 
 
@@ -109,15 +112,15 @@ def test_a_models_companions_fill_roles(target, draft_dir, eagle_dir, tmp_path):
     save_model(load_model(draft_dir), elsewhere)
     said = {"draft_model": {"any": "../elsewhere", "universal": "own/name"}, "head": {"eagle": "../eagle"}}
     (target / "companions.json").write_text(json.dumps(said))
-    llm = LLM(target, dtype="float32", recipe="draft_model")
+    llm = LLM(target, dtype="float32", drafter="recipe:draft_model")
     assert llm.config["drafter"]["model"] == str(elsewhere.resolve())
-    given = llm.with_recipe("draft_model", draft_model=draft_dir)
+    given = llm.with_drafter("recipe:draft_model", draft_model=draft_dir)
     assert given.config["drafter"]["model"] == str(draft_dir), "what the user gives goes before"
-    assert llm.with_recipe("eagle").config["recipe"]["roles"] == {"head": str(eagle_dir.resolve())}
+    assert llm.with_drafter("recipe:eagle").config["recipe"]["roles"] == {"head": str(eagle_dir.resolve())}
     found = read_companions(target)
-    assert Words(recipe="uag").read(lambda: found).drafter_options["model"] == "own/name"
+    assert Words(drafter="uag").read(lambda: found).drafter_options["model"] == "own/name"
     with pytest.raises(ConfigError, match="leaves the role 'head'"):
-        llm.with_recipe("early_exit")
+        llm.with_drafter("recipe:early_exit")
 
 
 def test_what_lies_beside_a_model_fills_roles(target: Path, draft_dir: Path, eagle_dir: Path, tmp_path: Path):
@@ -127,7 +130,7 @@ def test_what_lies_beside_a_model_fills_roles(target: Path, draft_dir: Path, eag
     assert read_companions(target) == {
         "draft_model": {"any": str(target / "draft")}, "head": {"eagle": str(target / "head")},
     }  # fmt: skip
-    llm = LLM(target, dtype="float32", recipe="auto")
+    llm = LLM(target, dtype="float32", drafter="auto")
     assert list(llm.config["drafter"]["arms"]) == ["ngram", "suffix", "draft_model", "eagle"]
     (target / "companions.json").write_text(json.dumps({"draft_model": str(draft_dir)}))
     assert read_companions(target)["draft_model"] == {"any": str(draft_dir)}, (
@@ -160,14 +163,14 @@ def test_a_neighbour_that_names_the_model_is_its_head(target: Path, eagle_dir: P
 def test_companions_that_say_something_else_are_refused(target, text, says):
     (target / "companions.json").write_text(text)
     with pytest.raises(ConfigError, match=says):
-        LLM(target, recipe="eagle")
+        LLM(target, drafter="recipe:eagle")
 
 
 def test_a_recipe_of_ones_own_has_roles_that_are_checked_when_it_is_read(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(SEVERAL)
     assert read_recipe(path).roles == {"draft_model": True, "head": False}
-    filled = Words(recipe=path, draft_model="d").read().drafter_options["drafters"]
+    filled = Words(drafter=path, draft_model="d").read().drafter_options["drafters"]
     assert filled == ["ngram", {"method": "draft_model", "model": "d"}]
     for wrong, says in (
         (SEVERAL.replace("@head?", "@haed?"), "names no role, did you mean 'head'"),

@@ -38,7 +38,7 @@ def test_the_texts_are_those_of_plain_decoding_for_fewer_passes(plain, service, 
     wanted = plain.generate(PROMPTS, params)
     results = remote(plain).generate(PROMPTS, params)
     assert [one.token_ids for one in results] == [one.token_ids for one in wanted]
-    beside = plain.with_drafter("draft_model", {"model": "zoo:draft"}, num_speculative_tokens=4)
+    beside = plain.with_drafter({"name": "draft_model", "model": "zoo:draft"}, num_speculative_tokens=4)
     near = beside.generate(PROMPTS, params)
     kept, near_kept = (sum(one.stats.num_accepted_tokens for one in each) for each in (results, near))
     assert abs(kept - near_kept) <= 3 < kept, "at the end of a text a drafter in the same process guesses less"

@@ -67,10 +67,10 @@ def run(options: Options) -> int:
     given = [name for name in (*ROLES, "speculative_config") if getattr(options.engine, name)]
     if options.all and given:
         raise ConfigError(f"--all audits every drafter as it is: leave out --{given[0].replace('_', '-')}")
-    named = options.engine.recipe or options.engine.draft_model or options.engine.speculative_config
+    named = options.engine.draft_model or options.engine.speculative_config
     if not options.all and not named and options.engine.drafter in (None, "none"):
         raise ConfigError(
-            "nothing to prove: drafter 'none' is plain decoding; name one with --drafter, --recipe or "
+            "nothing to prove: drafter 'none' is plain decoding; name one with --drafter or "
             "--speculative-config, or take --all"
         )
     console = make_console(stderr=options.json)
@@ -146,16 +146,22 @@ def _always_drafting(options: Options, words: dict[str, Any]) -> dict[str, Any]:
     engine = options.engine
     if engine.speculative_config:
         return {**words, "speculative_config": {"policy": "fixed", **engine.speculative_config}}
-    if engine.policy or (engine.recipe and not options.all):
+    if engine.policy or (_is_recipe(engine) and not options.all):
         return words
-    return {**words, "policy": "fixed"}
+    return {**words, "policy": {**engine.policy_options, "name": "fixed"}}
+
+
+def _is_recipe(engine: EngineFlags) -> bool:
+    from outdraft.engine.naming.recipe import names_recipe
+
+    return engine.drafter is not None and names_recipe(engine.drafter)
 
 
 def _judged_by(rule: str, words: dict[str, Any]) -> dict[str, Any]:
     """The words with this rule, which stands in a `speculative_config` itself where there is one."""
     if config := words.get("speculative_config"):
-        return {**words, "speculative_config": {**config, "rejection_sample_method": rule}, "verifier_options": {}}
-    return {**words, "verifier": rule, "verifier_options": {}}
+        return {**words, "speculative_config": {**config, "rejection_sample_method": rule}, "verifier": None}
+    return {**words, "verifier": rule}
 
 
 def _checks_of(
@@ -196,7 +202,7 @@ def list_suspects(options: Options) -> list[Suspect]:
             continue
         suited = ZOO_OPTIONS.get(name, {}) if options.engine.model == ZOO_TARGET else {}
         for form, shaped in (method.forms or {method.shape_of(method.options()): {}}).items():
-            words = {"recipe": None, "drafter": name, "drafter_options": {**suited, **shaped}}
+            words = {"drafter": {"name": name, **suited, **shaped}}
             suspects.append(Suspect(label=f"{name} {form}", words=words))
     return suspects
 
@@ -204,7 +210,7 @@ def list_suspects(options: Options) -> list[Suspect]:
 def _name_of(engine: EngineFlags) -> str:
     if engine.speculative_config:
         return str(engine.speculative_config.get("method", "speculative_config"))
-    return f"recipe {engine.recipe}" if engine.recipe else engine.drafter or "draft_model"
+    return f"recipe {engine.drafter}" if _is_recipe(engine) else engine.drafter or "draft_model"
 
 
 def list_settings(options: Options) -> "list[Setting]":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from outdraft.engine.naming.found_beside import Companions
+    from outdraft.engine.naming.roles import Companions
     from outdraft.models.networks.config import ModelConfig
 
 SUMMARY = "show what was found on this machine: kernels, threads, memory, packages, models"
@@ -124,8 +124,8 @@ def _entries(cache: "Path") -> "list[Path]":
 
 def _model(name: str) -> dict[str, Any]:
     from outdraft.engine.naming.roles import read_companions
-    from outdraft.models.adapter.choose import is_adapted
     from outdraft.models.files.load_codec import load_codec
+    from outdraft.models.target.open_network import is_adapted
     from outdraft.weights.hub import resolve
 
     directory = resolve(name)
@@ -190,7 +190,7 @@ def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companion
     """What drafts where the user names no drafter."""
     import torch
 
-    from outdraft.engine.naming.spelling import Words
+    from outdraft.engine.naming.words import Words
     from outdraft.models.networks.native import can_pack
     from outdraft.options.base import NESTED
 

@@ -133,10 +133,10 @@ def _run_on_ray(
 
 def _check_speculation(options: Options) -> None:
     engine, config = options.engine, options.engine.speculative_config
-    plain = "none" in (engine.drafter, engine.recipe, config.get("method")) or engine.num_speculative_tokens == 0
+    plain = "none" in (engine.drafter, config.get("method")) or engine.num_speculative_tokens == 0
     if options.speculative_decoding and plain:
         raise ConfigError(
-            "speculative_decoding asks for drafts, and --drafter none, --recipe none or no draft tokens for plain "
+            "speculative_decoding asks for drafts, and --drafter none or no draft tokens for plain "
             "decoding: leave one out"
         )
 

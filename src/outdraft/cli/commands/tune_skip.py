@@ -67,9 +67,10 @@ def run(options: Options) -> int:
     if not out.parent.is_dir():
         raise ConfigError(f"--out {out}: {out.parent} is no directory; make it first")
     llm = LLM(
-        options.model, drafter="draft_verify", num_speculative_tokens=options.num_speculative_tokens,
-        drafter_options={"confidence_threshold": options.confidence_threshold},
-    )  # fmt: skip
+        options.model,
+        drafter={"name": "draft_verify", "confidence_threshold": options.confidence_threshold},
+        num_speculative_tokens=options.num_speculative_tokens,
+    )
     config = network_of(llm.engine.parts).config
     console = make_console(stderr=options.json)
     with progress_bar(console, options.trials, "trials") as bar:

@@ -24,8 +24,7 @@ from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.drafters.shared.features.wide_block import WideBlock
 from outdraft.kernels.decoder.entrance import Entrance, Origin
-from outdraft.models.families.shared.layer_names import layer_entries
-from outdraft.models.families.shared.naming import Entry
+from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block, blocks_of, embedding_rows
 from outdraft.models.networks.config import ModelConfig

@@ -21,8 +21,7 @@ from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
 from outdraft.drafters.shared.heads.projections import borrowed_matrix
 from outdraft.drafters.shared.heads.stem import shape_of
-from outdraft.models.families.shared.layer_names import layer_entries
-from outdraft.models.families.shared.naming import Entry, linear
+from outdraft.models.families.shared.naming import Entry, layer_entries, linear
 from outdraft.models.files.foreign_heads import (
     fill,
     read_config,

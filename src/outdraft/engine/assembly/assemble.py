@@ -12,43 +12,45 @@ from typing import Any
 
 import torch
 
+from outdraft.cache.config import CacheConfig
 from outdraft.cache.state import refuse_over_states
-from outdraft.core.arms import arms_of
-from outdraft.core.drafter import Drafter, held_weights
-from outdraft.core.registry import read_options
+from outdraft.core.drafter import Drafter, arm_of, held_weights
+from outdraft.core.policy import Arm
+from outdraft.core.registry import AnyDrafter, read_options
 from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.parts import Parts
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
+from outdraft.engine.assembly.memory import read_memory
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
-from outdraft.engine.assembly.target import make_runner
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
-from outdraft.engine.guided_room import guidance_around
 from outdraft.engine.loop import Engine
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.naming.default import fitting, without_found
 from outdraft.engine.naming.setup import Setup
-from outdraft.engine.room import room_of
+from outdraft.engine.room import guidance_around, room_of
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
-from outdraft.models.adapter.choose import check_model_impl
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
+from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import Origin
 from outdraft.models.remake.quantize import mixed_precision
 from outdraft.models.remake.streamed import load_streamed
-from outdraft.models.target.guard_bound import find_bound
-from outdraft.models.target.open_network import load_network
+from outdraft.models.target.open_network import check_model_impl, find_bound, load_network
+from outdraft.nn.capture import call_each_time, cuda_recorder
 from outdraft.options.errors import CapabilityError, ConfigError, OutdraftError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.ranges import check_number
 from outdraft.options.shown import shown
+from outdraft.options.sizes import read_bytes
 from outdraft.options.speculative import Held
 
 _MOST_GUARD = 1e6  # logits
+_UNKNOWN = 2**30  # bytes for a pool where free memory cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,9 @@ def make_engine(setup: Setup, precision: str, options: Mapping[str, Any] | None)
         raise ConfigError(f"precision_options belong to precision='elastic', not to {precision!r}")
     combination = setup.combination.rounded("int4") if precision == DRAFT_INT4 else setup.combination
     network = _load(setup, precision)
-    return _engine_over(setup, network, fitting(setup, network, combination), precision)
+    if combination.instead is not None:
+        combination = fitting(setup, network, combination)
+    return _engine_over(setup, network, combination, precision)
 
 
 def engine_beside(setup: Setup, network: Network, precision: str) -> Assembled:
@@ -140,6 +144,61 @@ def _load(setup: Setup, level: str) -> Network:
     )
 
 
+def cache_config(layout: str | None, dtype: str, *, prefixes: bool | None, memory: int | str | None) -> CacheConfig:
+    """As the user asked for it. A size, and rows that later texts take over, are for a pool of pages.
+
+    `prefixes`: None keeps rows for later texts where pages cost nothing, but not in blocks that were asked for.
+    """
+    size = None if memory is None else read_bytes(memory, "kv_cache_memory")
+    chosen = layout or ("paged" if prefixes or size is not None else "static")
+    kept = False if prefixes is None and layout == "static" else prefixes
+    return CacheConfig(layout=chosen, dtype=dtype, prefixes=kept, memory=size)
+
+
+def make_runner(
+    network: Network,
+    *,
+    max_len: int | None,
+    exact: bool,
+    enforce_eager: bool,
+    cache: CacheConfig | None = None,
+    origin: Origin | None = None,
+) -> Runner:
+    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact."""
+    cache = _sized(_settled(cache or CacheConfig(), network), network)
+    float_rows = cache.dtype == "auto"
+    if isinstance(network, Decoder) and network.device.type == "cuda" and not exact and float_rows:
+        record = call_each_time if enforce_eager else cuda_recorder(network.device)
+        return GraphedRunner(network, record=record, max_len=max_len, cache=cache, origin=origin)
+    return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
+
+
+def _settled(cache: CacheConfig, network: Network) -> CacheConfig:
+    """Where it is open whether to keep rows for later texts, the native kernels do: they read pages as they lie."""
+    if cache.prefixes is not None:
+        return cache
+    is_native = network.kernels != "pytorch"
+    return replace(cache, prefixes=is_native, layout="paged" if is_native else cache.layout)
+
+
+def _sized(cache: CacheConfig, network: Network) -> CacheConfig:
+    """Rows that are kept for later texts need a size: if none was given, a quarter of the memory that is free now.
+
+    The system counts weights that are mapped from a file as free, so half of what would be left without them is the
+    most. A CPU's memory is taken when it is written to: what is never used costs nothing.
+    """
+    if not cache.prefixes or cache.memory is not None or cache.num_pages is not None:
+        return cache
+    if network.device.type == "cuda":
+        return replace(cache, memory=torch.cuda.mem_get_info(network.device)[0] // 4, is_given=False)
+    try:
+        free = read_memory().free
+    except CapabilityError:
+        free = 4 * _UNKNOWN
+    left = max(free - network.pass_bytes, free // 8)
+    return replace(cache, memory=min(free // 4, left // 2), is_given=False)
+
+
 def _build_parts(runner: Runner, combination: Combination, guard: float) -> Parts:
     """Drafter, rule and policy over the target. Raises `CapabilityError` for a drafter that taps what is not there."""
     method, rule, pacing = combination.drafter, combination.rule, combination.policy
@@ -180,6 +239,11 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
             num_speculative_tokens=0 if whole == "nothing" else combination.policy_options.num_speculative_tokens,
         ),
     )
+
+
+def arms_of(method: AnyDrafter, drafter: Drafter) -> tuple[Arm, ...]:
+    """Among whom a policy may choose: the drafters that it holds, or itself alone."""
+    return method.arms(drafter) or (arm_of(drafter, method.name),)
 
 
 def _engine_over(setup: Setup, network: Network, combination: Combination, precision: str) -> Assembled:

@@ -1,17 +1,38 @@
-"""Drafter, rule and policy with their options, after everything that the user wrote has been read into typed values.
+"""Drafter, rule and policy with their options: as they were named (`Speculation`), and found and typed (`Combination`).
 
-Data in: a `Speculation`; data out: a `Combination`, from which parts are built over a target.
+Words -> Speculation -> Combination -> parts over a target
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.core.registry import AnyDrafter, AnyPolicy, AnyRule, find, make_options
-from outdraft.engine.naming.speculative_config import Speculation
 from outdraft.options.base import PolicyOptions, Quantization, RoundedOptions
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One plug-in and its options, as they are written; without a name they are for the one that runs anyway."""
+
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """What drafts, how much, and which rule judges."""
+
+    drafter: str = "none"
+    drafter_options: Mapping[str, Any] = field(default_factory=dict)
+    verifier: str = "auto"
+    verifier_options: Mapping[str, Any] = field(default_factory=dict)
+    policy: str | None = None  # None: auto; fixed with a num_speculative_tokens, or where nothing is ever drafted
+    policy_options: Mapping[str, Any] = field(default_factory=dict)
+    num_speculative_tokens: int | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # `Recipe.describe()` of the recipe it came from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

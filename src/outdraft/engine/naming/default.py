@@ -22,16 +22,14 @@ import torch
 
 from outdraft import zoo
 from outdraft.core.registry import find_learner
-from outdraft.engine.naming.combination import Combination, combine
-from outdraft.engine.naming.found_beside import Companions
-from outdraft.engine.naming.recipe import Choice, Recipe, read_recipe
-from outdraft.engine.naming.roles import slots_of
+from outdraft.engine.naming.combination import Choice, Combination, Speculation, combine
+from outdraft.engine.naming.recipe import Recipe, read_recipe
+from outdraft.engine.naming.roles import Companions, slots_of
 from outdraft.engine.naming.setup import Setup
-from outdraft.engine.naming.speculative_config import Speculation
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.networks.network import Network
-from outdraft.models.target.guard_bound import find_bound
+from outdraft.models.target.open_network import find_bound
 from outdraft.options.base import NESTED
 from outdraft.options.errors import OutdraftError
 from outdraft.options.paths import user_path

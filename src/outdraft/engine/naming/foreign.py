@@ -1,8 +1,8 @@
-"""Arguments of other engines that have no effect here: accepted with a line in the log `outdraft.notes`, or refused.
+"""Words that are no words of ours: those of other engines, and our own of earlier versions. One table, one error.
 
-A word is *noted* where leaving it out writes the same text (how work is spread over devices, how memory is set aside).
-It is refused, with the cure, where the text or the promise of the call would be another one. What is only called
-differently is in `spelling.py`.
+A word is *noted*, with a line in the log `outdraft.notes`, where leaving it out writes the same text (how work is
+spread over devices, how memory is set aside). It is refused, with the cure, where the text or the promise of the call
+would be another one, or where it has another name here. None and False ask for nothing.
 """
 
 import logging
@@ -19,6 +19,10 @@ _OWN_MEMORY = "memory is taken as it is needed"
 _OWN_KERNELS = "kernels are chosen by what the machine has"
 _FORCED = "acceptance cannot be forced; `outdraft theory` says what a rate would bring"
 _A_REQUESTS = "it belongs to a request: SamplingParams(...)"
+_MERGED = "changes of low rank are merged first: outdraft.models.remake.lora"
+_LOSSY = "this lossy rule is not here; docs/verification.md lists the lossy rules that are"
+_A_LENGTH = "here it is called num_speculative_tokens"
+_A_DRAFT = "here it is called draft_model"
 _A_BLOCK = (
     "drafts that write several tokens in one pass are not here yet: docs/convert.md lists the drafts that are read"
 )
@@ -51,14 +55,44 @@ NOTED: Mapping[str, str] = {  # of LLM(...)
     "tokenizer_mode": "the tokenizer is read from the model's directory",
     "verbose": "the log is that of Python's logging, under 'outdraft'",
 }
-REFUSED: Mapping[str, str] = {
+CURES: Mapping[str, str] = {  # of LLM(...)
+    "recipe": "drafter= takes a recipe's name or file: drafter='recipe:NAME'",
+    "drafter_options": "they stand beside the name: drafter={'name': ..., option: value}",
+    "verifier_options": "they stand beside the name: verifier={'name': ..., option: value}",
+    "policy_options": "they stand beside the name: policy={'name': ..., option: value}",
+    "method": "here it is called drafter; speculative_config= has a 'method'",
+    "speculative_algorithm": "here it is called drafter",
+    "speculative_model": "here it is called draft_model; a method in brackets is a drafter",
+    "assistant_model": _A_DRAFT,
+    "draft_model_id": _A_DRAFT,
+    "draft_model_path": _A_DRAFT,
+    "spec_model": _A_DRAFT,
+    "speculate": _A_LENGTH,
+    "spec_tokens": _A_LENGTH,
+    "num_draft_tokens": _A_LENGTH,
+    "num_assistant_tokens": _A_LENGTH,
+    "max_speculative_tokens": _A_LENGTH,
+    "prompt_lookup_num_tokens": "here it is called num_speculative_tokens, beside a drafter that looks up",
+    "spec_decoding_acceptance_method": "here it is called verifier",
+    "torch_dtype": "here it is called dtype",
+    "device_map": "here it is called device",
+    "n_gpu_layers": "here it is called device",
+    "n_ctx": "here it is called max_model_len",
+    "max_seq_len": "here it is called max_model_len",
+    "max_batch_size": "here it is called max_num_seqs",
+    "kv_cache_memory_bytes": "here it is called kv_cache_memory",
+    "kv_cache_quant": "here it is called kv_cache_dtype",
+    "max_queued_requests": "here it is called max_num_waiting",
+    "model_path": "here it is called model",
+    "pretrained_model_name_or_path": "here it is called model",
+    "n_threads": "OMP_NUM_THREADS says it, a variable of the environment",
     "seed": "a seed belongs to a request: SamplingParams(seed=...)",
     "quantization": "round the model with `outdraft quantize`, or name one that is rounded",
     "load_in_8bit": "round the model with `outdraft quantize --bits 8`",
     "load_in_4bit": "round the model with `outdraft quantize --bits 4`",
     "tokenizer": "the tokenizer is read from the model's directory: put tokenizer.json there",
-    "lora_path": "changes of low rank are merged first: outdraft.models.remake.lora",
-    "enable_lora": "changes of low rank are merged first: outdraft.models.remake.lora",
+    "lora_path": _MERGED,
+    "enable_lora": _MERGED,
 }
 
 CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
@@ -82,7 +116,7 @@ CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
     "dspark_draft_topk": "it is of a method that is not here",
     "xpress_topc": "it is of a method that is not here",
 }
-CONFIG_REFUSED: Mapping[str, str] = {
+CONFIG_CURES: Mapping[str, str] = {
     "revision": "download the draft at that revision, and give its directory as 'model'",
     "num_speculative_tokens_per_batch_size": "leave it and num_speculative_tokens out: the policy 'auto' "
     "measures what a batch costs",
@@ -98,11 +132,9 @@ CONFIG_REFUSED: Mapping[str, str] = {
     "tensor_parallel_size": "leave it out: one device is used",
     "speculative_token_tree": "the shape of a tree is an option of the method: `outdraft methods NAME`",
     "quantization": "this method has no weights that can be rounded when they are loaded",
-    "fly_window_size": "this lossy rule is not here; docs/verification.md lists the lossy rules that are",
-    "fly_entropy_threshold": "this lossy rule is not here; docs/verification.md lists the lossy rules that are",
-    "fly_entropy_top_k": "this lossy rule is not here; docs/verification.md lists the lossy rules that are",
-}
-OFF_ONLY: Mapping[str, str] = {  # of speculative_config: nothing where false, refused where true
+    "fly_window_size": _LOSSY,
+    "fly_entropy_threshold": _LOSSY,
+    "fly_entropy_top_k": _LOSSY,
     "parallel_drafting": "drafts that write several tokens in one pass are not supported: leave it out",
     "use_heterogeneous_vocab": "with this method drafts have the target's vocabulary: leave it out",
 }
@@ -120,30 +152,32 @@ RULES: Mapping[str, str] = {  # rejection_sample_method
 EXACT = ("standard", "strict", "probabilistic")  # rejection_sample_method: exact rules, all of them; here "auto"
 
 
+def refuse(key: str, value: Any) -> None:
+    """Raise `ConfigError` with the cure for an argument of `LLM(...)` that the table refuses."""
+    _settle({key: value}, "LLM", {}, CURES)
+
+
 def settle(given: Mapping[str, Any]) -> dict[str, Any]:
     """What is left of the arguments of `LLM(...)` that it does not know. Raises `ConfigError` with the cure."""
-    return _settle(given, "LLM", NOTED, REFUSED)
+    return _settle(given, "LLM", NOTED, CURES)
 
 
 def settle_config(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
     """What is left of a method's options in a `speculative_config`; words that the method has (`known`) stay."""
     theirs = {key: value for key, value in options.items() if key not in known}
-    for key, cure in OFF_ONLY.items():
-        if theirs.pop(key, None):
-            raise ConfigError(f"speculative_config: {key}={shown(options[key])}: {cure}")
-    left = _settle(theirs, "speculative_config", CONFIG_NOTED, CONFIG_REFUSED)
+    left = _settle(theirs, "speculative_config", CONFIG_NOTED, CONFIG_CURES)
     return {key: value for key, value in options.items() if key in known or key in left}
 
 
-def _settle(
-    given: Mapping[str, Any], where: str, noted: Mapping[str, str], refused: Mapping[str, str]
-) -> dict[str, Any]:
+def _settle(given: Mapping[str, Any], where: str, noted: Mapping[str, str], cures: Mapping[str, str]) -> dict[str, Any]:
     left = {}
     for key, value in given.items():
-        if key in refused:
-            raise ConfigError(f"{where}: {key}={shown(value)} is not supported here: {refused[key]}")
-        if key not in noted:
+        asks = value is not None and value is not False
+        if key in cures:
+            if asks:
+                raise ConfigError(f"{where} takes no {key}={shown(value)}: {cures[key]}")
+        elif key not in noted:
             left[key] = value
-        elif value is not None and value is not False and (value is True or value != 1):  # 1: as it is here
+        elif asks and (value is True or value != 1):  # 1: as it is here
             _log.warning("%s: %s=%s changes nothing here: %s", where, key, shown(value), noted[key])
     return left

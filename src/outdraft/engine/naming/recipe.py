@@ -8,15 +8,18 @@
 Data in: a name of the catalogue (a file in `outdraft/recipes`), or the path of a user's own file; data out: a `Recipe`.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from outdraft.core.method import Paper
-from outdraft.core.registry import AnyMethod, Kind, find, make_options
-from outdraft.engine.naming.roles import slots_of, without_optional
-from outdraft.options.base import DraftShape
+from outdraft.core.registry import AnyMethod, Kind, find, make_options, names, option_defaults, override
+from outdraft.engine.naming.combination import Choice
+from outdraft.engine.naming.roles import Companions, Slot, choose, slots_of, without_optional
+from outdraft.options.base import NESTED, DraftShape
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.paths import user_path
@@ -25,15 +28,8 @@ from outdraft.options.shown import shown
 from outdraft.options.types import fits, in_words
 
 FOLDER = Path(__file__).parents[2] / "recipes"
+_PREFIX = "recipe:"  # before the name, where a drafter has the same
 _DEFAULTS: dict[Kind, str] = {"drafter": "", "verifier": "auto", "policy": "auto"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One plug-in and its options, as they are written."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +71,25 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def names_recipe(drafter: str) -> bool:
+    """Whether `drafter=` means a recipe: by the prefix "recipe:", as a file, or by a name that no drafter has."""
+    if drafter.startswith(_PREFIX) or drafter.endswith(".toml"):
+        return True
+    return drafter not in names("drafter") and drafter in recipe_names()
+
+
 def read_recipe(given: str | Path) -> Recipe:
-    """The recipe called `given`, or in the file `given` (a path ends with .toml).
+    """The recipe called `given` or "recipe:`given`", or in the file `given` (a path ends with .toml).
 
     Raises `ConfigError` naming the file, the key and the nearest right one.
     """
+    given = str(given).removeprefix(_PREFIX)
     path = user_path(given)
     if path.suffix != ".toml":
         known = recipe_names()
-        if str(given) not in known:
+        if given not in known:
             raise ConfigError(
-                f"unknown recipe {shown(str(given))}{near_miss(str(given), known)}; known: {', '.join(known)}; "
+                f"unknown recipe {shown(given)}{near_miss(given, known)}; known: {', '.join(known)}; "
                 "a file of your own ends with .toml"
             )
         path = FOLDER / f"{given}.toml"
@@ -161,3 +165,60 @@ def _check_keys(table: Mapping[str, Any], known: list[str], where: str) -> None:
         if key not in known:
             raise ConfigError(f"recipe {where}: unknown key {key!r}{near_miss(key, known)}; it takes: "
                               f"{', '.join(known)}")  # fmt: skip
+
+
+def fill_named(
+    drafter: str, options: Mapping[str, Any], given: Mapping[str, str], companions: Callable[[], Companions]
+) -> dict[str, Any]:
+    """The options of a drafter that is named without a recipe, with its roles filled.
+
+    They are filled by what is `given`, else by what `companions` has, else by the option's own default. Which option
+    takes which role is written in the recipes that run the drafter; an option that is given is kept. Raises
+    `ConfigError` for a role that is given and that the drafter does not have.
+    """
+    filled, roles = _filled(drafter, options, given, companions)
+    for role, value in given.items():
+        if role not in roles:
+            raise ConfigError(
+                f"{role}={value!r} fills a role that drafter {drafter!r} does not have; it has "
+                f"{', '.join(sorted(roles)) or 'none'}"
+            )
+    return filled
+
+
+def _filled(
+    drafter: str, options: Mapping[str, Any], given: Mapping[str, str], companions: Callable[[], Companions]
+) -> tuple[dict[str, Any], set[str]]:
+    """The options, and the roles that are open in the drafter and in those inside it."""
+    method = find("drafter", drafter)
+    defaults, slots = option_defaults(method), _role_options().get(method.name, {})
+    opened = {key: slot for key, slot in override(method, slots, options).items() if isinstance(slot, Slot)}
+    roles = {slot.role for slot in opened.values()}
+    beside = companions() if roles - given.keys() else {}
+    found: dict[str, Any] = {}
+    for key, slot in opened.items():
+        if (place := choose(slot, given, beside)) is not None:
+            found[key] = [place] if isinstance(defaults[key], tuple) else place
+    for key, default in defaults.items():
+        inner = options.get(key, default)
+        if isinstance(inner, Mapping) and isinstance(name := inner.get(NESTED), str):
+            own = {option: value for option, value in inner.items() if option != NESTED}
+            more, further = _filled(name, own, given, companions)
+            roles |= further
+            if more != own:
+                found[key] = {NESTED: name, **more}
+    return {**options, **found}, roles
+
+
+@cache
+def _role_options() -> Mapping[str, Mapping[str, Slot]]:
+    """Drafter -> option -> its role, from the recipes; options of a drafter inside another are the inner one's."""
+    found: dict[str, dict[str, Slot]] = {}
+    for path in sorted(FOLDER.glob("*.toml")):
+        drafter = tomllib.loads(path.read_text(encoding="utf-8"))["drafter"]
+        name = drafter["name"]
+        for key, value in drafter.get("options", {}).items():
+            plain = isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+            if plain and (slots := slots_of(name, value)):
+                found.setdefault(name, {})[key] = slots[0]
+    return found

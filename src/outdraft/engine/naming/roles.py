@@ -1,6 +1,6 @@
-"""Roles: the parts of a recipe that the user must supply, written as "@..." among the options of its drafter.
+"""Roles: the parts of a drafter or a recipe that the user must supply, written as "@..." among the options in a recipe.
 
-    model = "@draft_model"       must be filled: LLM(m, recipe=..., draft_model=DIR), or --draft-model DIR
+    model = "@draft_model"       must be filled: LLM(m, drafter=..., draft_model=DIR), or --draft-model DIR
     model = "@draft_model?"      may stay open: then the table in a list that names it is left out, or the option
 
 A role that the user leaves open is filled from `companions.json` in the model's own directory, where its maker may say
@@ -8,21 +8,28 @@ which other models belong to it, for all drafters or for one: as paths relative 
 
     {"draft_model": "../small", "head": {"eagle": "../eagle", "early_exit": "../exit"}}
 
-A role that this file does not name is filled by what lies there (`found_beside.py`): MODEL/draft, MODEL/head.
+A role that this file does not name is filled by what lies there, which is noted in the log `outdraft.notes`:
+
+    MODEL/draft         a smaller model                      fills the role of a draft model
+    MODEL/head          a head of any kind that is known     fills the role of a head, for the drafter of its kind
+    MODEL/../ANY        a head whose config.json names MODEL as its verifier, as speculators writes it; likewise
 """
 
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outdraft.engine.naming.found_beside import Companions, found_beside
+from outdraft.core.registry import find_learner
 from outdraft.options.base import NESTED
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.paths import user_path
 from outdraft.options.read_file import load_json
+
+Companions = Mapping[str, Mapping[str, str]]  # role -> drafter, or "any" -> where it is
 
 ROLES: Mapping[str, str] = {
     "draft_model": "the directory of a smaller model",
@@ -33,6 +40,8 @@ FILE = "companions.json"
 _MARK = "@"
 _ANY = "any"
 _OPEN = object()
+_MOST = 64  # neighbours of a model that are looked at
+_log = logging.getLogger("outdraft.notes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +117,7 @@ def choose(slot: Slot, given: Mapping[str, Any], companions: Companions) -> str 
 def read_companions(directory: Path) -> Companions:
     """What the model's own directory names, and what lies there. Raises `ConfigError` for a file that is wrong."""
     named = _named_in(directory / FILE)
-    lying = found_beside(directory, unless=frozenset(named))
-    return {**lying, **named}
+    return {**_found_beside(directory, unless=named), **named}
 
 
 def _named_in(path: Path) -> Companions:
@@ -133,6 +141,50 @@ def _named_in(path: Path) -> Companions:
             is_path = beside.exists() or place.startswith((".", "/"))
             found.setdefault(role, {})[drafter] = str(beside) if is_path else place
     return found
+
+
+def _found_beside(directory: Path, *, unless: Companions) -> Companions:
+    """What lies in a model's directory or beside it. `unless`: roles that need nothing."""
+    found: dict[str, dict[str, str]] = {}
+    if not directory.is_dir():
+        return found  # a GGUF file
+    if "draft_model" not in unless and (directory / "draft" / "config.json").is_file():
+        found["draft_model"] = {"any": str(directory / "draft")}
+    if "head" not in unless:
+        from outdraft.models.files.foreign_heads import recognise  # not before: it needs torch
+
+        for head in _heads(directory):
+            if (known := recognise(head)) is not None:
+                drafter = find_learner(known[0]).drafter or known[0]
+                found.setdefault("head", {}).setdefault(drafter, str(head))
+    for role, named in found.items():
+        for drafter, path in named.items():
+            whose = "" if drafter == "any" else f" for {drafter}"
+            _log.info("found %s%s beside the model: %s", role, whose, path)
+    return found
+
+
+def _heads(directory: Path) -> Iterator[Path]:
+    """MODEL/head, then neighbours that name the model."""
+    if (directory / "head").is_dir():
+        yield directory / "head"
+    try:
+        neighbours = sorted(directory.parent.iterdir())
+    except OSError:
+        return
+    for one in neighbours[:_MOST]:
+        if one != directory and (one / "config.json").is_file() and _names(one, directory):
+            yield one
+
+
+def _names(head: Path, model: Path) -> bool:
+    """Whether a head's configuration names this model as its verifier, by its path or by the last part of its name."""
+    from outdraft.models.files.foreign_heads import read_config
+
+    told = read_config(head).get("speculators_config")
+    verifier = told.get("verifier") if isinstance(told, Mapping) else None
+    name = verifier.get("name_or_path") if isinstance(verifier, Mapping) else None
+    return isinstance(name, str) and bool(name) and Path(name).name == model.name
 
 
 def _replace(drafter: str, value: Any, by: Callable[[Slot], Any]) -> Any:

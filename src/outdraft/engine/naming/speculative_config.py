@@ -10,10 +10,10 @@ Keys of vLLM that mean nothing here are accepted with a line in the log, or refu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.registry import find, names, option_names
+from outdraft.engine.naming.combination import Speculation
 from outdraft.engine.naming.foreign import EXACT, METHODS, RULES, settle_config
 from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.options.checked import check_value
@@ -26,20 +26,6 @@ from outdraft.weights.hub import resolve
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
 _NAMING = ("use_heterogeneous_vocab",)  # where true, such a key is a part of the method's name: "name+key"
 _DRAWN = {"greedy": "greedy", "probabilistic": "match"}  # draft_sample_method -> the option `sample`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speculation:
-    """What drafts, how much, and which rule judges."""
-
-    drafter: str = "none"
-    drafter_options: Mapping[str, Any] = field(default_factory=dict)
-    verifier: str = "auto"
-    verifier_options: Mapping[str, Any] = field(default_factory=dict)
-    policy: str | None = None  # None: auto; fixed with a num_speculative_tokens, or where nothing is ever drafted
-    policy_options: Mapping[str, Any] = field(default_factory=dict)
-    num_speculative_tokens: int | None = None
-    recipe: Mapping[str, Any] = field(default_factory=dict)  # `Recipe.describe()` of the recipe it came from
 
 
 def from_mapping(config: Mapping[str, Any]) -> Speculation:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outdraft.models.adapter.choose import text_kind
 from outdraft.models.adapter.library import first_line, require_transformers
 from outdraft.models.adapter.refuse import refuse_class, refuse_config
+from outdraft.models.families.shared.fields import all_ends
 from outdraft.models.files.foreign_heads import drafter_of, named_kind
 from outdraft.models.files.load import read_generation, read_json
 from outdraft.models.files.peft_adapter import tell_adapter
-from outdraft.models.files.wrapper import all_ends, is_wrapper
+from outdraft.models.files.wrapper import is_wrapper, text_kind
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.read_file import require_file
 

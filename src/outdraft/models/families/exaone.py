@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import FULL, SLIDING, Fields, windows_of
-from outdraft.models.families.shared.layer_names import LayerNames, table_of
-from outdraft.models.families.shared.naming import Architecture, Entry
+from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.networks.config import ModelConfig
 
 

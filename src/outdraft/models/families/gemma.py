@@ -10,8 +10,7 @@ from typing import Any
 
 from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields, every_nth_full, windows_of
-from outdraft.models.families.shared.layer_names import LayerNames, table_of
-from outdraft.models.families.shared.naming import Architecture, Entry
+from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.families.shared.rope_fields import read_rope, write_ropes
 from outdraft.models.networks.config import ModelConfig
 

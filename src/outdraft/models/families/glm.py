@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from outdraft.models.families.llama import IGNORED, read_common, write_common
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
-from outdraft.models.families.shared.layer_names import LayerNames, table_of
-from outdraft.models.families.shared.naming import Architecture, Entry
+from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.families.shared.rope_fields import read_rope
 from outdraft.models.networks.config import ModelConfig
 

@@ -7,8 +7,7 @@ RMSNorm, rotary positions, grouped-query attention, gated SiLU feed-forward. The
 from collections.abc import Iterable
 
 from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields
-from outdraft.models.families.shared.layer_names import LLAMA_NAMES, table_of
-from outdraft.models.families.shared.naming import Architecture, Entry
+from outdraft.models.families.shared.naming import LLAMA_NAMES, Architecture, Entry, table_of
 from outdraft.models.families.shared.rope_fields import read_rope, write_rope
 from outdraft.models.networks.config import ModelConfig
 

@@ -16,14 +16,13 @@ from torch import Tensor, nn
 from outdraft.core.head_format import HeadFormat
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.models.families.shared.naming import Entry, stored_shapes
-from outdraft.models.files.load import read_json
+from outdraft.models.files.load import read_json, require_filled
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 from outdraft.weights.renamed import open_tensors
 from outdraft.weights.safetensors import SINGLE, save_tensors
-from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
 Net = TypeVar("Net", bound=nn.Module)

@@ -4,7 +4,7 @@ import logging
 from fnmatch import fnmatchcase
 
 from outdraft.codecs.gguf import ROLES
-from outdraft.codecs.noted import note
+from outdraft.codecs.tokenizer_file import note
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 from outdraft.weights.gguf import GgufFile

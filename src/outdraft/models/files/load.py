@@ -14,12 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.fields import all_ends
 from outdraft.models.families.shared.naming import Architecture, Entry, stored_entries, stored_shapes
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
-from outdraft.models.files.peft_adapter import refuse_lone_adapter, tell_adapter, without_wrapper
+from outdraft.models.files.peft_adapter import (
+    WRAPPERS,
+    refuse_lone_adapter,
+    tell_adapter,
+    without_wrapper,
+)
 from outdraft.models.files.published.source import PublishedModel
-from outdraft.models.files.wrapper import all_ends, is_wrapper, text_part, text_tensors
+from outdraft.models.files.wrapper import text_part, text_tensors
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.device import choose_device
@@ -30,7 +36,6 @@ from outdraft.options.read_file import load_json
 from outdraft.options.shown import shown
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
-from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
@@ -96,7 +101,6 @@ class StoredWeights:
             self._check(entry, asked[entry.ours])
 
     def _read(self, entry: Entry, target: Tensor) -> None:
-        self._check(entry, target)
         entry.fill(target, [self.source[self.names[name]] for name in entry.theirs])
 
     def _check(self, entry: Entry, target: Tensor) -> None:
@@ -107,7 +111,7 @@ class StoredWeights:
                 raise ModelLoadError(
                     f"tensor '{name}' in {source.origin} has shape {source.shape(name)}, config.json asks for {shape}"
                 )
-            if source.dtype_name(name) != _INTEGERS.get(target.dtype, source.dtype_name(name)):
+            if target.dtype in _INTEGERS and source.dtype_name(name) != _INTEGERS[target.dtype]:
                 raise ModelLoadError(
                     f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
                     f"{_INTEGERS[target.dtype]}: quantize the original again"
@@ -116,9 +120,9 @@ class StoredWeights:
 
 def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
     """A model's files by path or name, checked against its configuration; `dtype` as for `load_model`."""
-    raw, source = _open(resolve(str(check_value("model", path, str | Path, error=ModelLoadError))))
+    raw, source = _open(resolve(path))
     told = raw.pop("quantization_config", None)
-    quant = None if isinstance(source, PublishedModel) else read_quant(told)
+    quant = None if told is None or isinstance(source, PublishedModel) else read_quant(told)
     variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
     config = kind.read(raw, strict=True)
@@ -138,6 +142,24 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
     )
     stored.check_shapes()
     return stored
+
+
+def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> None:
+    """Raise `ModelLoadError` if any tensor holds NaN, which each is born with.
+
+    It catches what names and shapes cannot: a table that forgot a parameter, a half-written file, a broken checkpoint.
+    """
+    empty = [
+        name
+        for name, tensor in parameters
+        if tensor.is_floating_point() and tensor.numel() and bool(tensor.amax().isnan())  # in one reading, as NaN wins
+    ]
+    if empty:
+        raise ModelLoadError(
+            f"{len(empty)} parameters hold NaN after loading {source}, e.g. {', '.join(empty[:3])}: "
+            "the file is damaged, or already was so when it was written; download it again, or take an earlier "
+            "checkpoint"
+        )
 
 
 def save_model(decoder: Decoder, directory: str | Path, dtype: torch.dtype | None = None) -> None:
@@ -178,19 +200,27 @@ def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
     if path.is_file():
         model = GgufModel(path)
         return model.read_config(), model
-    refuse_lone_adapter(path)
+    adapted = any(path.glob("adapter_*"))
+    if adapted:
+        refuse_lone_adapter(path)
     raw = read_json(path / "config.json")
-    source = without_wrapper(TensorStore(path))
-    tell_adapter(path)
-    text = raw["text_config"] if is_wrapper(raw) else {}
-    if is_wrapper(raw):
+    source: TensorSource = TensorStore(path)
+    if next(iter(source), "").startswith(WRAPPERS):
+        source = without_wrapper(source)
+    if adapted:
+        tell_adapter(path)
+    text = raw.get("text_config")
+    wraps = isinstance(text, dict)
+    if wraps:
         source = text_tensors(source)
     told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None)
     if told and not (isinstance(told, dict) and told.get("quant_method") == QUANT_METHOD):
         source = PublishedModel(source, told)
-    if is_wrapper(raw):
+    if wraps:
         raw = text_part(raw, source)
-    return {**raw, "eos_token_id": all_ends(raw.get("eos_token_id"), read_generation(path))}, source
+    if (ends := read_generation(path)) is not None:
+        raw = {**raw, "eos_token_id": all_ends(raw.get("eos_token_id"), ends)}
+    return raw, source
 
 
 def find_architecture(raw: dict[str, object]) -> Architecture:
@@ -230,19 +260,21 @@ def _resolve_names(
 ) -> dict[str, str]:
     """Canonical name -> name in the files; missing and unexpected tensors are errors."""
     names: dict[str, str] = {}
+    there = set(source)
     tied = {name for entry in entries if entry.ours in ("lm_head.weight", "embedding") for name in entry.theirs}
     for entry in entries:
         for name in entry.theirs:
             bare = name.removeprefix(kind.prefix)
-            if name in source or bare in source:
-                names[name] = name if name in source else bare
+            if name in there or bare in there:
+                names[name] = name if name in there else bare
     if config.tie_embeddings:  # either of the two may be the one that is stored
         stored = sorted(tied & set(names))
         names.update({name: names[stored[0]] for name in tied - set(names) if stored})
     wanted = [name for entry in entries for name in entry.theirs]
     missing = [name for name in wanted if name not in names]
-    unexpected = {name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored)}
-    refuse_misfit(source.origin, missing, unexpected)
+    unexpected = {name for name in there - set(names.values()) if not name.endswith(kind.ignored)}
+    if missing or unexpected:
+        refuse_misfit(source.origin, missing, unexpected)
     return names
 
 

@@ -17,7 +17,7 @@ from outdraft.weights.source import TensorSource
 
 ADAPTER = "adapter_config.json"
 MERGE = "merge it into the weights (with peft: merge_and_unload, then save_pretrained)"
-_WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "module.")  # torch.compile, FSDP, data parallel
+WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "module.")  # torch.compile, FSDP, data parallel
 _PARTS = (".lora_A.", ".lora_B.", ".base_layer.", "lora_embedding_", ".lora_magnitude_vector")
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def tell_adapter(directory: Path) -> None:
 
 def without_wrapper(source: TensorSource) -> TensorSource:
     """The same tensors without the prefix that a trainer's wrapper gave to every name; one line says so."""
-    prefix = next((one for one in _WRAPPERS if len(source) and all(name.startswith(one) for name in source)), None)
+    prefix = next((one for one in WRAPPERS if len(source) and all(name.startswith(one) for name in source)), None)
     if prefix is None:
         return source
     _log.warning("%s: the names of its tensors begin with %s, and are read without it", source.origin.name, prefix)

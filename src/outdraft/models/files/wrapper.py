@@ -10,8 +10,7 @@ prompt of text alone is computed by the text part alone.
 
 from collections.abc import Container, Mapping
 
-from outdraft.options.errors import ModelLoadError
-from outdraft.options.shown import shown
+from outdraft.models.families.shared.fields import all_ends
 from outdraft.weights.renamed import NamedTensors
 from outdraft.weights.source import TensorSource
 
@@ -34,6 +33,14 @@ OTHERS = (  # what a wrapper holds besides
 def is_wrapper(raw: Mapping[str, object]) -> bool:
     """Whether this config.json has the language model's settings in a table of their own."""
     return isinstance(raw.get("text_config"), dict)
+
+
+def text_kind(raw: Mapping[str, object]) -> str | None:
+    """The `model_type` of the language model in a config.json; None: there is none."""
+    text = raw["text_config"] if is_wrapper(raw) else raw
+    assert isinstance(text, Mapping)
+    kind = text.get("model_type", f"{raw.get('model_type')}_text" if text is not raw else None)
+    return kind if isinstance(kind, str) else None
 
 
 def text_part(raw: Mapping[str, object], tensors: Container[str]) -> dict[str, object]:
@@ -62,18 +69,3 @@ def text_tensors(source: TensorSource) -> TensorSource:
         prefix = next((one for one in _TEXT if name.startswith(one)), "")
         names[_TEXT.get(prefix, "") + name.removeprefix(prefix)] = name
     return NamedTensors(source, names)
-
-
-def all_ends(*told: object) -> list[int] | None:
-    """The ids that end a text, by every place that names some: each is an id, a list of ids, or None.
-
-    Raises `ModelLoadError` for anything else.
-    """
-    ends: list[int] = []
-    for value in told:
-        for end in value if isinstance(value, list) else [] if value is None else [value]:
-            if not isinstance(end, int) or isinstance(end, bool):
-                raise ModelLoadError(f"eos_token_id={shown(value)} is not supported (an id or a list of ids)")
-            if end not in ends:
-                ends.append(end)
-    return ends or None

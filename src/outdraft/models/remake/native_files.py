@@ -12,15 +12,9 @@ import mmap
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from torch import Tensor, nn
 
 from outdraft.kernels.checksum import checksum
-from outdraft.kernels.decoder.stack import Stack
-from outdraft.kernels.library import wanted_kind
-from outdraft.kernels.threads import num_threads
-from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import NativeDecoder, any_norm_of, parts_of, shape_of, weight_of
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake.packed_cache import kept_file
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
@@ -43,18 +37,7 @@ def load_native(pieces: Pieces) -> NativeDecoder:
         except OSError as error:  # another process has removed it, or it lies where nothing can be removed
             _log.info("%s is not used (%s): the weights are packed in memory", kept.path, error)
             break
-    return _packed(pieces)
-
-
-def _packed(pieces: Pieces) -> NativeDecoder:
-    """Packed in memory, a piece at a time."""
-    config = pieces.config
-    stack = _stack(config)
-    for index in range(config.num_layers):
-        stack.set_layer(index, parts_of(pieces.layer(index)))
-    ends = pieces.ends()
-    stack.set_head(weight_of(ends.lm_head), any_norm_of(ends.final_norm))
-    return _decoder(pieces, stack, ends.embedding.detach(), ends.final_norm.float())
+    return pieces.pack()
 
 
 def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
@@ -67,19 +50,10 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
         found = pool.map(lambda part: checksum(start + part.offset, part.size), parts)
         if [part.checksum for part in parts] != list(found):
             return None
-    stack = _stack(pieces.config)
+    stack = pieces.empty_stack()
     stack.lender = pages
     for index, unit in enumerate(file.units):
         stack.lend_unit(index, start + unit.offset, unit.size)
     rows, width = pieces.config.vocab_size, pieces.config.hidden_size
     table = torch.frombuffer(pages, dtype=torch.bfloat16, count=rows * width, offset=file.embedding.offset)
-    return _decoder(pieces, stack, table.view(rows, width), pieces.final_norm())
-
-
-def _stack(config: ModelConfig) -> Stack:
-    return Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
-
-
-def _decoder(pieces: Pieces, stack: Stack, embedding: Tensor, final_norm: nn.Module) -> NativeDecoder:
-    counted = Decoder(pieces.config, pieces.stored.dtype, "meta").num_parameters
-    return NativeDecoder.over(pieces.config, stack, embedding, final_norm.requires_grad_(False), counted)
+    return pieces.decoder(stack, table.view(rows, width), pieces.final_norm())

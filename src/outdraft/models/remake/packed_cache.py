@@ -25,7 +25,7 @@ from outdraft.models.remake.packed_file import FORMAT, PackedFile, read_index, w
 from outdraft.models.remake.pieces import Pieces
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.digest import digest_weights
-from outdraft.weights.shard_index import INDEX
+from outdraft.weights.safetensors import INDEX
 from outdraft.weights.user_cache import cache_limit, is_kept, user_cache
 
 SMALLEST = 64 << 20  # bytes of files; what is smaller is packed sooner than looked up
@@ -60,8 +60,7 @@ def packed_file(pieces: Pieces, *, cache: Path | None = None) -> PackedFile:
 
 def kept_file(pieces: Pieces) -> PackedFile | None:
     """The same where the user did not ask for it; None: it is not there, and must not, need not or cannot be kept."""
-    size = sum(file.stat().st_size for file in _files(pieces.stored.source.origin))
-    if not is_kept() or size < SMALLEST:
+    if not is_kept():
         return None
     place = place_of(pieces, cache=user_cache("packed"))
     try:

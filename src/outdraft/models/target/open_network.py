@@ -8,25 +8,30 @@ from pathlib import Path
 import torch
 
 from outdraft.kernels.library import wanted_kind
-from outdraft.models.adapter.choose import is_adapted
 from outdraft.models.adapter.load import load_adapted
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.half import in_kernels_type
-from outdraft.models.files.load import fill_decoder, open_weights
+from outdraft.models.files.load import fill_decoder, open_weights, read_json
+from outdraft.models.files.peft_adapter import refuse_lone_adapter
+from outdraft.models.files.wrapper import text_kind
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.device import choose_device
 from outdraft.models.networks.native import can_pack, find_unknown
 from outdraft.models.networks.network import Network
+from outdraft.models.remake import packed_cache
 from outdraft.models.remake.native_files import load_native
 from outdraft.models.remake.pieces import Pieces
 from outdraft.models.remake.quantize import round_decoder
 from outdraft.nn.quant.config import QuantConfig
-from outdraft.options.checked import check_value
-from outdraft.options.errors import CapabilityError, ModelLoadError
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.near_miss import near_miss
+from outdraft.options.shown import shown
 from outdraft.weights.hub import resolve
 
 Rounding = Callable[[ModelConfig, bool], QuantConfig | None]  # (the model, do the kernels compute it) -> what to round
 
+MODEL_IMPLS = ("auto", "outdraft", "transformers")  # vLLM's words for which library computes the layers
+DEFAULT_BOUND = {torch.float32: 1e-3}  # 30 times the largest change seen; the other types change too much to guard
 _log = logging.getLogger(__name__)
 
 
@@ -43,17 +48,20 @@ def load_network(
 
     exact: no row's bits depend on the rows beside it (the native kernels' never do).
     rounding: what to round of the model that was read; None: nothing.
-    model_impl: "auto", "outdraft" or "transformers" (`models/adapter/choose.py`).
+    model_impl: "auto", "outdraft" or "transformers" (docs/models.md).
     """
     place = choose_device(device)
-    directory = resolve(str(check_value("model", path, str | Path, error=ModelLoadError)))
+    directory = resolve(path)
     if is_adapted(directory, model_impl):
         return _load_adapted(directory, dtype, place, exact, rounding)
-    stored = in_kernels_type(open_weights(path, dtype), dtype, place)
+    stored = open_weights(directory, dtype)
+    if stored.dtype == torch.float16:
+        stored = in_kernels_type(stored, dtype, place)
     native = can_pack(stored.config, stored.dtype, place)
     quant = rounding(stored.config, native)
     if native:
-        return load_native(Pieces(stored=stored, rounding=quant))
+        pieces = Pieces(stored=stored, rounding=quant)
+        return pieces.pack() if _size(directory) < packed_cache.SMALLEST else load_native(pieces)
     unknown = find_unknown(stored.config)
     if unknown is not None and stored.dtype == torch.bfloat16 and place.type == "cpu" and wanted_kind():
         _log.warning(
@@ -66,6 +74,12 @@ def load_network(
         decoder = round_decoder(decoder, quant)
     decoder.set_exact(exact)
     return decoder
+
+
+def _size(path: Path) -> int:
+    """Bytes of a model's weight files."""
+    files = [path] if path.is_file() else path.glob("*.safetensors")
+    return sum(file.stat().st_size for file in files)
 
 
 def _load_adapted(
@@ -86,3 +100,51 @@ def _load_adapted(
         else "model_impl='transformers'",
     )
     return network
+
+
+def check_model_impl(value: str, *, streams: bool = False) -> None:
+    """Raise `ConfigError` for a word that is not one of `MODEL_IMPLS`, or that weights read from disk cannot have."""
+    if value not in MODEL_IMPLS:
+        raise ConfigError(
+            f"model_impl={shown(value)} is not known{near_miss(value, list(MODEL_IMPLS))}; "
+            f"known: {', '.join(MODEL_IMPLS)}"
+        )
+    if streams and value == "transformers":
+        raise ConfigError(
+            "weights_memory is for models that outdraft computes itself, and model_impl='transformers' is given: "
+            "leave one out"
+        )
+
+
+def is_adapted(path: Path, model_impl: str) -> bool:
+    """Whether this directory or GGUF file is for `transformers`.
+
+    Raises `ConfigError` for a GGUF file that is asked to be, and `ModelLoadError` for a directory without a readable
+    config.json.
+    """
+    check_model_impl(model_impl)
+    if path.is_file():
+        if model_impl == "transformers":
+            raise ConfigError(
+                f"model_impl='transformers' reads Hugging Face directories, and {path.name} is a GGUF file: leave "
+                "model_impl out, or give the directory that it was converted from"
+            )
+        return False
+    if any(path.glob("adapter_*")):
+        refuse_lone_adapter(path)
+    if model_impl != "auto":
+        return model_impl == "transformers"
+    raw = read_json(path / "config.json")
+    kind = text_kind(raw) if "text_config" in raw else raw.get("model_type")
+    return kind is not None and kind not in ARCHITECTURES
+
+
+def find_bound(decoder: Network, asked: float | None) -> float:
+    """The guard's bound (`decode/guard.py`): as asked, or what suits the network's type; 0 where rows are exact."""
+    if asked is not None and not 0 <= asked < float("inf"):
+        raise ConfigError(
+            f"guard={asked} is out of range: it must be a difference of two logits, at least 0 (0 is off)"
+        )
+    if decoder.exact:
+        return 0.0
+    return DEFAULT_BOUND.get(decoder.dtype, 0.0) if asked is None else asked

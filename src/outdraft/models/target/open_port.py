@@ -1,6 +1,8 @@
 """The implementation of the port to a target (`models/networks/port.py`), over its network and its cache."""
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from time import perf_counter
 
 import torch
 from torch import Tensor
@@ -15,11 +17,12 @@ from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import Origin, TargetFacts, TargetPort
 from outdraft.models.target.guess import guess_with
-from outdraft.models.target.pass_time import measure_pass
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.segment import chain_segments
+
+_REPEATS = 5  # of a pass whose time is measured
 
 
 class Layers:
@@ -114,10 +117,10 @@ class Costs:
         context = _aside(network, 1, num_rows, self._exact)
         if isinstance(network, NativeDecoder):
             scorer = guess_with(network)
-            return measure_pass(lambda: scorer.feed([0] * num_rows, rows, context, rows)[1])
+            return _measure_pass(lambda: scorer.feed([0] * num_rows, rows, context, rows)[1])
         ids = torch.zeros(num_rows, dtype=torch.long, device=network.device)
         positions = torch.tensor(rows, device=network.device)
-        return measure_pass(
+        return _measure_pass(
             lambda: network.logits(network.run(network.embed(ids, positions), positions, context).hidden)
         )
 
@@ -166,3 +169,13 @@ def _aside(network: Network, n: int, length: int, exact: bool) -> CachedContext:
         cache.add(i)
         cache.reserve(i, length)
     return CachedContext(cache, chain_segments(range(n), [length] * n, [0] * n), exact)
+
+
+def _measure_pass(run: Callable[[], Tensor]) -> float:
+    """Seconds of a pass, the least of a few: where policies that weigh costs begin. `run` -> logits [n, V]."""
+    times = []
+    for _ in range(_REPEATS):
+        began = perf_counter()
+        float(run()[-1, -1])  # a device answers when it is done
+        times.append(perf_counter() - began)
+    return min(times)

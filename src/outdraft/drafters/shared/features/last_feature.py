@@ -29,8 +29,7 @@ from outdraft.drafters.shared.features.network import Embed
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, Origin
 from outdraft.models.families.shared.fields import Fields
-from outdraft.models.families.shared.layer_names import layer_entries
-from outdraft.models.families.shared.naming import Entry
+from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder

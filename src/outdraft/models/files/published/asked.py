@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from outdraft.models.families.shared.config_keys import OFF
+from outdraft.models.families.shared.fields import OFF
 
 _MAKING = {  # how the integers were found, and how other programs run them
     "quant_method", "damp_percent", "damp_auto_increment", "static_groups", "true_sequential", "mse", "desc_act", "sym",

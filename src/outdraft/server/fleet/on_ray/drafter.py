@@ -1,7 +1,7 @@
 """Drafter and target as separate actors: the draft model in one of its own, perhaps on another machine.
 
     actor = start_draft_actor("drafts", {"model": "zoo:draft", "drafter": "none"})
-    llm = LLM("zoo:target", drafter="outdraft.server.fleet.on_ray.drafter:METHOD", drafter_options={"actor": "drafts"})
+    llm = LLM("zoo:target", drafter={"name": "outdraft.server.fleet.on_ray.drafter:METHOD", "actor": "drafts"})
 
 It pays where a guess is worth more than the way to it: a call of Ray's takes about a millisecond.
 """
