@@ -1,6 +1,6 @@
 """What computing a float16 checkpoint in bfloat16 changes: the figures of docs/files_of_others.md.
 
-    python recipes/zoo/float16.py [MODEL]
+    python -m lab.zoo.float16 [MODEL]
 
 The zoo is stored in bfloat16, whose numbers float16 has too. So the gain of each norm is first folded into the matrix
 behind it: the same function, whose products fill the eleven bits of float16.
@@ -9,6 +9,7 @@ behind it: the same function, whose products fill the eleven bits of float16.
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +29,8 @@ from outdraft.weights.hub import resolve
 def fold_gains(decoder: Decoder) -> Decoder:
     """Norms of gain 1, and matrices that have the gains instead."""
     for layer in decoder.layers:
-        for norm, linear in ((layer.attn_norm, layer.qkv), (layer.mlp_norm, layer.up)):
+        pairs: Any = ((layer.attn_norm, layer.qkv), (layer.mlp_norm, layer.up))
+        for norm, linear in pairs:
             linear.unpack()
             linear.weight.mul_(norm.weight)
             norm.weight.fill_(1)

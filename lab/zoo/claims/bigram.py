@@ -1,6 +1,6 @@
 """Claim: a draft that is cut from its target and not yet trained accepts more than a bigram of the target's own texts.
 
-    cd recipes/claims; python bigram.py
+    python lab/zoo/claims/bigram.py
 
 A cut draft is not drawn, so a seed draws what the bigram has learned and what both are judged on: 250,000 tokens of
 `train.jsonl.gz`, as many as a trial's arms learn from, and a third of the texts of `test.jsonl.gz`, a seed's own. They
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from outdraft.core.registry import find_learner
 from outdraft.models.files.load_codec import load_codec
-from outdraft.training.compare import logs
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import Corpus, open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
+from outdraft.training.losses import logs
 from outdraft.training.ngram import NgramModel
 from outdraft.training.packing import Rows, example_rows
 from outdraft.training.walk import Walk, walk

@@ -1,6 +1,6 @@
 """SmolLM2's own answers to the prompts of `prompts.py`, written by outdraft in shards that can be interrupted.
 
-    python recipes/smollm2/answers.py MODEL prompts.jsonl answers-0.jsonl.gz --shard 0/12 --seconds 180
+    python lab/smollm2/answers.py MODEL prompts.jsonl answers-0.jsonl.gz --shard 0/12 --seconds 180
 
 The prompt's number decides the temperature (0, 0.7, 0.85 or 1) and is the seed; at most 256 tokens. For a prompt of the
 kind "own" the model writes the user's turn behind its own user mark first, at temperature 0.8. Data out: lines that
@@ -67,6 +67,7 @@ def answer(llm: LLM, batch: list[tuple[int, dict[str, Any]]]) -> list[dict[str, 
     """A line for each prompt, in order."""
     own = [number for number, record in batch if record["kind"] == "own"]
     turns = dict(zip(own, own_turns(llm, own), strict=True))
+    assert llm.codec is not None
     template = llm.codec.chat_template
     prompts = []
     for number, record in batch:
@@ -91,6 +92,7 @@ def own_turns(llm: LLM, numbers: list[int]) -> list[list[dict[str, str]]]:
     """Chats of one turn each, which the model writes as its user."""
     if not numbers:
         return []
+    assert llm.codec is not None and llm.codec.chat_template is not None
     shown = llm.codec.chat_template.render([{"role": "user", "content": MARK}], add_generation_prompt=False).text
     params = [SamplingParams(temperature=0.8, max_tokens=OWN_TOKENS, seed=1_000_000 + number) for number in numbers]
     results = llm.generate([shown[: shown.index(MARK)]] * len(numbers), params)

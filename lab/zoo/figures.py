@@ -1,6 +1,8 @@
 """The table of must-have figures: one draft of each kind, trained on equal data by `family.toml`.
 
-    python figures.py family.toml --out OUT/family --text TEXT.jsonl      measures what is lacking, and prints the table
+    python -m lab.zoo.figures family.toml --out OUT/family --text TEXT.jsonl
+
+                               measures what is lacking, and prints the table
         --methods              prints the words for `outdraft bench`, a method for each draft of the trial's target
         --methods --arm ARM    those of one arm, whose target may be its own: OUT/family/<run>/target
         --bench FILE.jsonl     what a bench recorded (several may be given): the drafting share and the wall clock

@@ -1,18 +1,17 @@
 """The scripts beside the zoo's recipes, on toy inputs: what they print, what they copy, and what they leave alone."""
 
-import importlib
 import json
 import random
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from analysis.made_records import make_row, write
 
+from lab.zoo import before_after, figures, install
 from outdraft.bench.lineup import parse_rival
 from outdraft.core.registry import find_learner, read_options
 from outdraft.models.files.load import load_model
@@ -22,22 +21,7 @@ from outdraft.training.trial import RECORD, Trial, read_trial
 from outdraft.training.trial_table import Run
 from tests.training.toys import write_trial
 
-RECIPES = Path(__file__).parents[2] / "recipes/zoo"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    """Imports a script by its name, as `python NAME.py` beside the others would."""
-    monkeypatch.syspath_prepend(str(RECIPES))
-    loaded: list[str] = []
-
-    def load(name: str) -> ModuleType:
-        loaded.extend((name, "figures"))
-        return importlib.import_module(name)
-
-    yield load
-    for name in loaded:
-        sys.modules.pop(name, None)
+RECIPES = Path(__file__).parents[3] / "lab/zoo"
 
 
 def ran(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
@@ -58,7 +42,7 @@ def record(out: Path, *runs: Run) -> None:
 # before_after
 
 
-def test_two_reports_stand_beside_each_other(script):
+def test_two_reports_stand_beside_each_other():
     before = {
         "losses": {"books": {"target_nats": 2.5, "target_bits_per_byte": 1.25, "ngram_nats": 4.0},
                    "mixture": {"target_nats": 2.0, "ngram_nats": 3.5}},
@@ -69,7 +53,7 @@ def test_two_reports_stand_beside_each_other(script):
                    "mixture": {"target_nats": 1.75, "ngram_nats": 3.25}},
         "looping": {"books": 0.125, "all": 0.1},
     }  # fmt: skip
-    lines = script("before_after").tables(before, after).splitlines()
+    lines = before_after.tables(before, after).splitlines()
     task = tomllib.loads((RECIPES / "evaluate.toml").read_text())["task"]
     counted = task["ngram_steps"] * task["ngram_rows"] * (task["length"] - 1)
     assert f"4-gram of {counted / 1e6:.1f} M tokens" in lines[0]
@@ -83,25 +67,25 @@ def test_two_reports_stand_beside_each_other(script):
 # figures
 
 
-def test_a_half_line_is_cut_off_and_its_draft_measured_again(script, tmp_path):
-    figures, path = script("figures"), tmp_path / "figures.jsonl"
+def test_a_half_line_is_cut_off_and_its_draft_measured_again(tmp_path):
+    path = tmp_path / "figures.jsonl"
     assert figures.measured(path) == {}
     path.write_text('{"weights": "a", "seconds": 1}\n{"weights": "b", "sec')
     assert figures.measured(path) == {"a": {"weights": "a", "seconds": 1}}
     assert path.read_text() == '{"weights": "a", "seconds": 1}\n'
 
 
-def test_each_arm_is_its_first_seed_at_its_best_rate(script, tmp_path):
+def test_each_arm_is_its_first_seed_at_its_best_rate(tmp_path):
     trial = Trial(target="t", data=(), tune=(), test=(), tokens=1, arms={"eagle": {}, "medusa": {}})
     runs = [a_run("eagle", rate, seed, tune) for rate, seed, tune in ((1, 4, 1.5), (2, 4, 1.75), (2, 3, 1.25))]
     record(tmp_path, *runs, a_run("gone", 1, 4, 9.0))
-    (found,) = script("figures").drafts_of(trial, tmp_path).items()
+    (found,) = figures.drafts_of(trial, tmp_path).items()
     assert found == ("eagle", runs[2]) and found[1].place == "eagle-2-3"
 
 
-def test_a_draft_is_spelt_as_the_bench_reads_and_records_it(script, tmp_path):
+def test_a_draft_is_spelt_as_the_bench_reads_and_records_it(tmp_path):
     """What the words say is what the bench runs, and its rows are found again by the place in their label."""
-    figures, rng = script("figures"), random.Random(0)
+    rng = random.Random(0)
     places = {kind: tmp_path / kind for kind in ("draft_model", "eagle", "eagle3", "hass")}
     rivals = {kind: parse_rival(figures.method_words(kind, place)) for kind, place in places.items()}
     assert rivals["draft_model"].roles == {"draft_model": str(places["draft_model"])}
@@ -140,8 +124,8 @@ def toy_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return trial
 
 
-def test_what_is_lacking_is_measured_once_and_printed(script, toy_trial, tmp_path, monkeypatch, capsys):
-    figures, words = script("figures"), (toy_trial, "--out", "out", "--text", "test.jsonl")
+def test_what_is_lacking_is_measured_once_and_printed(toy_trial, tmp_path, monkeypatch, capsys):
+    words = (toy_trial, "--out", "out", "--text", "test.jsonl")
     ran(figures, monkeypatch, *words, "--forecast")
     assert capsys.readouterr().out.startswith("1 drafts to measure, 1 to train first: nan s each")
     ran(figures, monkeypatch, *words)
@@ -162,7 +146,7 @@ def test_what_is_lacking_is_measured_once_and_printed(script, toy_trial, tmp_pat
     assert capsys.readouterr().out == f"--method {figures.method_words('eagle1', tmp_path / 'out/first-1-0')}\n"
 
 
-def test_an_arm_that_taught_its_target_is_measured_with_that_target(script, tmp_path, monkeypatch, capsys):
+def test_an_arm_that_taught_its_target_is_measured_with_that_target(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     trial = write_trial(
         tmp_path,
@@ -170,7 +154,7 @@ def test_an_arm_that_taught_its_target_is_measured_with_that_target(script, tmp_
         '[arms.both]\nkind = "medusa"\noptions = { joint = true, num_heads = 2 }\n',
     )
     assert trials.main([str(trial), "--out", "out"]) == 0
-    figures, words = script("figures"), (trial, "--out", "out", "--text", "test.jsonl")
+    words = (trial, "--out", "out", "--text", "test.jsonl")
     ran(figures, monkeypatch, *words)
     said = capsys.readouterr().out
     (row,) = map(json.loads, (tmp_path / "out" / figures.FIGURES).read_text().splitlines())
@@ -186,8 +170,8 @@ def test_an_arm_that_taught_its_target_is_measured_with_that_target(script, tmp_
         ran(figures, monkeypatch, *words, "--methods", "--arm", "bth")
 
 
-def test_an_arm_that_learned_for_longer_is_told(script, tmp_path):
-    figures, arms = script("figures"), {"eagle": {"kind": "eagle"}, "longer": {"kind": "eagle", "tokens": 8_000}}
+def test_an_arm_that_learned_for_longer_is_told(tmp_path):
+    arms = {"eagle": {"kind": "eagle"}, "longer": {"kind": "eagle", "tokens": 8_000}}
     trial = Trial(target="t", data=(), tune=(), test=(), tokens=1_000, arms=arms)
     drafts = {arm: a_run(arm, 1, 0, 1.5) for arm in arms}
     assert "\n1,000 tokens each, longer 8,000; seconds of " in figures.table(trial, drafts, {}, {})
@@ -215,7 +199,6 @@ def checkout(tmp_path: Path) -> Path:
     (wheel / "target/companions.json").write_text(
         json.dumps({"draft_model": {"any": "../draft", "universal": "../foreign_draft"}})
     )
-    (wheel / "more.json").write_text("[]\n")
     filled(tmp_path / "new", 50)
     for name in OF_TARGET:
         (tmp_path / "new" / name).write_text(name)
@@ -238,10 +221,10 @@ def filled(place: Path, size: int) -> None:
     (place / "training.json").write_text("{}")
 
 
-def install(script, monkeypatch, checkout: Path, *words: str) -> None:
-    module, here = script("install"), checkout.parent
-    monkeypatch.setattr(module, "ROOM", 100)
-    ran(module, monkeypatch, here / "trial.toml", "--out", here / "out", "--source", checkout, "--target",
+def installed(monkeypatch, checkout: Path, *words: str) -> None:
+    here = checkout.parent
+    monkeypatch.setattr(install, "ROOM", 100)
+    ran(install, monkeypatch, here / "trial.toml", "--out", here / "out", "--source", checkout, "--target",
         here / "new", *words)  # fmt: skip
 
 
@@ -249,75 +232,69 @@ OF_TARGET = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"
 ARMS = ("--arm", "small:draft", "--arm", "medusa", "--arm", "eagle3")
 
 
-def test_drafts_go_into_the_wheel_while_there_is_room(script, monkeypatch, checkout, capsys):
-    install(script, monkeypatch, checkout, *ARMS)
-    wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
+def test_drafts_go_into_the_wheel_while_there_is_room(monkeypatch, checkout, capsys):
+    installed(monkeypatch, checkout, *ARMS)
+    wheel = checkout / "src/outdraft/zoo"
     assert {path.name for path in wheel.iterdir() if path.is_dir()} == {"target", "draft", "foreign_draft", "eagle3"}
-    assert [path.name for path in more.iterdir()] == ["medusa"], "50 + 10 + 20 + 30 is no less than 100"
     own = {"config.json", "model.safetensors"}
     assert {path.name for path in (wheel / "draft").iterdir()} == own | OF_TARGET, "a draft model has its tokenizer"
     assert all((wheel / "draft" / name).read_text() == name for name in OF_TARGET)
     assert {path.name for path in (wheel / "eagle3").iterdir()} == own
     assert json.loads((wheel / "draft/config.json").read_text()) == {"from": "small-1-0"}
     assert json.loads((wheel / "target/config.json").read_text()) == {"from": "new"}
-    assert json.loads((wheel / "more.json").read_text()) == ["medusa"]
     assert json.loads((wheel / "target/companions.json").read_text()) == {
         "draft_model": {"any": "../draft", "universal": "../foreign_draft"},
-        "head": {"medusa": "zoo:medusa", "eagle3": "../eagle3"},
+        "head": {"eagle3": "../eagle3"},
     }
     said = capsys.readouterr().out.splitlines()
-    assert [line.split(", ")[1] for line in said[:3]] == ["the wheel", "packages/zoo", "the wheel"]
+    assert [line.split(", ")[1] for line in said[:3]] == [
+        "the wheel",
+        f"stays at {checkout.parent}/out/medusa-1-0",
+        "the wheel",
+    ]
 
 
-def test_the_first_arm_of_a_kind_is_its_default(script, monkeypatch, checkout):
+def test_the_first_arm_of_a_kind_that_has_room_is_its_default(monkeypatch, checkout):
     words = [word for arm in ("small:draft", "cut", "eagle3", "eagle31") for word in ("--arm", arm)]
-    install(script, monkeypatch, checkout, *words)
+    installed(monkeypatch, checkout, *words)
     found = json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())
     assert found == {
-        "draft_model": {"any": "../draft", "universal": "../foreign_draft"}, "head": {"eagle3": "zoo:eagle3"},
+        "draft_model": {"any": "../draft", "universal": "../foreign_draft"}, "head": {"eagle3": "../eagle31"},
     }  # fmt: skip
-    install(script, monkeypatch, checkout, "--arm", "cut", "--arm", "small:draft")
+    installed(monkeypatch, checkout, "--arm", "cut", "--arm", "small:draft")
     assert (
         json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())["draft_model"]["any"] == "../cut"
     )
 
 
-def test_what_is_not_asked_for_stays_also_the_target_itself(script, monkeypatch, checkout):
-    wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
-    filled(more / "hydra", 5)
-    install(script, monkeypatch, checkout, "--arm", "eagle3", "--target", wheel / "target")
-    assert json.loads((wheel / "more.json").read_text()) == ["eagle3", "hydra"]
+def test_what_is_not_asked_for_stays_also_the_target_itself(monkeypatch, checkout):
+    wheel = checkout / "src/outdraft/zoo"
+    installed(monkeypatch, checkout, "--arm", "eagle3", "--target", wheel / "target")
     assert json.loads((wheel / "target/config.json").read_text()) == {"from": "target"}
     assert (wheel / "draft/model.safetensors").stat().st_size == 40
 
 
-def test_an_arm_that_taught_its_target_goes_into_the_second_package_with_it(script, monkeypatch, checkout, capsys):
+def test_an_arm_that_taught_its_target_stays_with_it(monkeypatch, checkout, capsys):
     """It is no companion of the zoo's target, however small it is and however early it comes."""
     taught = checkout.parent / "out/medusa-1-0"
     filled(taught / "target", 20)
-    (taught / "taught_target.json").write_text('{"weights": "digest"}')
-    (taught / "target/tokenizer.json").write_text("its own")
-    install(script, monkeypatch, checkout, "--arm", "medusa:medusa2", "--arm", "small:draft", "--arm", "eagle3")
-    wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
-    assert {path.name for path in more.iterdir()} == {"medusa2", "medusa2_target"}
-    assert json.loads((wheel / "more.json").read_text()) == ["medusa2", "medusa2_target"]
-    assert (more / "medusa2/taught_target.json").read_text() == '{"weights": "digest"}'
-    assert json.loads((more / "medusa2_target/companions.json").read_text()) == {"head": {"medusa": "zoo:medusa2"}}
-    assert (more / "medusa2_target/tokenizer.json").read_text() == "its own"
+    installed(monkeypatch, checkout, "--arm", "medusa:medusa2", "--arm", "small:draft", "--arm", "eagle3")
+    wheel = checkout / "src/outdraft/zoo"
+    assert not (wheel / "medusa2").exists()
     assert json.loads((wheel / "target/companions.json").read_text())["head"] == {"eagle3": "../eagle3"}
-    assert "medusa2_target: 0.0 MB, packages/zoo\n" in capsys.readouterr().out
+    assert f"medusa2: 0.0 MB, stays at {taught}\n" in capsys.readouterr().out
 
 
-def test_a_dry_run_copies_nothing(script, monkeypatch, checkout, capsys):
+def test_a_dry_run_copies_nothing(monkeypatch, checkout, capsys):
     before = {path: path.stat().st_mtime_ns for path in checkout.rglob("*")}
-    install(script, monkeypatch, checkout, *ARMS, "--dry-run")
+    installed(monkeypatch, checkout, *ARMS, "--dry-run")
     assert {path: path.stat().st_mtime_ns for path in checkout.rglob("*")} == before
     assert capsys.readouterr().out.startswith("draft: 0.0 MB, the wheel\n")
 
 
-def test_an_arm_without_a_trained_draft_is_named(script, monkeypatch, checkout):
+def test_an_arm_without_a_trained_draft_is_named(monkeypatch, checkout):
     assert "untrained" in read_trial(checkout.parent / "trial.toml").arms
     with pytest.raises(
         SystemExit, match=r"no draft of untrained is trained in .*; there are: small, cut, eagle31, medusa, eagle3"
     ):
-        install(script, monkeypatch, checkout, "--arm", "untrained")
+        installed(monkeypatch, checkout, "--arm", "untrained")

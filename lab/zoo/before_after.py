@@ -1,6 +1,6 @@
 """Two reports of the recipe kind "evaluate" beside each other, as Markdown: the zoo's target before and after.
 
-python before_after.py BEFORE/report.json OUT/evaluate/report.json
+python -m lab.zoo.before_after BEFORE/report.json OUT/evaluate/report.json
 """
 
 import json

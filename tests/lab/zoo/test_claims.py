@@ -9,8 +9,8 @@ import pytest
 from outdraft.training.trial import RECORD, claims_of, lacking, read_runs, read_trial
 from outdraft.training.trial_table import TAU, chosen, tables
 
-ROOT = Path(__file__).parents[2]
-CLAIMS = ROOT / "recipes/claims"
+ROOT = Path(__file__).parents[3]
+CLAIMS = ROOT / "lab/zoo/claims"
 RUNS = read_runs(CLAIMS / RECORD)
 
 
@@ -41,7 +41,7 @@ def test_the_page_shows_what_the_record_gives(trial):
     claims = tables(RUNS, claims_of(trial)).split("\n\n")[0].splitlines()
     assert len(claims) == 2 + len(trial.claims)
     assert "\n".join(claims) in page
-    assert f"of `recipes/claims`, {len(RUNS)} runs" in page
+    assert f"of `lab/zoo/claims`, {len(RUNS)} runs" in page
     said = "chosen among the recipe's three with the first seed, and is the largest of them for every arm"
     best = [chosen(RUNS, arm, TAU)[0].rate for arm in trial.arms]
     assert said in page and set(best) == {max(trial.rates)}
