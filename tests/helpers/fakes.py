@@ -2,10 +2,10 @@
 
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.testing.audit import AuditedTarget, AuditError
-from outdraft.testing.recurrent_target import RecurrentTarget
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
-from outdraft.testing.scripted import RandomTreeDrafter, ScriptedDrafter, alternating, liar, oracle
 from outdraft.testing.table_target import TableTarget
+from tests.helpers.recurrent_target import RecurrentTarget
+from tests.helpers.scripted import RandomTreeDrafter, ScriptedDrafter, alternating, liar, oracle
 
 __all__ = [
     "AuditError",

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from outdraft.bench.replay import real
+from lab import replay_real
 from outdraft.bench.replay.trace import read_trace
 
 
 @pytest.mark.parametrize(("traffic", "count"), [("burst", 5), ("stream", 6), ("turns", 4)])
 def test_each_traffic_is_recorded_and_replayed(tmp_path, capsys, traffic, count):
-    assert real.main(["--traffic", traffic, "--size", "0.1", "--rate", "50", "--keep", str(tmp_path)]) == 0
+    assert replay_real.main(["--traffic", traffic, "--size", "0.1", "--rate", "50", "--keep", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     shown = re.findall(r"(tokens a second|first token, ms) +real +([\d.]+) +replayed +([\d.]+) +([\d.]+)x", out)
     assert [words for words, *_ in shown] == ["tokens a second", "first token, ms"]
@@ -22,6 +22,6 @@ def test_each_traffic_is_recorded_and_replayed(tmp_path, capsys, traffic, count)
 
 
 def test_a_number_that_is_far_off_ends_it_with_1(tmp_path, capsys):
-    assert real.main(["--traffic", "burst", "--size", "0.1", "--within", "0"]) == 1
-    assert real.main(["no/such/model"]) == 2
+    assert replay_real.main(["--traffic", "burst", "--size", "0.1", "--within", "0"]) == 1
+    assert replay_real.main(["no/such/model"]) == 2
     assert "error: " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`python -m outdraft.bench.replay.real`: record three kinds of traffic on a real model, and compare with replays.
+"""`python -m lab.replay_real`: record three kinds of traffic on a real model, and compare with replays.
 
     burst     48 short prompts at once
     stream    60 prompts at random times, every fifth of them long
@@ -105,7 +105,7 @@ def main(words: Seq[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m outdraft.bench.replay.real", description=__doc__,
+        prog="python -m lab.replay_real", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("model", nargs="?", default="zoo:target", help="its context must hold 1000 tokens")

@@ -1,4 +1,4 @@
-"""`python -m outdraft.bench.peers MODEL [--gguf]`: makes a model for a server that you start, and prints where it is.
+"""`python -m lab.peer_weights MODEL [--gguf]`: makes a model for a server that you start, and prints where it is.
 
 The weights are those before our rounding, as `outdraft bench --peer` gives them to other engines: a Hugging Face
 directory, or the same as a GGUF file, bit for bit.
@@ -15,7 +15,7 @@ from outdraft.options.errors import OutdraftError
 
 def main(words: list[str] | None = None) -> int:
     """Make it and print its path; 2 where it cannot be made."""
-    parser = argparse.ArgumentParser(prog="python -m outdraft.bench.peers", description="A model for a peer's server.")
+    parser = argparse.ArgumentParser(prog="python -m lab.peer_weights", description="A model for a peer's server.")
     parser.add_argument("model", help="a directory, or zoo:NAME[@WIDTHxDEPTH]")
     parser.add_argument("--gguf", action="store_true", help="as a GGUF file, for llama-server")
     parser.add_argument("--cache", metavar="DIR", help="where made models are kept (default: ~/.cache/outdraft)")
