@@ -11,14 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from outdraft.bench.load.row import LoadRow
 from outdraft.bench.machine import load_average
-from outdraft.bench.row import Row
 from outdraft.options.errors import ConfigError
 
 
-def as_record(kind: str, row: Row | LoadRow, **more: Any) -> dict[str, Any]:
-    """A line for a journal: plain data, with what the whole run has in common, and how busy the machine was."""
+def as_record(kind: str, row: Any, **more: Any) -> dict[str, Any]:
+    """A line for a journal: a row (a dataclass) as plain data, with `more`, which the whole run has in common."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"kind": kind, **asdict(row), "when": now, "load": load_average(), **more}
 
