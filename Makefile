@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 # A build of our own package is pinned too.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: help venv demo test lint check sanitize format docs docs-cli wheel wheel-zoo clean
+.PHONY: help venv demo test lint check sanitize format docs docs-cli wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -50,16 +50,12 @@ wheel: $(BIN)/python  ## a wheel of this platform for every Python 3, and a sour
 	$(BIN)/python -m pip install --disable-pip-version-check -q build
 	$(BIN)/python -m build
 
-wheel-zoo: $(BIN)/python  ## the package of further zoo models, in dist
-	$(BIN)/python -m pip install --disable-pip-version-check -q build
-	$(BIN)/python -m build --outdir dist packages/zoo
-
 docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options, and the README's table from the catalogue
 	$(BIN)/python tests/test_readme.py
 	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m outdraft.cli.docs > docs/cli.md
 
 clean:  ## remove the virtual environment and all caches
-	rm -rf $(VENV) build dist packages/zoo/build packages/zoo/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

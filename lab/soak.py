@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from lab.own_caches import own_caches
 from outdraft.cache.paged import PagedCache
 from outdraft.core.drafter import Drafter, inner
 from outdraft.engine.assembly.variant import runner_of
@@ -33,7 +34,6 @@ from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError, OutdraftError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.own_caches import own_caches
 
 CALLERS = 64
 _KINDS = 48  # different requests; each has one right text

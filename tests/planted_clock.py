@@ -12,7 +12,7 @@ from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter
 from outdraft.options.errors import BusyError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, alternating
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, alternating
 
 BETWEEN, AFTER_END, WAKE = 1e-4, 5e-4, 3e-4  # seconds between two passes, more after an end, and until one begins
 

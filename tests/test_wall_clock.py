@@ -17,8 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src/outdraft"
 
 # Each file that asks for the time of day, and what for.
 SHOWN = {
-    "bench/load/row.py": "the date of a record",
-    "bench/row.py": "the date of a record",
+    "bench/write.py": "the date of a record",
     "cli/commands/bench.py": "the name of a folder",
     "codecs/sandbox.py": "strftime_now of chat templates",
     "models/remake/packed_cache.py": "the age of a file that another process left; a day more or less changes nothing",

@@ -21,14 +21,14 @@ TARGET, ROLE = "target", "head"
 
 
 def trained_row(recipe: Recipe) -> DrafterRow | None:
-    """The row of a recipe whose role "head" the zoo fills; None: it has no such role, or the head is not installed."""
+    """The row of a recipe whose role "head" the zoo fills; None: it has no such role, or no head ships."""
     options, name = recipe.drafter.options, recipe.drafter.name
     heads = [slot for slot in slots_of(name, options) if slot.role == ROLE]
     if not heads or {slot.role for slot in slots_of(name, options)} != {ROLE} or TARGET not in zoo.names():
         return None
     companions = read_companions(zoo.path(TARGET))
     places = [choose(slot, {}, companions) for slot in heads]
-    if any(place is None or zoo.is_missing(place) for place in places):
+    if None in places:
         return None
     filled, _ = fill(recipe.name, name, options, {}, lambda: companions)
 

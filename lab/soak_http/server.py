@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lab.own_caches import own_caches
 from lab.soak import Raises, breaks_at_times, full_at_times, left_over
 from outdraft.cache.paged import PagedCache
 from outdraft.engine.assembly.variant import runner_of
@@ -30,7 +31,6 @@ from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.serve import serve
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
-from outdraft.testing.own_caches import own_caches
 
 BODY_TIMEOUT = 8.0  # seconds
 

@@ -228,7 +228,7 @@ def test_an_interval_that_noise_stretched_is_cut(record_file: Path):
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from outdraft.analysis.plots.speedup import draw_speedup, speedup_limits
+    from outdraft.analysis.plots.panels import draw_speedup, speedup_limits
 
     cells = [cell for cell in summarise(read_records(record_file)) if cell.group == ALL]
     best = max(cell.speedup.value for cell in cells)
@@ -250,7 +250,7 @@ def test_the_cost_curve_is_named_where_it_is_seen(record_file: Path):
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from outdraft.analysis.plots.cost import draw_cost
+    from outdraft.analysis.plots.panels import draw_cost
 
     curve = read_records(record_file).curve
     assert curve is not None

@@ -18,7 +18,7 @@ from contracts.rows.mtp import mtp_net
 from contracts.rows.redrafter import heads as redrafter_head
 from drafters.drafting import make, sequence
 
-from outdraft.bench.inflate_head import inflate_head, method_of
+from outdraft.bench.drafts import inflate_head, method_of
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.packing import pack

@@ -19,9 +19,9 @@ from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 
 VOCAB, LENGTH, TEXTS = 5, 4, 250
 SETTINGS = {

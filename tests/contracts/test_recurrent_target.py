@@ -22,11 +22,11 @@ from outdraft.testing.contract.identity import (
     joins_and_cancels,
     seeded_equals_reference,
 )
-from outdraft.testing.recurrent_target import COMMITS, RecurrentTarget
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
-from outdraft.testing.scripted import RandomTreeDrafter, alternating, liar, oracle
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
+from tests.helpers.recurrent_target import COMMITS, RecurrentTarget
+from tests.helpers.scripted import RandomTreeDrafter, alternating, liar, oracle
 
 LONG = tuple([3, 1, 4, 1, 5, 9, 2, 6] * 4 + [5, 3, 5])  # two pages and three tokens
 WAYS = [

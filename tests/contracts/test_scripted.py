@@ -17,7 +17,7 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import CapabilityError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import (
+from tests.helpers.fakes import (
     AuditedTarget,
     AuditError,
     ConstantPolicy,

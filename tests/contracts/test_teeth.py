@@ -6,10 +6,10 @@ from outdraft.options.errors import CapabilityError
 from outdraft.sampling.guidance import guide
 from outdraft.testing.contract import CHECKS, budgets, distribution, ends, forced, guided, identity, masked, upkeep
 from outdraft.testing.contract.masked import EveryOther
-from outdraft.testing.fakes import AuditError
 from outdraft.testing.reference_rule import ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
+from tests.helpers.fakes import AuditError
 
 FAULTS = [
     ("LEAKY", upkeep.leaks_nothing, "keeps state"),

@@ -5,7 +5,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, liar
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, liar
 
 
 def test_the_shares_of_a_step_add_up_to_it(monkeypatch):

@@ -19,10 +19,10 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.options.errors import CapabilityError, DecodingError, NumericsError, RequestError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 from outdraft.testing.subject import Outcome, collect, join
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import METHOD as AUTO
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 
 PROMPTS = [(3, 1), (5, 2, 6), (7, 4), (1, 1)]
 WAYS = {"greedy": {}, "seeded": {"temperature": 1.0, "seed": 4}, "unseeded": {"temperature": 1.0}}

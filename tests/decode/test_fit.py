@@ -20,10 +20,10 @@ from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 FOUR = 4  # rows of a page here
 

@@ -16,7 +16,7 @@ from outdraft.decode.step import step
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ReferenceRule, TableTarget
+from tests.helpers.fakes import ReferenceRule, TableTarget
 
 VOCAB = 11
 

@@ -20,11 +20,11 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time
 from outdraft.options.params import SamplingParams
-from outdraft.testing.drifting_target import DriftingTarget
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 from outdraft.testing.subject import Outcome, run
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import METHOD as AUTO
+from tests.helpers.drifting_target import DriftingTarget
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 
 DRIFT = 0.2
 WAYS = {

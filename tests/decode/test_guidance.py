@@ -20,12 +20,12 @@ from outdraft.engine.runner import Runner
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.guidance import guide, stretch
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.drifting_target import DriftingTarget
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget, alternating
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto
+from tests.helpers.drifting_target import DriftingTarget
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget, alternating
 
 VOCAB, SCALE, PROMPT, NEGATIVE = 7, 2.0, (1, 2, 3, 4), (6, 5, 6)
 

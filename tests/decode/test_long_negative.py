@@ -18,10 +18,10 @@ from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget
 from outdraft.testing.subject import run
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, TableTarget
 
 
 def test_a_long_negative_prompt_is_read_in_chunks_of_its_own():

@@ -12,7 +12,7 @@ from outdraft.decode.parts import Parts
 from outdraft.decode.step import step
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 PROMPT = (3, 1, 2, 4, 1, 7, 2)
 

@@ -14,7 +14,7 @@ from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget
 
 pytestmark = pytest.mark.logs_faults
 

@@ -23,7 +23,7 @@ from outdraft.decode.step import judge, step
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 
 def engine_of(table: TableTarget, **others) -> Engine:

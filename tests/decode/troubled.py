@@ -6,7 +6,7 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
-from outdraft.testing.fakes import TableTarget, oracle
+from tests.helpers.fakes import TableTarget, oracle
 
 CULPRIT = 2  # the id of the sequence that it breaks at
 

@@ -20,10 +20,10 @@ from outdraft.testing.enumerate_distribution import (
     target_distribution,
     total_variation,
 )
-from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.tables import Table, blend, context_index, one_sequence, random_table
 from outdraft.verify import block, rejection
+from tests.helpers.fakes import ConstantPolicy, TableTarget
 
 MAKERS = {
     "pearl": pearl.over,

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 import torch
 
+from lab.own_caches import own_caches
 from outdraft import LLM, SamplingParams
 from outdraft.cache.config import CacheConfig
 from outdraft.core.drafter import Seen
@@ -19,7 +20,6 @@ from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CacheFullError
-from outdraft.testing.own_caches import own_caches
 from outdraft.testing.tiny import tiny_model
 from tests.drafters.drafting import sequence
 

@@ -28,10 +28,10 @@ from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError
 from outdraft.sampling.warp import warp_nodes
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
 from outdraft.weights.hub import resolve
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, TableTarget
 
 MORE = 64
 PROMPTS = ["It was late in the evening when the letter came.", "def add(a, b):"]

@@ -15,10 +15,10 @@ from outdraft.engine.loop import Engine
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.masked import EveryOther
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
 from outdraft.verify.top_beta import METHOD as TOP_BETA
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 
 VOCAB = 7
 

@@ -14,9 +14,9 @@ from outdraft.engine.loop import Engine
 from outdraft.options.errors import DecodingError, RequestError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.params import SamplingParams as Params
-from outdraft.testing.fakes import RandomTreeDrafter, TableTarget
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
+from tests.helpers.fakes import RandomTreeDrafter, TableTarget
 
 pytestmark = pytest.mark.logs_faults
 EXITS = (SystemExit, KeyboardInterrupt, GeneratorExit)

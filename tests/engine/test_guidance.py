@@ -16,8 +16,8 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.requests.guidance import most_rows
 from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CapabilityError, RequestError
-from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.verify.auto import Auto
+from tests.helpers.fakes import ConstantPolicy, TableTarget
 
 PROMPTS = ["The old house stood", "def add(a, b):\n    return", "Once there was a"]
 GUIDED = SamplingParams(max_tokens=24, guidance_scale=1.8)

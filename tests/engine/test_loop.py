@@ -11,9 +11,9 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lab.own_caches import own_caches
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
@@ -33,7 +34,6 @@ from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.reuse import runner_of
 from outdraft.testing.in_slices import in_slices
-from outdraft.testing.own_caches import own_caches
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
 from outdraft.verify.auto import Auto

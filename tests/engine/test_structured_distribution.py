@@ -20,11 +20,11 @@ from outdraft.options.params import SamplingParams
 from outdraft.options.structured import StructuredOutputsParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
 from outdraft.verify.shared.case import PerDraft
+from tests.helpers.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 
 CODEC = TinyTokens(["<end>", "a", "b", "ab", "c", "d"], end=0)
 VOCAB = 7  # one id more than the tokenizer has

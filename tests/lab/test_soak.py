@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from lab.own_caches import own_caches
 from lab.soak import CALLERS, Tally, breaks_at_times, full_at_times, kinds, left_over, soak
 from outdraft import LLM
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.options.errors import CacheFullError
-from outdraft.testing.own_caches import own_caches
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from outdraft.analysis.theory import asynchronous_speedup
+from lab.analysis.formulas import asynchronous_speedup
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
@@ -14,9 +14,9 @@ from outdraft.drafters import pearl, run_ahead
 from outdraft.drafters.ssd import drafter as ssd
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
-from outdraft.testing.fakes import ConstantPolicy, TableTarget
-from outdraft.testing.simulated_clock import Costs, CountedSteps, SimulatedClock
 from outdraft.verify.auto import Auto
+from tests.helpers.fakes import ConstantPolicy, TableTarget
+from tests.helpers.simulated_clock import Costs, CountedSteps, SimulatedClock
 
 LENGTH = 120
 

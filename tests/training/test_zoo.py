@@ -40,7 +40,7 @@ def rows():
 
 def test_the_zoo_is_complete_and_small():
     assert set(zoo.names()) >= ALWAYS
-    wheel = zoo.path("target").parent  # the second package may be larger
+    wheel = zoo.path("target").parent
     assert sum(p.stat().st_size for p in wheel.glob("*/*") if p.is_file()) < 64 * 2**20
     with pytest.raises(ModelLoadError, match="did you mean 'target'"):
         zoo.path("targt")
@@ -48,15 +48,11 @@ def test_the_zoo_is_complete_and_small():
 
 def test_every_further_model_loads_and_is_found_by_its_name(target):
     companions = json.loads((zoo.path("target") / "companions.json").read_text())
-    named = {place.removeprefix("../").removeprefix("zoo:") for role in companions.values() for place in role.values()}
-    named |= set(json.loads((zoo.path("target").parent / "more.json").read_text()))
+    named = {place.removeprefix("../") for role in companions.values() for place in role.values()}
     for name in set(zoo.names()) - ALWAYS:
-        assert name in named, f"{name} is neither in companions.json nor in more.json"
+        assert name in named, f"{name} is not in companions.json"
         found = recognise(zoo.path(name))
-        if found is None:  # a target of its own, which learned with a draft that it names
-            (own,) = json.loads((zoo.path(name) / "companions.json").read_text())["head"].values()
-            assert load_model(zoo.path(name)).config == target.config and own.removeprefix("zoo:") in zoo.names()
-            continue
+        assert found is not None
         method = find_learner(found[0])
         assert method.load(method.options(), target, zoo.path(name)).module is not None
 

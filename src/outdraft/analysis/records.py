@@ -52,16 +52,16 @@ class Row(Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Seconds of one target pass by its rows; see `bench.curve` for the other figures."""
+    """Seconds of one pass of `rows[i]` rows over `past` cached ones, and what such a pass moves and multiplies."""
 
     past: int
     rows: list[int]
-    seconds: list[float]
-    weight_bytes: int
-    kv_bytes: int
-    flops: int
-    bandwidth: float
-    peak_flops: float
+    seconds: list[float]  # median
+    weight_bytes: int  # read once a pass
+    kv_bytes: int  # of one cached token
+    flops: int  # of one row, attention to the past included
+    bandwidth: float  # bytes a second that the machine reads
+    peak_flops: float  # operations a second in dot products of the model's number format
 
     def pass_cost(self, rows: float) -> float:
         """Passes of one row that a pass of `rows` costs; a straight line between measured points."""

@@ -7,14 +7,13 @@ and how fast it multiplies numbers of this format.
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import torch
 
+from outdraft.analysis.records import Curve
 from outdraft.bench.subject import decoder_of, runner_of
 from outdraft.cache.slots import RowFormat
 from outdraft.core.draft import chain
@@ -31,20 +30,6 @@ _FITTING = 64  # rows that always have room behind the cached tokens; more are t
 PAST = 128
 MIN_REPEATS, MAX_REPEATS = 7, 40
 _ROOF_BYTES, _ROOF_SIDE = 1 << 28, 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """Seconds of one pass of `rows[i]` rows over `past` cached ones, and what such a pass moves and multiplies."""
-
-    past: int
-    rows: list[int]
-    seconds: list[float]  # median
-    weight_bytes: int  # read once a pass
-    kv_bytes: int  # of one cached token
-    flops: int  # of one row, attention to the past included
-    bandwidth: float  # bytes a second that this machine reads
-    peak_flops: float  # operations a second in dot products of the model's number format
 
 
 def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: float = 6.0) -> Curve:
@@ -68,11 +53,6 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
         bandwidth=bandwidth,
         peak_flops=_peak_flops(llm),
     )
-
-
-def as_record(curve: Curve) -> dict[str, Any]:
-    """The curve as plain data for a record file."""
-    return asdict(curve)
 
 
 @torch.inference_mode()

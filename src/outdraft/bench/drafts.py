@@ -3,6 +3,7 @@
 Data in: the line-up's rival, the target's name with its steps; data out: the rival's engine.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from outdraft import zoo
-from outdraft.bench.inflate_head import inflate_head, method_of
 from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
-from outdraft.core.registry import find, make_options, override
+from outdraft.core.learner import LearnMethod
+from outdraft.core.registry import find, find_learner, learner_names, make_options, override
 from outdraft.engine.llm import LLM
 from outdraft.engine.naming.recipe import fill_named, read_recipe
 from outdraft.engine.naming.roles import Companions, choose, read_companions, slots_of
+from outdraft.models.files.load import load_model
 from outdraft.options.base import NESTED
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
@@ -122,3 +124,22 @@ def _inflated_head(head: Path, target: Path, sizes: list[str], shelf: Shelf) -> 
         head = shelf.get(f"{head.name}-{size}", [digest_weights(head), digest_weights(target), size], make)
         target = inflated(target, size, shelf)
     return head
+
+
+def method_of(directory: Path) -> LearnMethod[Any, Any] | None:
+    """How the head in a directory is trained and inflated; None: it holds no head."""
+    path = directory / "config.json"
+    raw = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = (find_learner(name) for name in learner_names())
+    return next((method for method in known if method.is_named(raw)), None)
+
+
+def inflate_head(head_dir: Path, target_dir: Path, out_dir: Path, *, width: int = 1, depth: int | None = None) -> None:
+    """Write to `out_dir` the head in `head_dir` for the target in `target_dir`, inflated by `width` and `depth`.
+
+    It then costs what a head of that target would; kept small, on the first copy of the channels, it would guess the
+    same for less than any real one. How a head grows is its method's own affair (`LearnMethod.inflate`).
+    """
+    method, target = method_of(head_dir), load_model(target_dir)
+    assert method is not None and method.inflate is not None
+    method.inflate(head_dir, target, out_dir, width, target.config.num_layers if depth is None else depth)

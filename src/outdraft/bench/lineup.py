@@ -17,7 +17,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from outdraft import zoo
 from outdraft.core.registry import names
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
 from outdraft.engine.naming.roles import ROLES, read_companions
@@ -83,17 +82,9 @@ RIVALS = tuple(rival for rival in _LINE_UP if rival.name in names("drafter"))
 
 
 def family(directory: Path) -> list[Rival]:
-    """The line-up, and every head that the model's directory names and that is installed, each by its recipe."""
-    heads = read_companions(directory).get("head", {})
-    there = sorted(name for name, place in heads.items() if name in recipe_names() and not zoo.is_missing(place))
-    known = {rival.name for rival in RIVALS}
-    return [*RIVALS, *(Rival(name=name, is_recipe=True) for name in there if name not in known)]
-
-
-def lacking(directory: Path) -> list[str]:
-    """Heads that the model's directory names and that are in a package which is not installed."""
-    heads = read_companions(directory).get("head", {})
-    return sorted(name for name, place in heads.items() if zoo.is_missing(place))
+    """The line-up, and every head that the model's directory names, each by its recipe."""
+    further = set(read_companions(directory).get("head", {})) & set(recipe_names()) - {rival.name for rival in RIVALS}
+    return [*RIVALS, *(Rival(name=name, is_recipe=True) for name in sorted(further))]
 
 
 def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:

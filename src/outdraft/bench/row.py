@@ -4,12 +4,9 @@ Every round stands there with plain decoding's figures of the same round, so a s
 of a draft count from 1; lists by position begin with position 1.
 """
 
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
-from outdraft.bench.machine import load_average
 from outdraft.bench.trial import Trial
 
 
@@ -84,12 +81,6 @@ def make_row(
         split=_split(mine),
         peak_bytes=mine.peak_bytes,
     )
-
-
-def as_record(row: Row, **more: Any) -> dict[str, Any]:
-    """Plain data, with what the whole run has in common."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"kind": "row", **asdict(row), "when": now, "load": load_average(), **more}
 
 
 def _split(trial: Trial) -> dict[str, float]:

@@ -12,18 +12,17 @@ from typing import Any
 
 from outdraft.bench.clock import time_text
 from outdraft.bench.curve import PAST, measure_curve
-from outdraft.bench.curve import as_record as curve_record
 from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.machine import describe, load_average
 from outdraft.bench.neighbours import busy_neighbours
-from outdraft.bench.row import as_record, make_row
+from outdraft.bench.row import make_row
 from outdraft.bench.subject import Subject
 from outdraft.bench.suites import Prompt
 from outdraft.bench.suites.prompt import Asked, ask
 from outdraft.bench.trial import PLAIN, begin, time_round
-from outdraft.bench.write import Journal
+from outdraft.bench.write import Journal, as_record
 from outdraft.options.params import SamplingParams
 
 WARM_UP_TOKENS = 24
@@ -134,7 +133,7 @@ class Bench:
                 num_prompt_tokens=len(asked.ids),
             )  # fmt: skip
             common = self._common() | {"config": self._configs[label], "sampling": asdict(params)}
-            self.journal.append(as_record(row, key=keys[label], **common))
+            self.journal.append(as_record("row", row, key=keys[label], **common))
             self.outcome.num_rows += 1
             if row.identical is False:
                 self.outcome.failed.append(f"{label} on {where}: {row.difference}")
@@ -145,7 +144,7 @@ class Bench:
         if key in self.journal.keys:
             return
         self.tell("what a pass costs by its rows", 0)
-        curve = curve_record(measure_curve(self.plan.subject.plain, past=self.plan.past))
+        curve = asdict(measure_curve(self.plan.subject.plain, past=self.plan.past))
         more = {"config": self._configs[PLAIN], "load": load_average()}
         self.journal.append({"kind": "curve", "key": key, **curve, **more, **self._common()})
 

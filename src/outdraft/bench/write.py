@@ -5,11 +5,20 @@ that was cut off by a kill is dropped; any other damage is an error.
 """
 
 import json
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from outdraft.bench.machine import load_average
 from outdraft.options.errors import ConfigError
+
+
+def as_record(kind: str, row: Any, **more: Any) -> dict[str, Any]:
+    """A line for a journal: a row (a dataclass) as plain data, with `more`, which the whole run has in common."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"kind": kind, **asdict(row), "when": now, "load": load_average(), **more}
 
 
 class Journal:

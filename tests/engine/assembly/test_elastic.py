@@ -23,8 +23,8 @@ from outdraft.models.files.load import save_model
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
-from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.tiny import random_decoder, tiny_config
+from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
 LEVELS = ("full", "draft-int4", "mixed")
 SIZES = {"full": 30, "draft-int4": 25, "mixed": 12}

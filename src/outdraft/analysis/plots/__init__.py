@@ -1,1 +1,1 @@
-"""Pictures of bench records, by matplotlib (the extra `bench`). Each file draws one panel; `pictures` composes them."""
+"""Pictures of bench records, by matplotlib (the extra `bench`). `panels` draws one each; `pictures` composes them."""

@@ -10,11 +10,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from outdraft.analysis.lines import PLAIN
-from outdraft.analysis.plots.acceptance import draw_acceptance
-from outdraft.analysis.plots.cost import draw_cost
-from outdraft.analysis.plots.roofline import draw_roofline
-from outdraft.analysis.plots.speedup import draw_speedup, speedup_limits
-from outdraft.analysis.plots.split import draw_split
+from outdraft.analysis.plots.panels import (
+    draw_acceptance,
+    draw_cost,
+    draw_roofline,
+    draw_speedup,
+    draw_split,
+    speedup_limits,
+)
 from outdraft.analysis.plots.style import INK, QUIET, colours_of, new_figure, short
 from outdraft.analysis.records import Records
 from outdraft.analysis.summary import ALL, Cell

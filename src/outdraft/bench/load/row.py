@@ -6,16 +6,13 @@ each round keeps some quantiles; of what a request has once, all figures.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from outdraft.bench.contest import merge
 from outdraft.bench.identity import find_difference
 from outdraft.bench.load.clients import Answer, Served
-from outdraft.bench.machine import load_average
 
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
@@ -101,12 +98,6 @@ def first_difference(rounds: Seq[Served], wanted: Mapping[int, Answer]) -> str |
 def count_agreeing(rounds: Seq[Served], wanted: Mapping[int, Answer]) -> int:
     """Requests whose answers were these in every round: by ids where they are given, else by their text."""
     return sum(all(_same(served.answers[number], one) for served in rounds) for number, one in wanted.items())
-
-
-def as_record(row: LoadRow, **more: Any) -> dict[str, Any]:
-    """Plain data, with what the whole run has in common."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"kind": "load", **asdict(row), "when": now, "load": load_average(), **more}
 
 
 def _same(mine: Answer, plain: Answer) -> bool:

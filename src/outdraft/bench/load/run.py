@@ -12,12 +12,12 @@ from typing import Any
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.load.clients import Served, Server, serve
 from outdraft.bench.load.jobs import Job
-from outdraft.bench.load.row import as_record, make_row
+from outdraft.bench.load.row import make_row
 from outdraft.bench.machine import describe
 from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.subject import Subject
 from outdraft.bench.trial import PLAIN, order
-from outdraft.bench.write import Journal
+from outdraft.bench.write import Journal, as_record
 from outdraft.options.params import SamplingParams
 
 FEWEST_REQUESTS = 8  # of a round
@@ -112,7 +112,7 @@ class LoadBench:
             foreign=server.foreign, jobs=_fingerprint(jobs), num_prompt_tokens=sum(len(job.ids) for job in jobs),
         )  # fmt: skip
         common = self._common() | {"config": server.config, "sampling": asdict(self.plan.params)}
-        self.journal.append(as_record(row, key=key, **common))
+        self.journal.append(as_record("load", row, key=key, **common))
         self.outcome.num_rows += 1
         if row.identical is False:
             self.outcome.failed.append(f"{label} with {clients} clients: {row.difference}")

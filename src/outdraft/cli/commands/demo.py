@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family, lacking
+from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family
 from outdraft.cli.options import flag
 from outdraft.options.errors import ConfigError
-from outdraft.zoo import PACKAGE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,8 +61,6 @@ def run(options: Options) -> int:
     kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
     rivals = family(resolve(options.model)) if options.all else RIVALS
     notes = forecast(plain, len(rivals), len(kinds), options)
-    if options.all and (more := lacking(resolve(options.model))):
-        notes.append(f"further heads ({', '.join(more)}) are in a package of their own: pip install {PACKAGE}")
     for note in notes:
         console.print(note, style="dim", markup=False)
     if options.live and not options.json:

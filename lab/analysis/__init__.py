@@ -1,0 +1,1 @@
+"""What analyses records and formulas beside the shipped commands."""
