@@ -1,16 +1,21 @@
-"""Lookahead decoding's drafter: pool tuples to verify and window rows to probe, in one pass.
+"""Lookahead decoding: the target drafts for itself, by Jacobi iteration in spare rows of its own passes.
 
-Fu et al., "Break the sequential dependency of LLM inference using lookahead decoding", 2024,
+Fu, Bailis, Stoica and Zhang, "Break the sequential dependency of LLM inference using lookahead decoding", 2024,
 https://arxiv.org/abs/2402.02057.
 
     nodes  [ root | trie of the pool's tuples that start at root | window ]
              0      Role.VERIFY                                    Role.PROBE, never accepted, never kept
+
+    level 0   root g1 g2 g3      the pass's argmax below the last level completes the n-gram of each column:
+    level 1    a   b  c  d           key root, tuple (a, e, new0)
+    level 2    e   f  g  h       then level 1 becomes level 0, and the new tokens the last level.
 
 Level 0 of the window is a chain below the root; level r of a column hangs from level r - 1. So a probe's ancestors are
 what it must see, and its depth is its position. Data in: text and the argmax at the probes; data out: a tree.
 """
 
 import random
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -18,15 +23,73 @@ import torch
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.lookahead.window import Pool, Window
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.look_up.trie import Trie
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NGRAM, MOST_NODES, check_range
+
+
+class Window:
+    """N - 1 levels of W guesses. It starts with one long level and loses a column for each level that fills."""
+
+    __slots__ = ("_fresh", "_num_levels", "levels")
+
+    def __init__(self, width: int, ngram: int, fresh: Callable[[], int]) -> None:
+        self._num_levels = ngram - 1
+        self._fresh = fresh  # a token to start from
+        self.levels: list[list[int]] = [[fresh() for _ in range(width + ngram - 2)]]
+
+    @property
+    def ripe(self) -> bool:
+        """Whether the next pass completes n-grams."""
+        return len(self.levels) == self._num_levels
+
+    def set_root(self, token: int) -> None:
+        """Column 0 of level 0 is the pending token itself."""
+        self.levels[0][0] = token
+
+    def advance(self, new: list[int], banned: frozenset[int]) -> list[tuple[int, tuple[int, ...]]]:
+        """Take the argmax below the last level, one a column; returns the n-grams (key, tuple) that this completes.
+
+        `banned` tokens (ends of text) never enter the window: nothing can be learned behind them.
+        """
+        made: list[tuple[int, tuple[int, ...]]] = []
+        if self.ripe:
+            made = [(column[0], (*column[1:], last)) for *column, last in zip(*self.levels, new, strict=True)]
+        new = [self._fresh() if token in banned else token for token in new]
+        if self.ripe:
+            self.levels = [*self.levels[1:], new]
+        else:
+            # The text has moved on by one, so every level loses the column that it has passed.
+            self.levels = [level[1:] for level in (*self.levels, new)]
+        return made
+
+
+class Pool:
+    """At most `limit` tuples a key, least recently seen first out."""
+
+    __slots__ = ("_limit", "_tuples")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tuples: dict[int, dict[tuple[int, ...], None]] = {}
+
+    def add(self, key: int, tokens: tuple[int, ...]) -> None:
+        """Remember a tuple, or renew it."""
+        seen = self._tuples.setdefault(key, {})
+        seen.pop(tokens, None)
+        seen[tokens] = None
+        if len(seen) > self._limit:
+            del seen[next(iter(seen))]
+
+    def get(self, key: int) -> list[tuple[int, ...]]:
+        """The key's tuples, latest first."""
+        return list(reversed(self._tuples.get(key, {})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,3 +213,17 @@ class _Fresh:
 def build(options: LookaheadOptions, port: TargetPort) -> LookaheadDrafter:
     """Needs nothing of the target but its passes."""
     return LookaheadDrafter(options)
+
+
+METHOD = DrafterMethod(
+    name="lookahead",
+    summary="n-grams from Jacobi iteration in extra rows of the target's own passes (no model)",
+    build=build,
+    options=LookaheadOptions,
+    paper=Paper(
+        title="Break the sequential dependency of LLM inference using lookahead decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2402.02057",
+    ),
+    shape_of=lambda options: "tree",
+)

@@ -1,10 +1,14 @@
-"""The target drafts for itself with its own weights on 4 or 8 bits, over its own keys and values, exact or on 4 bits.
+"""QuantSpec: the target drafts with its own weights on 4 or 8 bits, over its own keys and values, exact or on 4 bits.
 
     kv_bits 0   pending -> [rounded layers over the text's exact rows] -> t1 -> t2 ...
     kv_bits 4   pending -> [rounded layers over the upper halves of old rows, and recent rows] -> t1 -> t2 ...
     verify      pending, t1, t2 ... through the weights as they are, over the target's own rows
 
-Tiwari et al., "QuantSpec: self-speculative decoding with hierarchical quantized KV cache", 2025,
+    byte of a channel    [ upper half | lower half ]      row = bytes x scale, as in a cache of bytes
+    view                 [ upper halves ........ | buffer to 2 buffer - 1 recent rows, whole | guess ]
+
+Where the target's own cache holds bytes these are the same bytes: the target verifies with both halves, the draft reads
+one. Tiwari et al., "QuantSpec: self-speculative decoding with hierarchical quantized KV cache", 2025,
 https://arxiv.org/abs/2502.10424; docs/methods/quantized_self.md says what differs. Data in: sequences; data out:
 chains with the distributions they were drawn from (none at temperature 0).
 """
@@ -15,24 +19,73 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.quantized_self.halves import UpperHalves
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import weights_of
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
+from outdraft.drafters.shared.own_layers.sparse_view import SparseViews
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.target.open_network import load_network
+from outdraft.nn.context import CachedContext
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.weights.hub import resolve
+
+
+def upper_half(rows: Tensor) -> Tensor:
+    """Bytes with the middle of what their lower halves could be in their place: int8 -> int8, at most 8 away."""
+    return torch.bitwise_and(rows, -16) | 8
+
+
+class UpperHalves:
+    """One view for each sequence. `num_rounded`: rows that have lost their lower halves so far, of all sequences."""
+
+    def __init__(self, port: TargetPort, buffer: int) -> None:
+        self.views = SparseViews(port, CacheConfig(dtype="int8"))
+        self.num_rounded = 0
+        self._buffer = buffer  # a multiple of PAGE
+        self._rounded: dict[int, int] = {}  # sequence -> its rows without a lower half
+
+    def add(self, seq: Sequence) -> None:
+        self.views.add(seq)
+        self._rounded[seq.id] = 0
+
+    def free(self, seq: Sequence) -> None:
+        self.views.free(seq)
+        self._rounded.pop(seq.id, None)
+
+    def follow(self, seq: Sequence) -> None:
+        """Take in what the text has gained, and round what has become old."""
+        self.views.follow(seq)
+        first = self._rounded[seq.id]
+        groups = (seq.num_cached - first) // self._buffer - 1
+        if groups < 1:
+            return
+        last = first + groups * self._buffer
+        memory = self.views.rows.memory(seq.id)
+        pages = memory.table[first // PAGE : last // PAGE].long()
+        for plane in (memory.keys, memory.values):
+            plane[:, pages] = upper_half(plane[:, pages])
+        self._rounded[seq.id] = last
+        self.num_rounded += last - first
+
+    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
+        """One row of each, `offset` positions after the pending one, with room for `rooms[i]` rows from it on."""
+        return self.views.tentative(seqs, offset, rooms)
+
 
 _GROUP = 32  # weights that share a scale
 
@@ -140,3 +193,17 @@ def describe(drafter: QuantizedSelfDrafter) -> Mapping[str, Any]:
     """Who computes it, how it is rounded, and what a pass reads of it."""
     network = drafter.network
     return {"kernels": network.kernels, "variant": network.config.variant, "pass_bytes": network.pass_bytes}
+
+
+METHOD = DrafterMethod(
+    name="quantized_self",
+    summary="the target's own weights on 4 or 8 bits, over its own cache or a view of it on 4 bits",
+    build=build,
+    options=QuantizedSelfOptions,
+    paper=Paper(
+        title="QuantSpec: self-speculative decoding with hierarchical quantized KV cache",
+        year=2025,
+        link="https://arxiv.org/abs/2502.10424",
+    ),
+    describe=describe,
+)

@@ -1,4 +1,4 @@
-"""While the target judges, prepare the next guess for several outcomes; on a hit it is ready at once.
+"""SSD: while the target judges, prepare the next guess for several outcomes; on a hit it is ready at once.
 
 Kumar et al., "Speculative speculative decoding", 2026, https://arxiv.org/abs/2603.03251 (Saguaro).
 
@@ -7,31 +7,58 @@ Kumar et al., "Speculative speculative decoding", 2026, https://arxiv.org/abs/26
                       d1 d2 x           a rejection where the draft had another guess x in mind
     prepared          outcome -> chain
 
-How many tokens are prepared for after k accepted ones falls geometrically with k (`ssd/fan_out.py`): the likeliest ones
-by the draft's distribution, or the inner drafter's other guesses where it has none. On a miss a short chain is drafted
-while the target waits (the back-up). Saguaro's sampling bends the distribution that a chain is drawn from: less mass on
-the tokens that would be prepared for, so that a rejection puts one of those in the place of what was rejected. Data in:
-sequences and an inner drafter; data out: chains.
+    P_k = a^k (1 - a),  P_K = a^K       chance that k of K tokens are accepted, a: the acceptance rate
+    F^-r                                chance that the token after them is none of the F likeliest
+    F_k = F_0 a^(k / (1 + r)),  F_K = F_0 a^(K / (1 + r)) (1 - a)^(-1 / (1 + r))
+
+minimises the sum of P_k F_k^-r where the F_k, the tokens that are prepared for after k accepted ones, have a given sum.
+They are the likeliest ones by the draft's distribution, or the inner drafter's other guesses where it has none. On a
+miss a short chain is drafted while the target waits (the back-up). Saguaro's sampling bends the distribution that a
+chain is drawn from: less mass on the tokens that would be prepared for, so that a rejection puts one of those in the
+place of what was rejected. Data in: sequences and an inner drafter; data out: chains.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
-from outdraft.drafters.ssd.fan_out import fan_outs, rank_outcomes
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CacheFullError
 from outdraft.options.ranges import check_range
+
+
+def rank_outcomes(acceptance: float, decay: float, available: Seq[int], count: int) -> list[tuple[int, int]]:
+    """The best `count` pairs (k, rank from 1), best first, with ranks up to `available[k]`, k = 0 .. K."""
+    longest = len(available) - 1
+    chances = [acceptance**k * (1 - acceptance if k < longest else 1) for k in range(longest + 1)]
+    best = [(-chances[k], k, 1) for k, most in enumerate(available) if most]
+    heapify(best)
+    chosen: list[tuple[int, int]] = []
+    while best and len(chosen) < count:
+        _, k, rank = heappop(best)
+        chosen.append((k, rank))
+        if rank < available[k]:
+            heappush(best, (-chances[k] * (rank + 1) ** -(1 + decay), k, rank + 1))
+    return chosen
+
+
+def fan_outs(acceptance: float, decay: float, depth: int, count: int) -> list[int]:
+    """F_0 .. F_depth with the sum `count`."""
+    chosen = rank_outcomes(acceptance, decay, [count] * (depth + 1), count)
+    return [sum(k == place for k, _ in chosen) for place in range(depth + 1)]
+
 
 Outcome = tuple[int, ...]  # the tokens that the target will have written
 
@@ -271,3 +298,12 @@ def bend(distribution: Tensor, top: list[int], factor: float) -> Tensor:
 def build(options: SsdOptions, port: TargetPort) -> SsdDrafter:
     """Over the drafter that the options name."""
     return SsdDrafter(options, build_rewinding(options.drafter, port, "ssd"))
+
+
+METHOD = DrafterMethod(
+    name="ssd",
+    summary="prepares the next guess for several outcomes of the pass under way",
+    build=build,
+    options=SsdOptions,
+    paper=Paper(title="Speculative speculative decoding", year=2026, link="https://arxiv.org/abs/2603.03251"),
+)

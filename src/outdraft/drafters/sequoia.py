@@ -1,6 +1,7 @@
-"""Sequoia's drafter: a static tree, chosen for what is known of acceptance and cost, filled by a smaller model.
+"""Sequoia: a static tree, chosen for what is known of acceptance and cost, filled by a smaller model.
 
-Chen et al., "Sequoia", 2024, https://arxiv.org/abs/2402.12374.
+Chen et al., "Sequoia: scalable, robust, and hardware-aware speculative decoding", 2024,
+https://arxiv.org/abs/2402.12374.
 
     rates p_k, cost t(m)  ->  best size and shape  ->  children of each node: the best, or drawn without replacement
 
@@ -17,12 +18,12 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from outdraft.core.draft import Draft, host_tree
+from outdraft.core.draft import Draft, HostTree, host_tree
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.sequoia.rates import RankRates
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
@@ -33,6 +34,33 @@ from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.best_trees import BestTrees, Topology, choose_size
+
+_FADE = 0.99  # a round's weight after the next one
+
+
+class RankRates:
+    """Rates that begin as `prior`, which weighs as much as a few rounds."""
+
+    def __init__(self, prior: Seq[float], weight: float = 8.0) -> None:
+        self._accepted = [rate * weight for rate in prior]
+        self._examined = [weight] * len(prior)
+
+    @property
+    def rates(self) -> list[float]:
+        return [accepted / examined for accepted, examined in zip(self._accepted, self._examined, strict=True)]
+
+    def learn(self, tree: HostTree, path: Seq[int]) -> None:
+        """A rule accepted `path` of `tree`."""
+        ranks = range(len(self._accepted))
+        for k in ranks:
+            self._accepted[k] *= _FADE
+            self._examined[k] *= _FADE
+        for node, child in zip([0, *path], [*path, -1], strict=True):
+            below = tree.children[node]
+            for k in ranks[: len(below)]:
+                self._examined[k] += 1
+                self._accepted[k] += below[k] == child
+
 
 _PRIOR = (0.65, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01, 0.005)  # where counting begins
 _REVIEW = 32  # rounds between two looks at the counted rates
@@ -205,3 +233,18 @@ def describe(drafter: SequoiaDrafter) -> Mapping[str, Any]:
         **describe_network(drafter.model.decoder), "relative_draft_cost": drafter.draft_cost / costs[0],
         "relative_pass_cost": costs[-1] / costs[0],
     }  # fmt: skip
+
+
+METHOD = DrafterMethod(
+    name="sequoia",
+    summary="a smaller model's tree, in the shape that is best for measured acceptance and measured cost",
+    build=build,
+    options=SequoiaOptions,
+    paper=Paper(
+        title="Sequoia: scalable, robust, and hardware-aware speculative decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2402.12374",
+    ),
+    describe=describe,
+    shape_of=lambda options: "tree",
+)

@@ -19,6 +19,7 @@ https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a
 from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -26,10 +27,10 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.cascade.bigrams import Bigrams
 from outdraft.drafters.shared.choose import check_finite
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
@@ -37,11 +38,51 @@ from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.per_salt import PerSalt
+from outdraft.kernels.text_index.suffix_array import CorpusQuery
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
+
+_WIDTH = 8  # successors that are counted for each token
+_ONE = CorpusQuery(min_match=1, max_match=1, max_hits=5000, depth=1, max_nodes=1)  # of more places an even sample
+
+
+class Bigrams:
+    """One table for all texts of a salt."""
+
+    __slots__ = ("_counts", "_known", "_store")
+
+    def __init__(self, store: Datastore | None = None) -> None:
+        self._store = store
+        self._known: dict[int, int | None] = {}  # of the datastore, as far as it was asked
+        self._counts: dict[int, dict[int, int]] = {}
+
+    def learn(self, tokens: Seq[int]) -> None:
+        """Count the pairs of a piece of text; with a datastore its own counts stand."""
+        if self._store is not None:
+            return
+        for token, follower in pairwise(tokens):
+            counts = self._counts.setdefault(token, {})
+            if follower in counts or len(counts) < _WIDTH:
+                counts[follower] = counts.get(follower, 0) + 1
+            else:
+                self._counts[token] = {known: count - 1 for known, count in counts.items() if count > 1}
+
+    def after(self, token: int) -> int | None:
+        """The successor with the largest count, of equals the one that came first; None where none is counted.
+
+        Raises `ConfigError` if the datastore was changed while it was open.
+        """
+        if self._store is None:
+            counts = self._counts.get(token)
+            return max(counts, key=counts.__getitem__) if counts else None
+        if token not in self._known:
+            found = self._store.look_up([token], _ONE).tokens if token < self._store.corpus.end else []
+            self._known[token] = found[0] if found else None
+        return self._known[token]
+
 
 _LONGEST = 4  # tokens of the base's longest match
 
@@ -260,3 +301,17 @@ def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
 def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
     """What each model's options came to."""
     return {"levels": [describe_network(model.decoder) for model in drafter.models]}
+
+
+METHOD = DrafterMethod(
+    name="cascade",
+    summary="drafters that draft for each other, down to a look-up in the text",
+    build=build,
+    options=CascadeOptions,
+    paper=Paper(
+        title="Cascade speculative drafting for even faster LLM inference",
+        year=2023,
+        link="https://arxiv.org/abs/2312.11462",
+    ),
+    describe=describe,
+)

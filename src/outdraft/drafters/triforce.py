@@ -1,13 +1,16 @@
-"""Two levels: a small drafter guesses for the target over retrieved keys, whose tokens are the guess for the target.
+"""TriForce: a small drafter guesses for the target over retrieved keys, whose tokens are the guess for the target.
 
     small     t1 t2 t3 | t4 ...          a nested drafter, on the text and what is drafted so far
     middle    t1 t2 y  | ...             the target over a retrieval view: judges the small guesses, and adds a token
     target    t1 t2 y ...                all keys: the engine's own verification
 
-The middle level judges by rejection sampling (`triforce/middle.py`). So a drafted token follows the view's own
-distribution given what stands before it, whatever the small drafter said, and that is the `q` that the engine's
-rule needs. Sun et al., "TriForce: lossless acceleration of long sequence generation with hierarchical
-speculative decoding", 2024, https://arxiv.org/abs/2404.11912. Data in: sequences; data out: chains with distributions.
+    keys      [ 0..7 | 8..15 | 16..23 | ... | tail ]     the first chunk and what fills no chunk are always kept
+    score       kept    q.m1    q.m2    ...   kept       the best of the others, as many as the budget holds
+
+The middle level judges by rejection sampling. So a drafted token follows the view's own distribution given what stands
+before it, whatever the small drafter said, and that is the `q` that the engine's rule needs. Sun et al., "TriForce:
+lossless acceleration of long sequence generation with hierarchical speculative decoding", 2024,
+https://arxiv.org/abs/2404.11912. Data in: sequences; data out: chains with distributions.
 """
 
 from collections.abc import Mapping
@@ -18,21 +21,75 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
+from outdraft.drafters.shared.choose import Chooser, Sample, takes_argmax
 from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
+from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
-from outdraft.drafters.triforce.middle import Middle
-from outdraft.drafters.triforce.retrieve import retrieve_rows
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CacheFullError, ConfigError
 from outdraft.options.ranges import MOST_NODES, check_range
+from outdraft.sampling.warp import warp_nodes
+from outdraft.verify.shared.bonus import keep_or_redraw
+
+
+def retrieve_rows(keys: Tensor, queries: Tensor, budget: int, chunk: int) -> Tensor:
+    """At most `budget` rows, of which the tail is part, but never less than the first chunk and the tail."""
+    kv_heads, length, width = keys.shape
+    whole = length // chunk
+    tail = length - whole * chunk
+    count = min(whole, max(1, (budget - tail) // chunk))
+    means = keys[:, : whole * chunk].reshape(kv_heads, whole, chunk, width).float().mean(2)  # [Hkv, whole, d]
+    grouped = queries.float().reshape(kv_heads, -1, width)  # [Hkv, H / Hkv, d]
+    scores = torch.einsum("kgd,kcd->kc", grouped, means)
+    scores[:, 0] = torch.inf
+    best = scores.topk(count, dim=-1).indices.sort(-1).values  # [Hkv, count]
+    within = torch.arange(chunk, device=keys.device)
+    rows = (best[:, :, None] * chunk + within).flatten(1)
+    rest = torch.arange(whole * chunk, length, device=keys.device).expand(kv_heads, -1)
+    return torch.cat([rows, rest], 1)
+
+
+_LANE = 1  # coins that neither the small drafter nor the middle level's own draws ask
+
+
+class Middle:
+    """One round of the sequences. `num_accepted` and `num_rejected` count guesses judged by rejection sampling."""
+
+    def __init__(self, seqs: Seq[Sequence], sample: Sample) -> None:
+        self.num_accepted = self.num_rejected = 0
+        self._seqs = seqs
+        self._sample = sample
+        self._choose = Chooser(seqs, sample=sample, confident=False)
+
+    def write(
+        self, i: int, logits: Tensor, paths: Seq[list[int]], guess: Continuation | None
+    ) -> tuple[int, Tensor | None]:
+        """The token of sequence i after its path, and the distribution [V] that it was drawn from."""
+        seq, path = self._seqs[i], paths[i]
+        if guess is None or seq.coupled or takes_argmax(seq, self._sample):
+            chosen = self._choose([i], logits[None], paths)
+            return chosen.tokens[0], chosen.distributions[0]
+        p = warp_nodes(seq, logits[None], [path], guesses=True)[0]
+        coins, depth = in_lane(seq, _LANE).draft_coins(seq), len(path)
+
+        def flip(chance: float) -> bool:
+            return coins.draw(torch.tensor([chance, 1 - chance], dtype=torch.float64), depth, 2 * depth)[0] == 0
+
+        token = keep_or_redraw(p, guess.token, guess.q, flip, lambda rest: coins.draw(rest, depth, 2 * depth + 1)[0])
+        if token == guess.token:
+            self.num_accepted += 1
+        else:
+            self.num_rejected += 1
+        return token, p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,3 +228,16 @@ class TriForceDrafter:
 def build(options: TriForceOptions, port: TargetPort) -> TriForceDrafter:
     """Build the small drafter beside the target."""
     return TriForceDrafter(options, port, build_rewinding(options.draft, port, "triforce"))
+
+
+METHOD = DrafterMethod(
+    name="triforce",
+    summary="a small drafter, the target over retrieved keys, the target: for very long contexts",
+    build=build,
+    options=TriForceOptions,
+    paper=Paper(
+        title="TriForce: lossless acceleration of long sequence generation with hierarchical speculative decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2404.11912",
+    ),
+)

@@ -1,12 +1,15 @@
-"""Several drafters, one tree: each guesses by itself and observes the verdict on its own guess.
+r"""Several drafters, one tree: each guesses by itself and observes the verdict on its own guess.
 
-Miao et al., "SpecInfer", 2023, https://arxiv.org/abs/2305.09781.
+Miao et al., "SpecInfer: accelerating large language model serving with tree-based speculative inference and
+verification", 2023, https://arxiv.org/abs/2305.09781.
 
-    draft_model -> a b, a c  \\                 / draft_model: "your a c was accepted"
+    draft_model -> a b, a c  \                 / draft_model: "your a c was accepted"
                               one tree, judged
-    ngram       -> a c d     /                 \\ ngram: "your a c was accepted, d was not"
+    ngram       -> a c d     /                 \ ngram: "your a c was accepted, d was not"
 
-Data in: sequences; data out: one tree each. Each drafter draws with coins of its own.
+Deterministic guesses share equal beginnings. Sampled ones stand side by side, in the drafters' order: a token that came
+twice is two proposals, each with its own distribution (`Draft.drawn_from`). Data in: sequences; data out: one tree
+each. Each drafter draws with coins of its own.
 """
 
 from collections.abc import Mapping
@@ -16,18 +19,93 @@ from itertools import takewhile
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from outdraft.core.draft import Draft, first_nodes, host_tree
+from outdraft.core.draft import Draft, HostTree, first_nodes, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
-from outdraft.drafters.merge.join import Joined, join
 from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError, ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One tree made of the guesses of several drafters."""
+
+    draft: Draft
+    places: list[list[int]]  # drafter, node of its own draft -> node of the joined one
+
+
+def join(drafts: Seq[Draft], trees: Seq[HostTree], *, as_certain: bool) -> Joined:
+    """`as_certain`: distributions do not matter (no guess has one, or the rule does not read it)."""
+    joined = _shared(drafts, trees) if as_certain else _side_by_side(drafts, trees)
+    return replace(joined, draft=replace(joined.draft, confidence=_confidence(drafts, joined)))
+
+
+def _confidence(drafts: Seq[Draft], joined: Joined) -> Tensor | None:
+    """[N] of each node, a shared one's by the first drafter that guessed it. None unless all that guessed say it."""
+    sure = torch.ones(joined.draft.num_nodes)
+    guesses = [(draft, place) for draft, place in zip(drafts, joined.places, strict=True) if draft.num_nodes > 1]
+    for draft, place in reversed(guesses):
+        if draft.confidence is None:
+            return None
+        sure[place] = draft.confidence.to(sure)
+    return sure if guesses else None
+
+
+def _shared(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:
+    tokens, parents, places = [trees[0].tokens[0]], [-1], []
+    children: dict[tuple[int, int], int] = {}
+    for tree in trees:
+        place = [0]
+        for node in range(1, len(tree.parents)):
+            above, token = place[tree.parents[node]], tree.tokens[node]
+            if (above, token) not in children:
+                children[above, token] = len(tokens)
+                tokens.append(token)
+                parents.append(above)
+            place.append(children[above, token])
+        places.append(place)
+    return Joined(Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents)), places)
+
+
+def _side_by_side(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:
+    vocab, like = next((draft.q.shape[1], draft.q) for draft in drafts if draft.q is not None)
+    tokens, parents, places = [trees[0].tokens[0]], [-1], []
+    for tree in trees:
+        place = [0]
+        for node in range(1, len(tree.parents)):
+            place.append(len(tokens))
+            tokens.append(tree.tokens[node])
+            parents.append(place[tree.parents[node]])
+        places.append(place)
+    rows: list[Tensor | None] = [None] * len(tokens)  # of q: of each node's eldest child, then of further ones
+    drawn_from = [-1] * len(tokens)
+    for draft, tree, place in zip(drafts, trees, places, strict=True):
+        row_of: dict[tuple[int, int], int] = {}  # node, row of the draft's own q -> row
+        for node in range(1, len(tree.parents)):
+            above = place[tree.parents[node]]
+            if draft.q is None:
+                own, distribution = node, torch.nn.functional.one_hot(torch.tensor(tree.tokens[node]), vocab).to(like)
+            else:
+                own = tree.parents[node] if draft.drawn_from is None else int(draft.drawn_from[node])
+                distribution = draft.q[own].to(like)
+            if (above, own) not in row_of:
+                if rows[above] is None:
+                    rows[above], row_of[above, own] = distribution, above
+                else:
+                    row_of[above, own] = len(rows)
+                    rows.append(distribution)
+            drawn_from[place[node]] = row_of[above, own]
+    q = torch.stack([like.new_zeros(vocab) if row is None else row for row in rows])
+    joined = Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), q=q, drawn_from=torch.tensor(drawn_from))
+    return Joined(joined, places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +222,19 @@ def build(options: MergeOptions, port: TargetPort) -> MergeDrafter:
 def describe(drafter: MergeDrafter) -> Mapping[str, Any]:
     """Whose guesses are merged."""
     return {"merged": tuple(drafter.names)}
+
+
+METHOD = DrafterMethod(
+    name="merge",
+    summary="several drafters guess, and one tree of all their guesses is judged",
+    build=build,
+    options=MergeOptions,
+    paper=Paper(
+        title="SpecInfer: accelerating large language model serving with tree-based speculative inference and "
+        "verification",
+        year=2023,
+        link="https://arxiv.org/abs/2305.09781",
+    ),
+    describe=describe,
+    shape_of=lambda options: "tree",
+)

@@ -16,6 +16,7 @@ from typing import Any
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits, arm_of
+from outdraft.core.method import DrafterMethod
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
@@ -131,3 +132,14 @@ def describe(drafter: SeveralDrafter) -> dict[str, Any]:
     """What each inner drafter says of itself, by arm."""
     inner = zip(arms(drafter), drafter.drafters, drafter.methods, strict=True)
     return {"arms": {arm.name: dict(method.describe(one)) for arm, one, method in inner}}
+
+
+METHOD = DrafterMethod(
+    name="several",
+    summary="several drafters side by side; the policy chooses among them every round",
+    build=build,
+    options=SeveralOptions,
+    describe=describe,
+    arms=arms,
+    shape_of=lambda options: shape_of_nested(options.drafters),
+)

@@ -1,7 +1,10 @@
-"""The whole target drafts over a view of a fixed number of its own keys and values; all of them verify.
+"""MagicDec: the whole target drafts over a view of a fixed number of its own keys and values; all of them verify.
 
-    draft    pending -> [target over sinks + window, or what SnapKV chose] -> t1 -> t2 ...
-    verify   [target over the whole text]
+    draft       pending -> [target over the view] -> t1 -> t2 ...           verify: [target over the whole text]
+    streaming   [ sinks | ................. | window ]   the first few rows and the last: Xiao et al. 2023,
+                                                         https://arxiv.org/abs/2309.17453
+    snapkv      [ ..#....##.......#........ | window ]   what the window's queries look at most, each head for itself:
+                                                         Li et al. 2024, https://arxiv.org/abs/2404.14469
 
 Sadhukhan et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative
 decoding", 2024, https://arxiv.org/abs/2408.11049. Data in: sequences; data out: chains with the distributions they were
@@ -12,12 +15,16 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
@@ -25,6 +32,31 @@ from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_qu
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
+
+_POOL = 7  # neighbours that a row's score is averaged over, so that what stands together stays together
+
+
+def streaming_rows(length: int, sinks: int, budget: int, device: torch.device) -> Tensor:
+    """Row numbers [min(budget, length)]."""
+    window = torch.arange(max(min(sinks, budget), length - budget + sinks), length, device=device)
+    return torch.cat([torch.arange(min(sinks, length), device=device), window])
+
+
+def snapkv_rows(keys: Tensor, queries: Tensor, budget: int) -> Tensor:
+    """Row numbers [Hkv, budget]: the last w, which the queries [w, H, d] belong to, and the best of those before."""
+    kv_heads, length, width = keys.shape
+    count = queries.shape[0]
+    grouped = queries.to(keys.dtype).transpose(0, 1).reshape(kv_heads, -1, width)  # [Hkv, H / Hkv * w, d]
+    scores = (grouped @ keys.transpose(1, 2)).float() * width**-0.5  # [Hkv, H / Hkv * w, n]
+    place = torch.arange(length, device=keys.device)
+    own = torch.arange(length - count, length, device=keys.device).repeat(grouped.shape[1] // count)
+    scores = scores.masked_fill(place[None, None] > own[None, :, None], -torch.inf)
+    attention = scores.softmax(-1).sum(1)[:, : length - count]  # [Hkv, n - w]
+    pooled = F.avg_pool1d(attention, _POOL, stride=1, padding=_POOL // 2, count_include_pad=False)
+    best = pooled.topk(budget - count, dim=-1).indices.sort(-1).values
+    window = torch.arange(length - count, length, device=keys.device).expand(kv_heads, -1)
+    return torch.cat([best, window], 1)
+
 
 Select = Literal["streaming", "snapkv"]
 
@@ -99,3 +131,17 @@ class MagicDecDrafter:
 def build(options: MagicDecOptions, port: TargetPort) -> MagicDecDrafter:
     """Over the target that is served."""
     return MagicDecDrafter(options, port)
+
+
+METHOD = DrafterMethod(
+    name="magicdec",
+    summary="the whole target over a few of its keys: for long contexts in large batches",
+    build=build,
+    options=MagicDecOptions,
+    paper=Paper(
+        title="MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative "
+        "decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2408.11049",
+    ),
+)
