@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -24,6 +23,7 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.skip_sets import alternating, load_skip
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
@@ -126,11 +126,10 @@ class DraftVerifyOptions(DrawOptions):
             raise ConfigError(f"skip={self.skip!r} and layer numbers are given: leave one out")
 
 
-class DraftVerifyDrafter:
+class DraftVerifyDrafter(PlainDrafter):
     """The same sublayers for every sequence and round."""
 
     needs = Needs(layer_subset=True)
-    traits = Traits()
 
     def __init__(self, options: DraftVerifyOptions, port: TargetPort, skip: Skip) -> None:
         self.skip = skip
@@ -138,19 +137,10 @@ class DraftVerifyDrafter:
         self._port = port
         self._network = target_network(port)
 
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to prepare: the target has read the prompt."""
-
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain by what is left of the target."""
         skips = [self.skip] * len(seqs)
         return grow_own_chains(seqs, budgets, self._network, self._port.rows.tentative, self._options, skips)
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """What a pass showed is not needed: nothing is learned."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """No state is kept for a sequence, so nothing is dropped."""
 
 
 def build(options: DraftVerifyOptions, port: TargetPort) -> DraftVerifyDrafter:

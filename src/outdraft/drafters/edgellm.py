@@ -23,15 +23,14 @@ from dataclasses import dataclass
 import torch
 
 from outdraft.core.draft import Continuation, Draft, host_tree
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import top_rows
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.load_draft import ModelOptions
+from outdraft.drafters.shared.networks.model_drafter import ModelDrafter, describe_model, open_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.ranges import check_range
 
@@ -175,26 +174,19 @@ class _Round:
 Choose = Callable[[Sequence, _Round], int | None]  # the node to feed next; None: enough
 
 
-class EdgeLlmDrafter:
+class EdgeLlmDrafter(ModelDrafter):
     """A tree for each sequence; one pass of the draft model feeds one node of each."""
 
-    needs = Needs()
-
     def __init__(self, options: EdgeLlmOptions, model: DraftModel) -> None:
-        self.model = model
+        super().__init__(model, ahead=self.ahead)
         self.pacing = Pacing()
         self._options = options
         self._rounds: dict[int, _Round] = {}
 
-    @property
-    def traits(self) -> Traits:
-        """It works beside the pass, with weights of its own."""
-        return Traits(ahead=self.ahead, weights=(weights_of(self.model.decoder),))
-
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
+        super().begin(seqs)
         for seq in seqs:
-            self.model.add(seq.id)
             self._rounds[seq.id] = _Round(PacedTree(len(seq.tokens)), Budget(depth=0))
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
@@ -258,22 +250,15 @@ class EdgeLlmDrafter:
                 own.tree.feed(node, zip(tokens, probs, strict=True))
                 own.last = node
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted."""
-
     def end(self, seqs: Seq[Sequence]) -> None:
+        super().end(seqs)
         for seq in seqs:
-            self.model.free(seq.id)
             self._rounds.pop(seq.id, None)
 
 
 def build(options: EdgeLlmOptions, port: TargetPort) -> EdgeLlmDrafter:
     """Load the draft model and put the drafter over it."""
-    return EdgeLlmDrafter(options, DraftModel(load_draft(options, port), cache=port.cache))
-
-
-def _describe(drafter: EdgeLlmDrafter) -> dict[str, object]:
-    return dict(describe_network(drafter.model.decoder))
+    return EdgeLlmDrafter(options, open_model(options, port))
 
 
 METHOD = DrafterMethod(
@@ -286,6 +271,6 @@ METHOD = DrafterMethod(
         year=2023,
         link="https://arxiv.org/abs/2309.04255",
     ),
-    describe=_describe,
+    describe=describe_model,
     shape_of=lambda options: "tree",
 )

@@ -10,16 +10,16 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.look_up.lookup_drafter import Known
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.ranges import check_ngrams
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.models.networks.port import TargetPort
 
 
@@ -38,10 +38,9 @@ class LlmaOptions:
         check_ngrams(self.min_ngram, self.max_ngram, self.width)
 
 
-class LlmaDrafter:
+class LlmaDrafter(OneByOne):
     """Knows nothing but the references of a request, and its text if that is wanted."""
 
-    needs = Needs()
     traits = Traits(peeks=True, quotes=True)
 
     def __init__(self, options: LlmaOptions) -> None:
@@ -54,19 +53,13 @@ class LlmaDrafter:
             self._own[seq.id] = Known(self._empty())
             self._quotes.begin(seq)
 
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """What followed the last tokens there; node 0 alone if they are new."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
-
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
             if self._own.pop(seq.id, None) is not None:
                 self._quotes.end(seq)
 
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """What followed the last tokens there; node 0 alone if they are new."""
         indices, width = [], self._options.width
         if self._options.index_output:
             indices.append(self._own[seq.id].follow(seq))

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 import torch
 
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Seen
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.look_up.trie import Trie
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NGRAM, MOST_NODES, check_range
@@ -121,11 +121,8 @@ class _State:
     probes: list[int] = field(default_factory=list)  # nodes of the window's last level
 
 
-class LookaheadDrafter:
+class LookaheadDrafter(OneByOne):
     """One window and one pool for each sequence."""
-
-    needs = Needs()
-    traits = Traits()
 
     def __init__(self, options: LookaheadOptions) -> None:
         self._options = options
@@ -144,10 +141,6 @@ class LookaheadDrafter:
                     state.pool.add(seq.tokens[at], tuple(seq.tokens[at + 1 : at + options.ngram]))
             self._states[seq.id] = state
 
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """Tuples that start at the pending token, and the window as far as it fits."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
     def observe(self, seen: Seq[Seen]) -> None:
         """Read the argmax below the window's last level: new n-grams for the pool, a new level for the window."""
         for one in seen:
@@ -164,7 +157,8 @@ class LookaheadDrafter:
         for seq in seqs:
             self._states.pop(seq.id, None)
 
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """Tuples that start at the pending token, and the window as far as it fits."""
         state = self._states[seq.id]
         state.draft = None
         depth = usable_depth(seq, budget)

@@ -20,15 +20,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -85,11 +84,8 @@ class MagicDecOptions(DrawOptions):
             raise ConfigError(f"budget={self.budget}, {name}={least}: the budget must hold more rows than {name}")
 
 
-class MagicDecDrafter:
+class MagicDecDrafter(PlainDrafter):
     """A view for each sequence, brought up to the text before each guess."""
-
-    needs = Needs()
-    traits = Traits()
 
     def __init__(self, options: MagicDecOptions, port: TargetPort) -> None:
         self.views = SparseViews(port)
@@ -119,9 +115,6 @@ class MagicDecDrafter:
         else:
             rows = streaming_rows(seq.num_cached, options.sinks, options.budget, self._port.facts.device)
             self.views.choose(seq, lambda layer, keys: rows)
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The target's cache says all."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:

@@ -25,16 +25,16 @@ from torch import Tensor
 from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import weights_of
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
@@ -111,21 +111,16 @@ class QuantizedSelfOptions(DrawOptions):
             raise ConfigError(f"buffer={self.buffer}: must be a multiple of {PAGE}, above 0")
 
 
-class QuantizedSelfDrafter:
+class QuantizedSelfDrafter(PlainDrafter):
     """Holds the rounded weights beside the target's, and with `kv_bits` a rounded view of each text."""
-
-    needs = Needs()
 
     def __init__(self, options: QuantizedSelfOptions, port: TargetPort, network: Network) -> None:
         self.network = network
+        self.traits = Traits(weights=(weights_of(network),))
         self.halves = UpperHalves(port, options.buffer) if options.kv_bits else None
         self._options = options
         self._port = port
         self._own = loaded_network(network)
-
-    @property
-    def traits(self) -> Traits:
-        return Traits(weights=(weights_of(self.network),))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An empty view for each, if there are views: the target has read the prompt."""
@@ -141,9 +136,6 @@ class QuantizedSelfDrafter:
             if budget.depth > 0:
                 self.halves.follow(seq)
         return grow_own_chains(seqs, budgets, self._own, self.halves.tentative, self._options)
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """What a pass showed is not needed: nothing is learned."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:

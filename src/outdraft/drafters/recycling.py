@@ -12,7 +12,6 @@ promising ones below the level above. Data in: raw logits at all nodes; data out
 outlives requests: that is the point. Each salt has its own.
 """
 
-from collections.abc import Sequence
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -25,9 +24,9 @@ from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.per_salt import PerSalt
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.kernels.decoder.choice import top_ids
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
@@ -55,7 +54,7 @@ class Template:
     ends: tuple[int, ...]  # [levels + 1] nodes above the end of level i, node 0 being level 0
 
 
-def template(levels: Sequence[int], width: int) -> Template:
+def template(levels: Seq[int], width: int) -> Template:
     """`levels[i]` nodes at depth i + 1, of ranks below `width`; fewer where so many cannot hang from those above."""
     parents, ranks, promise, ends = [-1], [0], [2.0], [1]
     above = [0]
@@ -90,28 +89,15 @@ class RecyclingOptions:
             )
 
 
-class RecyclingDrafter:
+class RecyclingDrafter(OneByOne):
     """One matrix for all requests of a salt; nothing is kept of a single one."""
-
-    needs = Needs()
 
     def __init__(self, options: RecyclingOptions, vocab_size: int) -> None:
         self._width = min(options.width, vocab_size)
         self._tree = template(options.levels, self._width)
         # One row more than tokens, which stays -1: the successors of "never seen", whose index is -1.
         self._matrices = PerSalt(lambda: np.full((vocab_size + 1, self._width), -1, np.int64))
-
-    @property
-    def traits(self) -> Traits:
-        """A look into the matrix costs next to nothing."""
-        return Traits(peeks=True, forget=self._matrices.forget)
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing is kept for one sequence."""
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """The template, filled as far as its tokens were seen."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        self.traits = Traits(peeks=True, forget=self._matrices.forget)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Write the best successors of every node's token."""
@@ -121,10 +107,8 @@ class RecyclingDrafter:
                 matrix = self._matrices.of(one.seq)
                 matrix[one.draft.tokens.cpu().numpy()] = top_ids(one.logits, self._width).numpy()
 
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing is kept for one sequence."""
-
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """The template, filled as far as its tokens were seen."""
         tree, matrix = self._tree, self._matrices.of(seq)
         depth = min(usable_depth(seq, budget), len(tree.ends) - 1)
         max_nodes = usable_nodes(seq, budget, len(tree.parents) - 1)

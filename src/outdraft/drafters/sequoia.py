@@ -19,15 +19,15 @@ from time import perf_counter
 from typing import Any
 
 from outdraft.core.draft import Draft, HostTree, host_tree
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Seen
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.load_draft import ModelOptions
+from outdraft.drafters.shared.networks.model_drafter import ModelDrafter, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.networks.port import TargetPort
@@ -116,13 +116,11 @@ class Static(Shape):
         return [node for node in new if self.width(tree, node) and not tree.is_unsure(node)]
 
 
-class SequoiaDrafter:
+class SequoiaDrafter(ModelDrafter):
     """One pass of the draft model a level; the shape is looked at again every few rounds."""
 
-    needs = Needs()
-
     def __init__(self, options: SequoiaOptions, model: DraftModel, pass_costs: Seq[float], draft_cost: float) -> None:
-        self.model = model
+        super().__init__(model, forget=self.forget)
         self.draft_cost = draft_cost
         self.pass_costs = list(pass_costs)  # [m - 1]: of m nodes
         self._options = options
@@ -134,21 +132,11 @@ class SequoiaDrafter:
         """Of the child of each rank: as given, or as counted so far."""
         return list(self._options.acceptance) or self._rates.rates
 
-    @property
-    def traits(self) -> Traits:
-        """The draft model's weights; counted rates are what earlier requests leave behind."""
-        return Traits(weights=(weights_of(self.model.decoder),), forget=self.forget)
-
     def forget(self) -> None:
         """Count from the beginning."""
         self._rates = RankRates(self._options.acceptance or _PRIOR)
         self._rounds = 0
         self._trees = self._best_trees()
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
-        for seq in seqs:
-            self.model.add(seq.id)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A tree for each sequence that has a budget."""
@@ -180,10 +168,6 @@ class SequoiaDrafter:
         if self._rounds % _REVIEW == 0:
             self._trees = self._best_trees()
 
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self.model.free(seq.id)
-
     def _best_trees(self) -> BestTrees:
         options = self._options
         return BestTrees(self.rates, max_nodes=options.nodes + 1, max_depth=options.depth)
@@ -198,7 +182,7 @@ class SequoiaDrafter:
 
 def build(options: SequoiaOptions, port: TargetPort) -> SequoiaDrafter:
     """Load the draft model, and measure what is not given."""
-    model = DraftModel(load_draft(options, port), cache=port.cache)
+    model = open_model(options, port)
     if options.verify_cost:
         return SequoiaDrafter(options, model, options.verify_cost, options.draft_cost)
     return SequoiaDrafter(options, model, measure_passes(port, options.nodes + 1), _measure_draft(model))
@@ -230,7 +214,7 @@ def describe(drafter: SequoiaDrafter) -> Mapping[str, Any]:
     """What the model's options came to, and the costs that the shape is chosen by."""
     costs = drafter.pass_costs
     return {
-        **describe_network(drafter.model.decoder), "relative_draft_cost": drafter.draft_cost / costs[0],
+        **describe_model(drafter), "relative_draft_cost": drafter.draft_cost / costs[0],
         "relative_pass_cost": costs[-1] / costs[0],
     }  # fmt: skip
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.look_up.lookup_drafter import Known
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.per_salt import PerSalt
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.kernels.text_index.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
@@ -55,34 +55,21 @@ class SuffixOptions:
             raise ConfigError("factor=0 and offset=0 allow no draft at all: set one of them")
 
 
-class SuffixDrafter:
+class SuffixDrafter(OneByOne):
     """Remembers the outputs of finished requests as long as it lives."""
-
-    needs = Needs()
 
     def __init__(self, options: SuffixOptions) -> None:
         self._options = options
         self._earlier = PerSalt(lambda: make_suffix_tree(options.depth))
+        self.traits = Traits(peeks=True, quotes=True, forget=self._earlier.forget)
         self._quotes = Quotes(self._quoted)
         self._own: dict[int, Known[SuffixTree]] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """A look into the trees costs next to nothing."""
-        return Traits(peeks=True, quotes=True, forget=self._earlier.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A tree for each, and one for its references."""
         for seq in seqs:
             self._own[seq.id] = Known(make_suffix_tree(self._options.depth))
             self._quotes.begin(seq)
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """The best-scored guess of the trees; the text's own wins ties, then that of the references."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Each tree goes; what the request wrote joins those of its salt, whose oldest leaves if they are too many.
@@ -103,7 +90,8 @@ class SuffixDrafter:
             if earlier.num_texts > self._options.max_sequences:
                 earlier.evict()
 
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """The best-scored guess of the trees; the text's own wins ties, then that of the references."""
         options = self._options
         depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, options.nodes)
         if depth == 0:

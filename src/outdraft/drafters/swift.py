@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -38,6 +38,7 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.limits import usable_nodes
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.kernels.decoder.choice import best_tokens
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
@@ -209,7 +210,7 @@ class SwiftOptions(SearchOptions, DrawOptions):
         check_range(self, "context", least=1, note="so many tokens are compared")
 
 
-class SwiftDrafter:
+class SwiftDrafter(PlainDrafter):
     """One search for all requests; no state of a request."""
 
     needs = Needs(layer_subset=True)
@@ -218,19 +219,12 @@ class SwiftDrafter:
         self._options = options
         self._port = port
         self._network = target_network(port)
+        self.traits = Traits(forget=self.forget)
         self.forget()
-
-    @property
-    def traits(self) -> Traits:
-        """The search is what earlier requests leave behind."""
-        return Traits(forget=self.forget)
 
     def forget(self) -> None:
         """Search from the beginning."""
         self.search = Search(self._options, self._port.facts.num_layers)
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to prepare: the target has read the prompt."""
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """One trial of the search while it goes on, then guesses by the best set so far."""
@@ -267,12 +261,6 @@ class SwiftDrafter:
         logits = self._network.logits(ids, places, self._port.rows.again([seq], [count]), range(count), skip)
         guessed: list[int] = best_tokens(logits) or logits.argmax(-1).tolist()
         return sum(ours == theirs for ours, theirs in zip(guessed, seq.tokens[-count:], strict=True)) / count
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text itself is all there is to learn from."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """No state is kept for a sequence, so nothing is dropped."""
 
 
 def build(options: SwiftOptions, port: TargetPort) -> SwiftDrafter:

@@ -21,13 +21,13 @@ from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.model_drafter import ModelDrafter
 from outdraft.drafters.shared.networks.streaming_cache import Stream
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, Joint, Levels, num_nodes
@@ -80,10 +80,8 @@ class DraftModelOptions(DrawOptions, ModelOptions):
         return max(self.width, self.beam) == 1 and all(count == 1 for count in self.expansion)
 
 
-class DraftModelDrafter:
+class DraftModelDrafter(ModelDrafter):
     """One draft pass a token (chain) or a level (tree), over all sequences that still want one."""
-
-    needs = Needs()
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
@@ -97,11 +95,6 @@ class DraftModelDrafter:
             rewinds=self.model.rewinds, weights=(weights_of(self.model.decoder),), home=resolve(options.model),
             hands_states=options.is_chain,
         )  # fmt: skip
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
-        for seq in seqs:
-            self.model.add(seq.id)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose text the draft model's context can hold."""
@@ -118,10 +111,6 @@ class DraftModelDrafter:
         for one in seen:
             if one.verdict is not None:
                 self.model.confirm(one.seq, len(one.verdict.path))
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self.model.free(seq.id)
 
     def _depth(self, seq: Sequence, budget: Budget) -> int:
         levels = len(self._options.expansion) or budget.depth

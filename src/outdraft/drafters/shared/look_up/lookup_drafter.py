@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.look_up.span_index import SpanIndex, look_up
+from outdraft.drafters.shared.plain import OneByOne
 
 
 class Grows(Protocol):
@@ -48,10 +48,9 @@ class Known(Generic[Index]):
         return self.index
 
 
-class LookupDrafter:
+class LookupDrafter(OneByOne):
     """`width` different continuations at most, merged into one tree; 1: a chain."""
 
-    needs = Needs()
     traits = Traits(peeks=True)
 
     def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1) -> None:
@@ -63,17 +62,11 @@ class LookupDrafter:
         for seq in seqs:
             self._known[seq.id] = Known(self._make_index(seq))
 
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """What followed the last tokens elsewhere; node 0 alone if they are new."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
-
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
             self._known.pop(seq.id, None)
 
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """What followed the last tokens elsewhere; node 0 alone if they are new."""
         index = self._known[seq.id].follow(seq)
         return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)
