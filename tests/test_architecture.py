@@ -42,15 +42,14 @@ HOST_READS = {
     "verify/shared/chain.py": "one number a node, read together",
     "drafters/shared/chains/stepped.py": "what a judge of hidden states says, once a step",
     "drafters/shared/choose.py": "the tokens drafted, one or the best few of a row",
-    "drafters/lookahead/drafter.py": "the tokens of the window",
+    "drafters/lookahead.py": "the tokens of the window",
     "drafters/jacobi.py": "the tokens of the window",
-    "drafters/cascade/drafter.py": "what a level would have written, a review at a time",
-    "drafters/merge/drafter.py": "the structure of a guess, once a round",
+    "drafters/cascade.py": "what a level would have written, a review at a time",
+    "drafters/merge.py": "the structure of a guess, once a round",
     "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
-    "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",
-    "drafters/swift/siblings.py": "the tokens beside a chain",
-    "drafters/ctc/drafter.py": "the likeliest tokens of each slot, once a round",
-    "drafters/ssd/drafter.py": "the likeliest tokens of a bent distribution",
+    "drafters/swift.py": "the best tokens of a trial, where the kernels do not find them",
+    "drafters/ctc/__init__.py": "the likeliest tokens of each slot, once a round",
+    "drafters/ssd.py": "the likeliest tokens of a bent distribution",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

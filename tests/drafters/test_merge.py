@@ -14,8 +14,8 @@ from outdraft.core.room import Unbounded
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.decode.fit import what_fits
-from outdraft.drafters.merge.drafter import MergeDrafter
-from outdraft.drafters.merge.join import join
+from outdraft.drafters import merge as join
+from outdraft.drafters.merge import MergeDrafter
 from outdraft.drafters.shared.composed.ahead import imagine
 from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.engine.runner import Runner

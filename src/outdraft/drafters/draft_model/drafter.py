@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.draft_model.static import StaticDraftModel
@@ -26,7 +26,7 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.draft_model import DraftModel
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft
 from outdraft.drafters.shared.networks.model_drafter import ModelDrafter
 from outdraft.drafters.shared.networks.streaming_cache import Stream
 from outdraft.drafters.shared.trees.growth import grow_trees
@@ -84,17 +84,9 @@ class DraftModelDrafter(ModelDrafter):
     """One draft pass a token (chain) or a level (tree), over all sequences that still want one."""
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
-        self.model = model
+        # A text may lose its end again, unless the host does not know what was guessed.
+        super().__init__(model, rewinds=model.rewinds, home=resolve(options.model), hands_states=options.is_chain)
         self._options = options
-
-    @property
-    def traits(self) -> Traits:
-        """A text may lose its end again, unless the host does not know what was guessed."""
-        options = self._options
-        return Traits(
-            rewinds=self.model.rewinds, weights=(weights_of(self.model.decoder),), home=resolve(options.model),
-            hands_states=options.is_chain,
-        )  # fmt: skip
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose text the draft model's context can hold."""

@@ -14,12 +14,15 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.kernels.decoder.guesser import Entrance
+from outdraft.kernels.decoder.stack import LayerParts
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import LinearMap
+from outdraft.nn.rope import Rope
 
 Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], their positions [N] -> [N, D]
 
@@ -32,6 +35,23 @@ class FeatureForm:
     num_layers: int  # of its own, whose keys and values are kept
     num_kv_heads: int
     head_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeParts:
+    """What a network is on the native kernels, whose norms at the entrance and before the head have the layers'
+    `norm_eps`. The matrices are those of the network, which may have been rounded.
+
+        taps -- norms -- fusion --> f --+-- [norms] -- [join] --> layers --> g -- [norm] -- head --> logits
+        embedding of the next token ----+
+    """
+
+    layers: Seq[LayerParts]
+    rope: Rope
+    entrance: Entrance
+    norm: nn.Module | None = None  # before the head; None: the outputs are normed already
+    head: LinearMap | None = None  # None: the target's
+    embedding: Tensor | None = None  # [V, D]; None: the target's
 
 
 class FeatureNet(Protocol):

@@ -1,15 +1,16 @@
-"""The options of every drafter at feature level."""
+"""The options of every drafter with a network on the target's states."""
 
 from dataclasses import dataclass
 
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.trees.tree import Shape
 from outdraft.options.base import RoundedOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureOptions(DrawOptions, RoundedOptions):
+class StateOptions(DrawOptions, RoundedOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
     # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
@@ -26,3 +27,8 @@ class FeatureOptions(DrawOptions, RoundedOptions):
         DrawOptions.__post_init__(self)
         RoundedOptions.__post_init__(self)
         check_range(self, "width", "nodes", least=1, most=MOST_NODES)
+
+    @property
+    def shape(self) -> Shape | None:
+        """The fixed shape of its trees; None: the dynamic one."""
+        return None
