@@ -5,7 +5,7 @@ import torch
 from contracts.sides import randomise
 
 from outdraft.drafters.amphista.learn import LEARN, AmphistaLearning
-from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher

@@ -12,7 +12,7 @@ from outdraft.core.draft import host_tree
 from outdraft.core.policy import Budget
 from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.edgellm import EdgeLlmDrafter, EdgeLlmOptions, PacedTree
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 

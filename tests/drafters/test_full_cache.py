@@ -13,7 +13,7 @@ from outdraft.drafters.hydra.learn import LEARN, HydraLearning
 from outdraft.drafters.shared.heads.states import StemStates
 from outdraft.drafters.shared.networks import paired_text
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model

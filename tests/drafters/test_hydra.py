@@ -12,7 +12,7 @@ from outdraft.drafters.hydra.learn import LEARN, HydraLearning
 from outdraft.drafters.hydra.net import HydraNet
 from outdraft.drafters.shared.heads.files import load_heads
 from outdraft.drafters.shared.heads.states import StemStates
-from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import ConfigError, ModelLoadError

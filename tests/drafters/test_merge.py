@@ -17,7 +17,7 @@ from outdraft.decode.fit import what_fits
 from outdraft.drafters import merge as join
 from outdraft.drafters.merge import MergeDrafter
 from outdraft.drafters.shared.composed.ahead import imagine
-from outdraft.drafters.shared.composed.lanes import in_lane
+from outdraft.drafters.shared.composed.nested import in_lane
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CapabilityError, ConfigError

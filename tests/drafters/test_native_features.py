@@ -17,7 +17,7 @@ from outdraft.drafters.eagle3.formats import load_eagle3
 from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.mtp.net import load_mtp
 from outdraft.drafters.shared.features.last_feature import load_last_feature
-from outdraft.drafters.shared.features.native import pack_network
+from outdraft.drafters.shared.features.network import pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.drafters.shared.trees.shapes import Beam

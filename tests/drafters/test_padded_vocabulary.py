@@ -19,7 +19,7 @@ from outdraft.core.request import Request
 from outdraft.decode.step import Parts
 from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.draft_model.static import StaticDraftModel
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.engine.loop import Engine
 from outdraft.kernels.library import library
 from outdraft.models.networks.fitted import FittedNetwork

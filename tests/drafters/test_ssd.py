@@ -17,7 +17,7 @@ from outdraft.core.target import Needs
 from outdraft.decode.step import Parts
 from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.composed.ahead import first_path, imagine
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.drafters.ssd import SsdDrafter, SsdOptions, bend, fan_outs, rank_outcomes
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import ConfigError

@@ -17,9 +17,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
-from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
-from outdraft.drafters.shared.networks.model_drafter import ModelDrafter, describe_model, open_model
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model, open_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.ranges import check_range
 

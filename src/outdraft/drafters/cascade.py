@@ -35,8 +35,8 @@ from outdraft.drafters.shared.choose import check_finite
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.own_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.text_index.suffix_array import CorpusQuery
 from outdraft.models.networks.network import Network

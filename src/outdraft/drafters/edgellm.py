@@ -28,9 +28,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import top_rows
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
-from outdraft.drafters.shared.networks.model_drafter import ModelDrafter, describe_model, open_model
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, Text, describe_model, open_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.ranges import check_range
 

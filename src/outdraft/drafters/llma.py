@@ -14,10 +14,9 @@ from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.drafters.shared.look_up.lookup_drafter import Known, check_ngrams
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
-from outdraft.drafters.shared.look_up.ranges import check_ngrams
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
 from outdraft.drafters.shared.plain import OneByOne
 from outdraft.models.networks.port import TargetPort

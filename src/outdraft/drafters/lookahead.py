@@ -27,7 +27,7 @@ from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.look_up.trie import Trie
+from outdraft.drafters.shared.look_up.span_index import Trie
 from outdraft.drafters.shared.plain import OneByOne
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError

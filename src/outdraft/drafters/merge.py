@@ -27,8 +27,7 @@ from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
-from outdraft.drafters.shared.composed.lanes import in_lane
-from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
+from outdraft.drafters.shared.composed.nested import build_nested, in_lane, joined_needs
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError, ConfigError

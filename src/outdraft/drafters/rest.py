@@ -12,8 +12,7 @@ from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
-from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
+from outdraft.drafters.shared.look_up.datastore.file import Datastore, DatastoreIndex, open_for
 from outdraft.drafters.shared.look_up.span_index import look_up
 from outdraft.drafters.shared.plain import OneByOne
 from outdraft.kernels.text_index.suffix_array import CorpusQuery

@@ -25,9 +25,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
-from outdraft.drafters.shared.networks.model_drafter import ModelDrafter, describe_model, open_model
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, Text, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.networks.port import TargetPort

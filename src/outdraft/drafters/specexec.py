@@ -23,9 +23,8 @@ from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
-from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
-from outdraft.drafters.shared.networks.model_drafter import ModelDrafter, describe_model, open_model
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import GREEDY, Shape, Tree
 from outdraft.models.networks.port import TargetPort

@@ -29,7 +29,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import Chooser, Sample, takes_argmax
 from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
-from outdraft.drafters.shared.composed.lanes import in_lane
+from outdraft.drafters.shared.composed.nested import in_lane
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.networks.draft_network import target_network

@@ -25,12 +25,11 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.chains.grow import grow_chains
-from outdraft.drafters.shared.features.native import pack_network
-from outdraft.drafters.shared.features.network import FeatureNet
+from outdraft.drafters.shared.features.network import FeatureNet, pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
-from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
 from outdraft.drafters.shared.state_options import StateOptions

@@ -11,23 +11,27 @@ Leviathan, Kalman and Matias, "Fast inference from transformers via speculative 
 https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: logits of what follows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
+from outdraft.core.drafter import Traits
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.draft_network import loaded_network
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
 from outdraft.models.networks.network import Network
+from outdraft.models.networks.port import TargetPort
 from outdraft.nn.context import CachedContext
 from outdraft.options.errors import CacheFullError
 
@@ -287,3 +291,30 @@ class DraftModel:
             self._texts[seq].ids += new
             self._publish(seq)
         return logits
+
+
+class ModelDrafter(PlainDrafter):
+    """`traits`: what it can do, besides having the model's weights."""
+
+    def __init__(self, model: DraftModel, **traits: Any) -> None:
+        self.model = model
+        self.traits = Traits(weights=(weights_of(model.decoder),), **traits)
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        for seq in seqs:
+            self.model.add(seq.id)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        for seq in seqs:
+            self.model.free(seq.id)
+
+
+def open_model(options: ModelOptions, port: TargetPort, *, same_vocab: bool = True) -> DraftModel:
+    """The draft model that the options name. Raises `CapabilityError` if its ids must be the target's and are not."""
+    return DraftModel(load_draft(options, port, same_vocab=same_vocab), cache=port.cache)
+
+
+def describe_model(drafter: ModelDrafter) -> Mapping[str, Any]:
+    """What the model's options came to."""
+    return describe_network(drafter.model.decoder)
