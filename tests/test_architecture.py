@@ -40,7 +40,7 @@ HOST_READS = {
     "verify/shared/in_turn.py": "one number a node, read together",
     "verify/shared/relaxed.py": "one number a guess, read together",
     "verify/shared/chain.py": "one number a node, read together",
-    "drafters/shared/chains/stepped.py": "what a judge of hidden states says, once a step",
+    "drafters/shared/chains/grow.py": "what a judge of hidden states says, once a step",
     "drafters/shared/choose.py": "the tokens drafted, one or the best few of a row",
     "drafters/lookahead.py": "the tokens of the window",
     "drafters/jacobi.py": "the tokens of the window",

@@ -181,16 +181,16 @@ def test_the_most_frequent_tokens_are_chosen_and_the_head_begins_as_theirs():
     learner = LEARN.new(Eagle3Learning(draft_vocab_size=5), target, 0)
     counts = torch.zeros(31, dtype=torch.long)
     counts[20], counts[[7, 9, 11]] = 9, 4
-    assert learner.module.vocab.tolist() == [0, 1, 2, 3, 4], "before the texts are known"
+    assert learner.net.vocab.tolist() == [0, 1, 2, 3, 4], "before the texts are known"
     LEARN.choose_vocab(learner, counts)
-    assert learner.module.vocab.tolist() == [0, 7, 9, 11, 20], "filled up with the lowest id"
-    assert torch.equal(learner.module.lm_head.weight, target.lm_head.weight[learner.module.vocab])
+    assert learner.net.vocab.tolist() == [0, 7, 9, 11, 20], "filled up with the lowest id"
+    assert torch.equal(learner.net.lm_head.weight, target.lm_head.weight[learner.net.vocab])
     counts[[3, 5]] = 4  # a tie goes to the lower ids
     LEARN.choose_vocab(learner, counts)
-    assert learner.module.vocab.tolist() == [3, 5, 7, 9, 20]
+    assert learner.net.vocab.tolist() == [3, 5, 7, 9, 20]
     whole = LEARN.new(Eagle3Learning(), target, 0)
     LEARN.choose_vocab(whole, counts)
-    assert whole.module.vocab is None and torch.equal(whole.module.lm_head.weight, target.lm_head.weight)
+    assert whole.net.vocab is None and torch.equal(whole.net.lm_head.weight, target.lm_head.weight)
     with pytest.raises(ConfigError, match="31 tokens"):
         LEARN.new(Eagle3Learning(draft_vocab_size=32), target, 0)
 
@@ -200,7 +200,7 @@ def trained(options, target):
     learner = LEARN.new(options, target, 3)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        for parameter in learner.module.parameters():
+        for parameter in learner.net.parameters():
             if parameter.dim() > 1:
                 parameter += torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5
     learner.choose(torch.arange(target.config.vocab_size))

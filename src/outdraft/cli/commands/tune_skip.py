@@ -1,6 +1,6 @@
 """`outdraft tune-skip`: find the sublayers that a model may leave out when it drafts for itself.
 
-The command writes texts and judges sets; the search is `drafters/draft_verify/tune.py`.
+The command writes texts and judges sets; the search is `drafters/draft_verify.py`.
 """
 
 from collections.abc import Callable

@@ -77,14 +77,14 @@ class FeatureLearner:
         assert isinstance(net, nn.Module)
         self.module: nn.Module = net
         self.taps = net.form.taps
-        self.target, self._net, self._save = target, net, save
+        self.target, self.net, self._save = target, net, save
         self._weights = tuple(weights)
         self._extrapolates, self._noise = extrapolates, noise
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each unrolled step."""
         batch, length = lesson.shape
-        net, pairs = self._net, length - 1
+        net, pairs = self.net, length - 1
 
         def of_pairs(x: Tensor, first: int) -> Tensor:  # rows first..first + pairs of each sequence
             return x.view(batch, length, -1)[:, first : first + pairs].flatten(0, 1)

@@ -16,6 +16,7 @@ from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import SpanIndex, look_up
 from outdraft.drafters.shared.plain import OneByOne
 from outdraft.options.errors import ConfigError
@@ -45,6 +46,7 @@ class TextIndex(SpanIndex, Grows, Protocol):
 
 
 Index = TypeVar("Index", bound=Grows)
+Quoted = TypeVar("Quoted")
 
 
 @dataclass(slots=True)
@@ -60,25 +62,46 @@ class Known(Generic[Index]):
         return self.index
 
 
-class LookupDrafter(OneByOne):
+class IndexDrafter(OneByOne, Generic[Index, Quoted]):
+    """An index of each text, and where `quote` makes one, an index of its request's references."""
+
+    def __init__(self, make_index: Callable[[Sequence], Index], quote: Callable[[Texts], Quoted] | None = None) -> None:
+        self._make_index = make_index
+        self._quotes = None if quote is None else Quotes(quote)
+        self._known: dict[int, Known[Index]] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """An index for each, and one for its references."""
+        for seq in seqs:
+            self._known[seq.id] = Known(self._make_index(seq))
+            if self._quotes is not None:
+                self._quotes.begin(seq)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Both go."""
+        for seq in seqs:
+            if self._known.pop(seq.id, None) is not None and self._quotes is not None:
+                self._quotes.end(seq)
+
+    def own(self, seq: Sequence) -> Index:
+        """The text's index, with all of it entered."""
+        return self._known[seq.id].follow(seq)
+
+    def quoted(self, seq: Sequence) -> Quoted | None:
+        """The index of its references; None where there are none, or while it is not ready."""
+        return None if self._quotes is None else self._quotes.of(seq)
+
+
+class LookupDrafter(IndexDrafter[TextIndex, object]):
     """`width` different continuations at most, merged into one tree; 1: a chain."""
 
     traits = Traits(peeks=True)
 
     def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1) -> None:
-        self._make_index = make_index
+        super().__init__(make_index)
         self._width = width
-        self._known: dict[int, Known[TextIndex]] = {}
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._known[seq.id] = Known(self._make_index(seq))
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._known.pop(seq.id, None)
 
     def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """What followed the last tokens elsewhere; node 0 alone if they are new."""
-        index = self._known[seq.id].follow(seq)
+        index = self.own(seq)
         return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)
