@@ -14,8 +14,7 @@ from outdraft.core.room import Unbounded
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.decode.fit import what_fits
-from outdraft.drafters.merge import join
-from outdraft.drafters.merge import MergeDrafter
+from outdraft.drafters.merge import MergeDrafter, join
 from outdraft.drafters.shared.composed.ahead import imagine
 from outdraft.drafters.shared.composed.nested import in_lane
 from outdraft.engine.runner import Runner

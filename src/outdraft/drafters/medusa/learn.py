@@ -44,9 +44,7 @@ class MedusaLearning(HeadLearning):
         check_range(self, "num_layers", least=1, most=16)
 
 
-def _learner(
-    net: MedusaNet, target: Decoder, options: MedusaLearning, seed: int, directory: Path | None
-) -> Learner:  # fmt: skip
+def _learner(net: MedusaNet, target: Decoder, options: MedusaLearning, seed: int, directory: Path | None) -> Learner:
     """The heads under their frozen target, or with one that learns by low-rank changes, fresh or those beside them."""
     heads = HeadLearner(net, target, options)
     if not options.joint:

@@ -25,9 +25,7 @@ def save_heads(net: HeadNet, directory: Path, dtype: torch.dtype | None = None) 
     save_head(net, net.config, directory, model_type=net.model_type, dtype=dtype)
 
 
-def load_heads(
-    kind: type[Net], directory: Path, dtype: torch.dtype, device: torch.device | None = None
-) -> Net:  # fmt: skip
+def load_heads(kind: type[Net], directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> Net:
     """Heads in our layout, whichever target they belong to. Raises `ModelLoadError` for what is none."""
 
     def make(config: Any, place: torch.device | None) -> Net:
