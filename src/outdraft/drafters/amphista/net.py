@@ -42,7 +42,7 @@ class AmphistaNet(HeadNet):
 
     def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
         """One of them: [N, K * D] -> [N, D]."""
-        return h.view(len(h), self.config.num_heads, -1)[:, head]
+        return h.view(-1, self.config.num_heads, self.config.hidden_size)[:, head]
 
     def begin(self, seed: int) -> None:
         """Every slot is the state itself."""
