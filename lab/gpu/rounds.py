@@ -16,7 +16,7 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
 from outdraft.decode.parts import Parts
-from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.graphed import ROW_TILE, GraphedRunner

@@ -22,12 +22,12 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.drafters.eagle3.config import Eagle3Config
-from outdraft.drafters.eagle3.files import save_eagle3
+from outdraft.drafters.eagle3.formats import save_eagle3
 from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
 from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
-from outdraft.drafters.shared.features.new import like_target
+from outdraft.drafters.shared.features.learn import like_target
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
 from outdraft.kernels.threads import torch_threads

@@ -4,8 +4,8 @@ import pytest
 import torch
 from contracts.sides import randomise
 
-from outdraft.drafters.amphista.learn import AmphistaLearning, new
-from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.amphista.learn import LEARN, AmphistaLearning
+from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
@@ -14,7 +14,7 @@ from tests.training.toys import lesson_rows, toy_decoder
 
 
 def slots(bidirectional=True, seed=0):
-    net = new(AmphistaLearning(bidirectional=bidirectional), toy_decoder(1), 0).module
+    net = LEARN.new(AmphistaLearning(bidirectional=bidirectional), toy_decoder(1), 0).module
     randomise(net, seed)
     return net.slots.eval().requires_grad_(False)
 
@@ -39,7 +39,7 @@ def test_the_ablation_has_as_many_parameters():
 
 def test_attention_over_slots_is_attention():
     """Against sums written out, with grouped heads."""
-    from outdraft.drafters.shared.heads.slots import SlotContext
+    from outdraft.drafters.shared.heads.layers import SlotContext
 
     q, k, v = torch.randn(2 * 3, 4, 8), torch.randn(2 * 3, 2, 8), torch.randn(2 * 3, 2, 8)
     for exact in (True, False):
@@ -62,7 +62,7 @@ def test_no_bits_depend_on_the_states_beside():
 
 
 def test_untrained_every_slot_is_the_state():
-    net = new(AmphistaLearning(), toy_decoder(1), 0).module
+    net = LEARN.new(AmphistaLearning(), toy_decoder(1), 0).module
     g = torch.randn(3, 32)
     assert torch.equal(net.slots(g), g[:, None].expand(3, 4, 32))
 
@@ -71,7 +71,7 @@ def test_untrained_every_slot_is_the_state():
 def test_a_chain_is_what_the_slots_say_in_training(architecture, tmp_path):
     """Slot by slot; only the last layer knows the pending token. Also where an embedding depends on its position."""
     target = tiny_model(architecture, vocab=31, layers=3, dtype=torch.float64)
-    learner = new(AmphistaLearning(), target, 0)
+    learner = LEARN.new(AmphistaLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     learner.save(tmp_path)
     prompt = [3, 1, 4, 1, 5, 9, 2, 6]

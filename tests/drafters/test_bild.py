@@ -8,7 +8,7 @@ from drafters.test_draft_model import DECODER, fresh_logits
 from outdraft import zoo
 from outdraft.core.policy import Budget
 from outdraft.drafters.bild import BildDrafter, BildOptions
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.engine.llm import LLM
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams

@@ -6,7 +6,7 @@ import torch
 from contracts.sides import randomise, stutterer, untrained_heads
 
 from outdraft.core.request import Request
-from outdraft.drafters.blockwise.learn import BlockwiseLearning, new
+from outdraft.drafters.blockwise.learn import LEARN, BlockwiseLearning
 from outdraft.drafters.blockwise.net import BlockwiseNet
 from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow
@@ -35,7 +35,7 @@ def test_a_text_takes_one_pass_for_its_prompt_and_one_a_round(tmp_path):
 
 def test_the_layers_have_no_projection_of_their_own():
     target = tiny_model(vocab=31, layers=3, dtype=torch.float32)
-    net = new(BlockwiseLearning(), target, 0).module
+    net = LEARN.new(BlockwiseLearning(), target, 0).module
     size = 2 * target.config.hidden_size * target.config.intermediate_size
     size += target.config.hidden_size + target.config.intermediate_size
     assert sum(p.numel() for p in net.parameters()) == 4 * size
@@ -46,7 +46,7 @@ def test_the_layers_have_no_projection_of_their_own():
 
 def test_every_layer_is_its_own_and_a_scale_is_taken_back():
     target = tiny_model(vocab=31, layers=3, dtype=torch.float32)
-    net = new(BlockwiseLearning(), target, 0).module
+    net = LEARN.new(BlockwiseLearning(), target, 0).module
     randomise(net, 1)
     h = torch.randn(3, target.config.hidden_size)
     said = [net.states(h, head) for head in range(4)]
@@ -59,7 +59,7 @@ def test_every_layer_is_its_own_and_a_scale_is_taken_back():
 def test_a_layer_is_the_papers_feed_forward_one_with_its_relu():
     """x + W2 relu(W1 x + b1) + b2, by hand: without the bend it would be one linear map."""
     target = tiny_model(vocab=31, layers=3, dtype=torch.float32)
-    net = new(BlockwiseLearning(), target, 0).module
+    net = LEARN.new(BlockwiseLearning(), target, 0).module
     randomise(net, 1)
     h = torch.randn(3, target.config.hidden_size)
     up, down = net.up[2], net.down[2]

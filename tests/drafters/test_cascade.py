@@ -7,11 +7,10 @@ from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits, smal
 
 from outdraft.core.drafter import forget
 from outdraft.core.policy import Budget
-from outdraft.drafters.cascade.bigrams import Bigrams
-from outdraft.drafters.cascade.drafter import CascadeDrafter, CascadeOptions, describe
+from outdraft.drafters.cascade import Bigrams, CascadeDrafter, CascadeOptions, describe
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.file import open_datastore
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.options.errors import ConfigError
 
 V = 23

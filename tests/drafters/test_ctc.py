@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outdraft.core.learner import Moment
 from outdraft.drafters.ctc.collapse import chain_of, collapse, likeliest, trie_of
-from outdraft.drafters.ctc.learn import CtcLearning, load, new, next_tokens
+from outdraft.drafters.ctc.learn import LEARN, CtcLearning, next_tokens
 from outdraft.drafters.shared.heads.learn import last_states, stem_outputs
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
@@ -125,7 +125,7 @@ def test_a_token_of_a_chain_is_as_sure_as_the_slots_that_lead_to_it():
 
 def test_a_chain_says_how_sure_it_is(tmp_path):
     target = tiny_model(vocab=5, layers=3, dtype=torch.float64)
-    learner = new(CtcLearning(), target, 0)
+    learner = LEARN.new(CtcLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 1)
     learner.save(tmp_path)
     sure, never = (draft_behind(target, [3, 1, 4, 1], "ctc", tmp_path, depth=9, confidence_threshold=threshold)
@@ -147,7 +147,7 @@ def test_a_row_is_to_spell_what_stands_behind_its_next_token():
 def test_the_loss_is_of_each_row_the_nats_a_token():
     """Rows with three tokens to spell weigh as much as the last one, which has one."""
     target = toy_decoder(1)
-    learner = new(CtcLearning(), target, 0)
+    learner = LEARN.new(CtcLearning(), target, 0)
     randomise(learner.module, 3)
     lesson = Teacher(target, learner.taps).lesson(lesson_rows(torch.arange(12).view(2, 6)))
     net, rows = learner.module, torch.tensor([0, 1, 2, 3, 5, 6, 7, 8])
@@ -166,7 +166,7 @@ def test_the_loss_is_of_each_row_the_nats_a_token():
 def test_the_losss_gradient_is_that_of_differences():
     """Of every parameter along a random direction, in double precision; two documents share a row."""
     target = tiny_model(vocab=7, layers=2, dtype=torch.float64)
-    learner = new(CtcLearning(), target, 0)
+    learner = LEARN.new(CtcLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     generator = torch.Generator().manual_seed(5)
     ids, documents = torch.randint(7, (2, 9), generator=generator), torch.tensor([[0] * 9, [0] * 4 + [1] * 5])
@@ -194,7 +194,7 @@ def test_the_losss_gradient_is_that_of_differences():
 def test_while_it_learns_no_chain_is_made(monkeypatch):
     """The loss is the same with and without; an exam has the chains, and without gradients no loss."""
     target = toy_decoder(1)
-    learner = new(CtcLearning(), target, 0)
+    learner = LEARN.new(CtcLearning(), target, 0)
     randomise(learner.module, 3)
     text = lesson_rows(torch.arange(24).view(2, 12))
     teacher = Teacher(target, learner.taps)
@@ -210,7 +210,7 @@ def test_while_it_learns_no_chain_is_made(monkeypatch):
 def test_a_chain_is_the_best_alignment_collapsed_and_the_promise_is_about_it(tmp_path):
     target, prompt, lengths = tiny_model(vocab=5, layers=3, dtype=torch.float64), [3, 1, 4, 1, 0, 2, 2, 4], set()
     for seed in range(6):
-        learner = new(CtcLearning(), target, 0)
+        learner = LEARN.new(CtcLearning(), target, 0)
         randomise(learner.module.to(torch.float64), seed)
         learner.save(tmp_path / str(seed))
         outlook = learner.look(Teacher(target, learner.taps).lesson(lesson_rows(torch.tensor([[*prompt, *[0] * 9]]))))
@@ -227,7 +227,7 @@ def test_a_chain_is_the_best_alignment_collapsed_and_the_promise_is_about_it(tmp
 def test_training_makes_it_spell_the_text(tmp_path):
     """The toy language has a likeliest next token: more of the chain comes true, and several tokens are spelled."""
     target = toy_decoder(1)
-    learner = new(CtcLearning(), target, 0)
+    learner = LEARN.new(CtcLearning(), target, 0)
     objective = draft_objective(learner, target)
     ids = torch.arange(8).repeat(16, 4)[:, :17]  # a text that repeats itself
     before = objective.loss(lesson_rows(ids))[0].item()
@@ -249,10 +249,10 @@ def test_training_makes_it_spell_the_text(tmp_path):
 
 def test_a_network_of_too_few_slots_does_not_go_on(tmp_path):
     target = toy_decoder()
-    new(CtcLearning(num_slots=3, num_tokens=2), target, 0).save(tmp_path)
-    assert load(CtcLearning(num_tokens=2), target, tmp_path).module.config.num_heads == 3
+    LEARN.new(CtcLearning(num_slots=3, num_tokens=2), target, 0).save(tmp_path)
+    assert LEARN.load(CtcLearning(num_tokens=2), target, tmp_path).module.config.num_heads == 3
     with pytest.raises(ConfigError, match=r"num_slots=3 cannot spell num_tokens=3 .* or num_tokens=2"):
-        load(CtcLearning(), target, tmp_path)
+        LEARN.load(CtcLearning(), target, tmp_path)
 
 
 def test_options_out_of_range_are_refused():

@@ -12,8 +12,7 @@ import pytest
 from outdraft.drafters.shared.look_up.datastore import build
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
-from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, Header, open_datastore
-from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
+from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, DatastoreIndex, Header, open_datastore
 from outdraft.kernels.text_index.suffix_array import CorpusQuery, sort_suffixes_reference
 from outdraft.options.errors import ConfigError
 

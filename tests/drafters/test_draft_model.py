@@ -11,8 +11,8 @@ from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.verdict import Verdict
-from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.kernels.library import library
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder, initialise

@@ -7,9 +7,9 @@ import pytest
 import torch
 from drafters.drafting import sequence, write
 
-from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.testing.accept_all import METHOD as ACCEPT_ALL
 from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tiny import tiny_model

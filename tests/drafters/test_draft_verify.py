@@ -8,7 +8,7 @@ from drafters.drafting import make, run_pending, sequence, write
 
 from outdraft.core.policy import Budget
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.drafters.draft_verify.drafter import DraftVerifyOptions
+from outdraft.drafters.draft_verify import DraftVerifyOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.skip_sets import alternating, load_skip, save_skip

@@ -5,7 +5,7 @@ import torch
 from drafters.drafting import make, sequence, write
 
 from outdraft.core.skip import Skip
-from outdraft.drafters.draft_verify.tune import tune
+from outdraft.drafters.draft_verify import tune
 from outdraft.drafters.shared.own_layers.skip_sets import alternating
 from outdraft.engine.runner import Runner
 from outdraft.models.remake.inflate import inflate_decoder

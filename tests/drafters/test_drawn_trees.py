@@ -13,9 +13,9 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, names
 from outdraft.core.request import Request
 from outdraft.drafters.shared.choose import takes_argmax
-from outdraft.drafters.shared.features.options import FeatureOptions
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.limits import Cutoff
+from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, Joint, Template, dynamic
 from outdraft.drafters.shared.trees.tree import Tree
@@ -37,7 +37,7 @@ WEIGHING = {"auto", "block", "coupled", "gated", "leniency", "multi_draft", "rej
 
 def is_tree_of_a_head(name):
     options = find("drafter", name).options
-    return issubclass(options, FeatureOptions | HeadOptions)
+    return issubclass(options, StateOptions | HeadOptions)
 
 
 def test_every_head_with_trees_is_here():

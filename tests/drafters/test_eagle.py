@@ -10,7 +10,7 @@ from drafters.drafting import best_children, door, sequence, write
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
-from outdraft.drafters.eagle.drafter import EagleOptions
+from outdraft.drafters.eagle import EagleOptions
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet
 from outdraft.drafters.shared.features.drafter import FeatureDrafter
 from outdraft.drafters.shared.features.network import FeatureForm

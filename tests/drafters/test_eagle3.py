@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.core.learner import Lesson
-from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
-from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning, new
-from outdraft.drafters.eagle3.spellings import read_eagle3
+from outdraft.drafters.eagle3.files import read_eagle3
+from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
 from outdraft.drafters.shared.features.learn import target_taps
 from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
@@ -197,10 +197,10 @@ def test_the_most_frequent_tokens_are_chosen_and_the_head_begins_as_theirs():
 
 def trained(options, target):
     """A learner whose weights are wide, and whose vocabulary is not the lowest ids."""
-    learner = new(options, target, 3)
+    learner = LEARN.new(options, target, 3)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        for parameter in learner.module.parameters():
+        for parameter in learner.net.parameters():
             if parameter.dim() > 1:
                 parameter += torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5
     learner.choose(torch.arange(target.config.vocab_size))

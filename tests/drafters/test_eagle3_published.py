@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 from drafters.eagle_steps import drafted
 
-from outdraft.drafters.eagle3.files import load_eagle3
-from outdraft.drafters.eagle3.formats import FORMATS
+from outdraft.drafters.eagle3.formats import FORMATS, load_eagle3
 from outdraft.models.networks.port import facts_of
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors

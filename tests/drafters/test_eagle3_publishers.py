@@ -5,11 +5,10 @@ import torch
 from drafters.test_eagle3 import PEERS, middle, respelled, target_of
 from safetensors.torch import load_file, save_file
 
-from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
-from outdraft.drafters.eagle3.flags import FLAGS
-from outdraft.drafters.eagle3.learn import Eagle3Learning, load, new
+from outdraft.drafters.eagle3.files import FLAGS, read_eagle3
+from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
 from outdraft.drafters.eagle3.net import lent_by
-from outdraft.drafters.eagle3.spellings import read_eagle3
 from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
@@ -26,7 +25,7 @@ def read(tmp_path, config, **more):
 @pytest.mark.parametrize("size", [0, 9])
 def test_a_network_without_a_head_is_scored_by_the_targets(size, tmp_path):
     """A fresh network's head is a copy of the target's rows: the file without it says the same."""
-    net = new(Eagle3Learning(num_heads=2, num_kv_heads=1, draft_vocab_size=size), TARGET, 0).net
+    net = LEARN.new(Eagle3Learning(num_heads=2, num_kv_heads=1, draft_vocab_size=size), TARGET, 0).net
     save_eagle3(net, tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     bare = respell(tmp_path, {name: one for name, one in tensors.items() if name != "lm_head.weight"})
@@ -44,11 +43,11 @@ def respell(place, tensors):
 
 
 def test_a_network_without_a_head_learns_on(tmp_path):
-    net = new(Eagle3Learning(num_heads=2, num_kv_heads=1), TARGET, 0).net
+    net = LEARN.new(Eagle3Learning(num_heads=2, num_kv_heads=1), TARGET, 0).net
     save_eagle3(net, tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     respell(tmp_path, {name: one for name, one in tensors.items() if name != "lm_head.weight"})
-    learner = load(Eagle3Learning(), TARGET, tmp_path)
+    learner = LEARN.load(Eagle3Learning(), TARGET, tmp_path)
     learner.net.logits(torch.randn(2, 16)).sum().backward()
     assert learner.net.norm.weight.grad is not None
 

@@ -10,10 +10,9 @@ from drafters.test_draft_model import DECODER, DecoderTarget, V, fresh_logits
 from outdraft.control.branch_pacing import BranchPacingOptions, BranchPacingPolicy
 from outdraft.core.draft import host_tree
 from outdraft.core.policy import Budget
-from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
-from outdraft.drafters.edgellm.drafter import EdgeLlmDrafter, EdgeLlmOptions
-from outdraft.drafters.edgellm.tree import PacedTree
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.edgellm import EdgeLlmDrafter, EdgeLlmOptions, PacedTree
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 

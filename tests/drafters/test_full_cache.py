@@ -10,12 +10,11 @@ from lab.own_caches import own_caches
 from outdraft import LLM, SamplingParams
 from outdraft.cache.config import CacheConfig
 from outdraft.core.drafter import Seen
-from outdraft.drafters.hydra.learn import HydraLearning, new
-from outdraft.drafters.shared.features import pairs
-from outdraft.drafters.shared.heads import text_states
-from outdraft.drafters.shared.heads.text_states import TextStates
+from outdraft.drafters.hydra.learn import LEARN, HydraLearning
+from outdraft.drafters.shared.heads.states import StemStates
+from outdraft.drafters.shared.networks import paired_text
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
@@ -141,7 +140,7 @@ def test_a_guess_that_broke_off_leaves_no_rows_of_features():
         try:
             return propose(seqs, budgets)
         finally:
-            left.append(sum(drafter._pairs._cache._num_guessed.values()))
+            left.append(sum(drafter._pairs.cache._num_guessed.values()))
 
     drafter.propose = watched
     llm.generate(PROMPTS, SETTINGS[0])
@@ -150,7 +149,7 @@ def test_a_guess_that_broke_off_leaves_no_rows_of_features():
 
 def test_what_was_seen_waits_until_there_is_room(monkeypatch):
     """The cache is full whenever something is learned: that is read with the next guess, and no guess is another."""
-    monkeypatch.setattr(pairs, "_MAX_WAITING", 8)
+    monkeypatch.setattr(paired_text, "MAX_WAITING", 8)
     words = {"kv_cache": "paged", "policy": "fixed", "num_speculative_tokens": 4, **EAGLE}
     params = SETTINGS[0]
     usual = LLM("zoo:target", **words).generate(PROMPTS, params)
@@ -176,10 +175,10 @@ def test_what_was_seen_waits_until_there_is_room(monkeypatch):
 
 @torch.inference_mode()
 def test_the_states_below_heads_wait_too(monkeypatch):
-    monkeypatch.setattr(text_states, "_MAX_WAITING", 2)
+    monkeypatch.setattr(paired_text, "MAX_WAITING", 2)
     target = tiny_model(vocab=31, dtype=torch.float64)
     net = (
-        new(HydraLearning(prefix_layer=True, num_layers=3), target, 1)
+        LEARN.new(HydraLearning(prefix_layer=True, num_layers=3), target, 1)
         .module.to(torch.float64)
         .eval()
         .requires_grad_(False)
@@ -187,8 +186,8 @@ def test_the_states_below_heads_wait_too(monkeypatch):
     states, tap = torch.randn(9, target.config.hidden_size, dtype=torch.float64), net.config.tap
     read = []
     for is_full in (False, True):
-        memory = TextStates(net.stem, net.config, lambda h: h, Runner(target, cache=CacheConfig(layout="paged")).port)
-        seq, store = sequence(range(1, 11)), memory._cache.rows.store
+        memory = StemStates(net.stem, net.config, lambda h: h, Runner(target, cache=CacheConfig(layout="paged")).port)
+        seq, store = sequence(range(1, 11)), memory.cache.rows.store
         memory.begin([seq])
         with monkeypatch.context() as filling:
             if is_full:

@@ -25,7 +25,7 @@ from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
-from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions
+from outdraft.drafters.ssd import SsdDrafter, SsdOptions
 from outdraft.options.errors import CacheFullError
 from outdraft.sampling.coins import draft_coins
 from outdraft.testing.enumerate_distribution import (

@@ -8,10 +8,11 @@ import torch
 
 from outdraft.core.drafter import Seen
 from outdraft.core.learner import Moment
-from outdraft.drafters.hydra.learn import HydraLearning, load, new
-from outdraft.drafters.hydra.net import load_hydra
-from outdraft.drafters.shared.heads.text_states import TextStates
-from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.hydra.learn import LEARN, HydraLearning
+from outdraft.drafters.hydra.net import HydraNet
+from outdraft.drafters.shared.heads.files import load_heads
+from outdraft.drafters.shared.heads.states import StemStates
+from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import ConfigError, ModelLoadError
@@ -24,7 +25,7 @@ PLUS = HydraLearning(prefix_layer=True, num_layers=3)
 
 
 def random_plus(target, seed=1):
-    learner = new(PLUS, target, seed)
+    learner = LEARN.new(PLUS, target, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in learner.module.parameters():
@@ -40,7 +41,7 @@ def test_the_memory_of_a_text_is_one_pass_over_all_of_it():
     net = random_plus(target).module.to(torch.float64).eval().requires_grad_(False)
     make_exact(net)
     states = torch.randn(12, target.config.hidden_size, dtype=torch.float64)
-    tap, memory = net.config.tap, TextStates(net.stem, net.config, lambda h: 2 * h, Runner(target).port)
+    tap, memory = net.config.tap, StemStates(net.stem, net.config, lambda h: 2 * h, Runner(target).port)
     seqs = [sequence(range(1, 14)), sequence(range(3, 13))]
     memory.begin(seqs)
 
@@ -74,7 +75,7 @@ def test_untrained_the_layer_changes_nothing():
     target = toy_decoder(1)
     lesson = Teacher(target, (3,)).lesson(lesson_rows(rows(2)))
     with torch.no_grad():
-        plain, plus = (new(options, target, 0).look(lesson) for options in (HydraLearning(), PLUS))
+        plain, plus = (LEARN.new(options, target, 0).look(lesson) for options in (HydraLearning(), PLUS))
     for ours, theirs in zip(plus.guesses, plain.guesses, strict=True):
         torch.testing.assert_close(ours.states, theirs.states)
 
@@ -89,7 +90,7 @@ def test_every_layer_of_a_head_is_its_own():
 @pytest.mark.parametrize("options", [HydraLearning(noise=0.3), replace(PLUS, noise=0.3)])
 def test_noise_is_for_training_alone(options):
     target = toy_decoder(1)
-    learner = new(options, target, 0)
+    learner = LEARN.new(options, target, 0)
     exam = Teacher(target, (3,)).lesson(lesson_rows(rows(2)))
     said = {}
     with torch.no_grad():
@@ -99,21 +100,21 @@ def test_noise_is_for_training_alone(options):
             ("b", Moment(step=1, steps=2, seed=2)),
         ):
             said[name] = learner.look(replace(exam, moment=moment)).guesses[0].states
-        plain = new(replace(options, noise=0.0), target, 0).look(exam).guesses[0].states
+        plain = LEARN.new(replace(options, noise=0.0), target, 0).look(exam).guesses[0].states
     assert torch.equal(said["exam"], plain)
     assert not torch.equal(said["a"], plain) and not torch.equal(said["a"], said["b"])
 
 
 def test_files_of_before_are_read(tmp_path):
     target = toy_decoder(1)
-    learner = new(HydraLearning(), target, 0)
+    learner = LEARN.new(HydraLearning(), target, 0)
     learner.save(tmp_path)
     told = json.loads((tmp_path / "config.json").read_text())
     later = {"num_layers", "bypass", "projection_bias", "own_projections"}
     of_before = {key: value for key, value in told.items() if key not in later and "stem" not in key}
     assert len(of_before) == 6 and "scale" in of_before
     (tmp_path / "config.json").write_text(json.dumps(of_before))
-    again = load(PLUS, target, tmp_path)
+    again = LEARN.load(PLUS, target, tmp_path)
     for ours, theirs in zip(learner.module.parameters(), again.module.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -131,7 +132,7 @@ def test_layers_that_cannot_be_are_refused(change, why, tmp_path):
     told = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**told, **change}))
     with pytest.raises(ModelLoadError, match=why):
-        load_hydra(tmp_path, torch.float32)
+        load_heads(HydraNet, tmp_path, torch.float32)
 
 
 def test_options_out_of_range_are_refused():

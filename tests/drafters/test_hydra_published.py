@@ -34,7 +34,7 @@ def test_heads_say_what_the_authors_module_said(kind: str, target: Decoder):
     embeds = said["table"][said["ids"]]
     for head, theirs in enumerate(said["logits"]):
         rows = torch.arange(count - head - 1)  # behind the last token theirs begin again with the first
-        ours = net.logits(net.states(states[rows], [embeds[rows + i + 1] for i in range(head + 1)]), head)
+        ours = net.logits(net.states(states[rows], head, [embeds[rows + i + 1] for i in range(head + 1)]), head)
         assert torch.allclose(ours, theirs[rows], atol=2e-5), head
 
 
@@ -66,7 +66,7 @@ def test_plain_heads_are_written_with_a_bypass_that_changes_nothing(target: Deco
     assert read.config == config
     h, e = torch.randn(4, 16), torch.randn(2, 4, 16)
     for head in range(2):
-        ours, theirs = (one.logits(one.states(h, list(e[: head + 1])), head) for one in (net, read))
+        ours, theirs = (one.logits(one.states(h, head, list(e[: head + 1])), head) for one in (net, read))
         assert torch.equal(ours, theirs)
 
 

@@ -6,7 +6,7 @@ from drafters.drafting import Reciter, make, sequence, states, write
 
 from outdraft.core.draft import Role, host_tree
 from outdraft.core.policy import Budget
-from outdraft.drafters.lookahead.window import Pool, Window
+from outdraft.drafters.lookahead import Pool, Window
 from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 

@@ -6,8 +6,8 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.policy import Budget
-from outdraft.drafters.magicdec import drafter as magicdec
-from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
+from outdraft.drafters import magicdec
+from outdraft.drafters.magicdec import snapkv_rows, streaming_rows
 from outdraft.drafters.shared.own_layers.sparse_view import last_queries
 from outdraft.engine.runner import Runner
 from outdraft.models.target.open_port import Rows

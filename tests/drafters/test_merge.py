@@ -14,10 +14,9 @@ from outdraft.core.room import Unbounded
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.decode.fit import what_fits
-from outdraft.drafters.merge.drafter import MergeDrafter
-from outdraft.drafters.merge.join import join
+from outdraft.drafters.merge import MergeDrafter, join
 from outdraft.drafters.shared.composed.ahead import imagine
-from outdraft.drafters.shared.composed.lanes import in_lane
+from outdraft.drafters.shared.composed.nested import in_lane
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CapabilityError, ConfigError

@@ -7,8 +7,7 @@ import torch
 from contracts.test_native_drafters import PROMPTS, ROWS, NativeSubject, first_guesses
 
 from outdraft.core.policy import Budget
-from outdraft.drafters.draft_model import drafter as draft_model
-from outdraft.drafters.early_exit import drafter as early_exit
+from outdraft.drafters import draft_model, early_exit
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.features import drafter as features
 from outdraft.drafters.shared.own_layers import own_chain

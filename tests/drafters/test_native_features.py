@@ -13,11 +13,11 @@ from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.eagle.net import load_eagle
-from outdraft.drafters.eagle3.files import load_eagle3
+from outdraft.drafters.eagle3.formats import load_eagle3
 from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.mtp.net import load_mtp
 from outdraft.drafters.shared.features.last_feature import load_last_feature
-from outdraft.drafters.shared.features.native import pack_network
+from outdraft.drafters.shared.features.network import pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.drafters.shared.trees.shapes import Beam
@@ -77,7 +77,7 @@ def sides(row, directory, quantization="none"):
     for net, door, kernels in ((nets[0], port, None), (nets[1], native, packed)):
         side = Side(pairs=Pairs(net, door, max_len=256, native=kernels), seqs=[sequence(p) for p in PROMPTS])
         for seq in side.seqs:
-            side.pairs.add(seq)
+            side.pairs.begin([seq])
         made.append(side)
     return made
 
@@ -100,7 +100,7 @@ def test_every_step_says_what_pytorch_says(row, quantization, most, tmp_path):
         for side in (exact, native):
             side.learn(first, stop)
             some = [seq for seq in side.seqs if len(seq.tokens) - 1 > first]
-            said.append((some, *side.pairs.read([seq.id for seq in some])))
+            said.append((some, *side.pairs.read_waiting([seq.id for seq in some])))
         alike(said[1][1], said[0][1], most)
         alike(said[1][2], said[0][2], most)
         for step in (1, 2, 3):  # the same tokens, each side with its own outputs
@@ -136,7 +136,7 @@ def test_scales_and_caps_of_the_target_are_its_networks_too(row, quantization, m
     said = []
     for side in (exact, native):
         side.learn(0, 99)
-        said.append(side.pairs.read([seq.id for seq in side.seqs]))
+        said.append(side.pairs.read_waiting([seq.id for seq in side.seqs]))
     alike(said[1][0], said[0][0], most)
     alike(said[1][1], said[0][1], most)
     assert float(said[0][1].abs().max()) <= 2
@@ -149,7 +149,7 @@ def test_every_level_of_a_tree_says_what_pytorch_says(row, tmp_path):
     said = []
     for side in (exact, native):
         side.learn(0, 99)
-        outputs, _ = side.pairs.read([seq.id for seq in side.seqs])
+        outputs, _ = side.pairs.read_waiting([seq.id for seq in side.seqs])
         trees = [Tree(seq, Beam(2, 2), max_depth=4, max_nodes=9) for seq in side.seqs]
         for tree in trees:
             for token in (5, 9):
@@ -210,7 +210,7 @@ def test_rounding_saves_what_a_pass_reads_and_changes_what_is_said(quantization,
     said = []
     for side in (whole, rounded):
         side.learn(0, 99)
-        said.append(side.pairs.read([seq.id for seq in side.seqs])[1])
+        said.append(side.pairs.read_waiting([seq.id for seq in side.seqs])[1])
     assert 0.005 < float((said[0] - said[1]).norm() / said[0].norm()) < 0.3
     port = Runner(NativeDecoder(small(V))).port
     method, model = find("drafter", "mtp"), row.side(small(V), tmp_path)

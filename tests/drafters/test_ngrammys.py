@@ -10,9 +10,8 @@ import torch
 from drafters.drafting import Reciter, make, sequence, states, write
 
 from outdraft.core.policy import Budget
-from outdraft.drafters.ngrammys import cache
-from outdraft.drafters.ngrammys.rows import TableRows
-from outdraft.drafters.ngrammys.tables import empty_tables, fill
+from outdraft.drafters import ngrammys as cache
+from outdraft.drafters.ngrammys import TableRows, empty_tables, fill
 from outdraft.engine.runner import Runner
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model

@@ -17,9 +17,9 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.decode.parts import Parts
-from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.draft_model.static import StaticDraftModel
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.engine.loop import Engine
 from outdraft.kernels.library import library
 from outdraft.models.networks.fitted import FittedNetwork

@@ -7,7 +7,7 @@ from drafters.drafting import make, sequence, write
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.slots import to_bytes
 from outdraft.core.cache import PAGE
-from outdraft.drafters.quantized_self.halves import upper_half
+from outdraft.drafters.quantized_self import upper_half
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.port import Origin

@@ -10,8 +10,7 @@ from drafters.drafting import make, sequence, write
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
-from outdraft.drafters.recycling.drafter import RecyclingOptions
-from outdraft.drafters.recycling.template import share, template
+from outdraft.drafters.recycling import RecyclingOptions, share, template
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NODES
 from outdraft.testing.table_target import TableTarget

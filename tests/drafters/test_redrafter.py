@@ -4,7 +4,7 @@ import pytest
 import torch
 from contracts.sides import randomise
 
-from outdraft.drafters.redrafter.learn import ReDrafterLearning, new
+from outdraft.drafters.redrafter.learn import LEARN, ReDrafterLearning
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
@@ -24,7 +24,7 @@ def guesses(learner, target, ids):
 def test_a_chain_is_what_training_unrolls(architecture, tmp_path):
     """Also where an embedding depends on its position."""
     target = tiny_model(architecture, vocab=31, layers=3, dtype=torch.float64)
-    learner = new(ReDrafterLearning(), target, 0)
+    learner = LEARN.new(ReDrafterLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     learner.save(tmp_path)
     drafted = draft_behind(target, PROMPT, "redrafter", tmp_path, depth=9).tokens.tolist()
@@ -36,7 +36,7 @@ def test_a_chain_is_what_training_unrolls(architecture, tmp_path):
 
 def test_a_beam_is_a_tree_in_which_nothing_comes_twice(tmp_path):
     target = tiny_model(vocab=31, layers=3, dtype=torch.float64)
-    learner = new(ReDrafterLearning(), target, 0)
+    learner = LEARN.new(ReDrafterLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     learner.save(tmp_path)
     draft = draft_behind(target, PROMPT, "redrafter", tmp_path, width=3, nodes=12, depth=4)
@@ -49,7 +49,7 @@ def test_a_beam_is_a_tree_in_which_nothing_comes_twice(tmp_path):
 def test_the_state_carries_every_token_on():
     """A token changes what is guessed at its own step and at all later ones."""
     target = tiny_model(vocab=31, layers=3, dtype=torch.float64)
-    learner = new(ReDrafterLearning(), target, 0)
+    learner = LEARN.new(ReDrafterLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     text = [*PROMPT, 7, 8, 9, 10, 11, 12]
     for step in range(4):
@@ -62,7 +62,7 @@ def test_the_state_carries_every_token_on():
 
 def test_untrained_it_says_what_the_target_said():
     target = tiny_model(vocab=31, layers=3, dtype=torch.float32)
-    learner = new(ReDrafterLearning(), target, 0)
+    learner = LEARN.new(ReDrafterLearning(), target, 0)
     lesson = Teacher(target, learner.taps).lesson(lesson_rows(torch.tensor([[*PROMPT, 7, 8, 9, 10, 11]])))
     for guess in learner.look(lesson).guesses:
         torch.testing.assert_close(

@@ -9,9 +9,8 @@ from outdraft import LLM, SamplingParams
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import forget
 from outdraft.core.policy import Budget
-from outdraft.drafters.sequoia.drafter import SequoiaDrafter, SequoiaOptions, measure_passes
-from outdraft.drafters.sequoia.rates import RankRates
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.sequoia import RankRates, SequoiaDrafter, SequoiaOptions, measure_passes
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.enumerate_distribution import expected_accepted

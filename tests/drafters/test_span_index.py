@@ -7,8 +7,7 @@ import pytest
 from drafters.drafting import sequence
 
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
-from outdraft.drafters.shared.look_up.trie import Trie
+from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, Trie, copy_on, look_up
 
 
 class Known:

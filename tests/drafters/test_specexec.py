@@ -11,7 +11,7 @@ from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits
 from outdraft.core.draft import host_tree
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.limits import MAX_NODES
-from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.specexec import BestFirst, SpecExecDrafter, SpecExecOptions

@@ -15,11 +15,10 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.parts import Parts
-from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.composed.ahead import first_path, imagine
-from outdraft.drafters.shared.networks.draft_model import DraftModel
-from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions, bend
-from outdraft.drafters.ssd.fan_out import fan_outs, rank_outcomes
+from outdraft.drafters.shared.networks.own_model import DraftModel
+from outdraft.drafters.ssd import SsdDrafter, SsdOptions, bend, fan_outs, rank_outcomes
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams

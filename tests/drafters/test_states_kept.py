@@ -4,7 +4,7 @@ from itertools import count
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.draft import chain
-from outdraft.drafters.shared.features import pairs
+from outdraft.drafters.shared.networks import paired_text
 
 PROMPTS = [{"prompt_token_ids": [5 + (7 * i + j) % 90 for j in range(20 + 9 * i)]} for i in range(4)]
 SETTINGS = SamplingParams(max_tokens=40, ignore_eos=True)
@@ -13,9 +13,9 @@ SETTINGS = SamplingParams(max_tokens=40, ignore_eos=True)
 def test_the_states_of_passes_that_are_kept_whole_are_each_texts_own(monkeypatch):
     """A head that guesses in every ninth round alone: what it heard meanwhile lies in passes of four texts."""
     told = []
-    for most, keep in ((pairs._MAX_PASSES, pairs.kept), (3, pairs.kept), (64, dict)):
-        monkeypatch.setattr(pairs, "_MAX_PASSES", most)
-        monkeypatch.setattr(pairs, "kept", keep)
+    for most, keep in ((paired_text.MAX_PASSES, paired_text.kept), (3, paired_text.kept), (64, dict)):
+        monkeypatch.setattr(paired_text, "MAX_PASSES", most)
+        monkeypatch.setattr(paired_text, "kept", keep)
         llm = LLM("zoo:target", policy="fixed", num_speculative_tokens=4, drafter="eagle")
         drafter, rounds = llm.engine.parts.drafter, count()
         propose, guesses = drafter.propose, []

@@ -5,7 +5,7 @@ import torch
 from drafters.drafting import make, sequence, write
 
 from outdraft.drafters.shared.networks import draft_cache
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
+from outdraft.drafters.shared.networks.own_model import DraftModel, Text
 from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model

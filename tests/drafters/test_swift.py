@@ -9,9 +9,7 @@ from outdraft.core.drafter import forget
 from outdraft.core.policy import Budget
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.own_layers.skip_sets import alternating
-from outdraft.drafters.swift.search import Search, SearchOptions
-from outdraft.drafters.swift.siblings import add_siblings, width_at
-from outdraft.drafters.swift.surrogate import advise
+from outdraft.drafters.swift import Search, SearchOptions, add_siblings, advise, width_at
 from outdraft.engine.runner import Runner
 from outdraft.options.errors import ConfigError
 from outdraft.sampling.warp import warp_nodes

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outdraft.drafters.hydra.learn import LEARN as HYDRA
 from outdraft.drafters.hydra.learn import HydraLearning
-from outdraft.drafters.hydra.learn import new as new_hydra
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens, read_template
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
@@ -52,7 +52,7 @@ PATHS = ((0,), (1,), (2,), (0, 0), (0, 1), (2, 0), (0, 0, 0))
 def test_the_tree_is_grown_as_the_file_says(tmp_path):
     """Whatever the probabilities; cut by the budget."""
     target = tiny_model(vocab=31, layers=3, dtype=torch.float64)
-    new_hydra(HydraLearning(), target, 0).save(tmp_path)
+    HYDRA.new(HydraLearning(), target, 0).save(tmp_path)
     TemplateFile(paths=PATHS).write(tmp_path / "tree.json")
     prompt, options = [3, 1, 4, 1, 5, 9], {"tree": str(tmp_path / "tree.json")}
 

@@ -11,8 +11,8 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.core.draft import Continuation
 from outdraft.core.policy import Budget
-from outdraft.drafters.triforce import middle
-from outdraft.drafters.triforce.retrieve import retrieve_rows
+from outdraft.drafters import triforce as middle
+from outdraft.drafters.triforce import retrieve_rows
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CacheFullError, CapabilityError, ConfigError

@@ -6,7 +6,7 @@ from drafters.drafting import sequence
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.networks.draft_model import Text
+from outdraft.drafters.shared.networks.own_model import Text
 from outdraft.drafters.vocab_map import shared_tokens
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject

@@ -12,7 +12,7 @@ import torch
 from models.published import writers
 from safetensors.torch import load_file, save_file
 
-from outdraft.drafters.eagle3.files import load_eagle3
+from outdraft.drafters.eagle3.formats import load_eagle3
 from outdraft.drafters.hydra import formats as hydra
 from outdraft.drafters.medusa import formats as medusa
 from outdraft.drafters.shared.features.last_feature import load_last_feature

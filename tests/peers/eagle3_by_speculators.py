@@ -28,7 +28,7 @@ from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig  
 from speculators.proposals.greedy import GreedyTokenProposalConfig  # noqa: E402
 from transformers import LlamaConfig, Qwen3Config  # noqa: E402
 
-from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3  # noqa: E402
+from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3  # noqa: E402
 from outdraft.models.files.load import save_model  # noqa: E402
 from outdraft.models.networks.base import Decoder, initialise  # noqa: E402
 from outdraft.models.networks.config import llama_config  # noqa: E402

@@ -5,7 +5,7 @@ import torch
 
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.chains.native import chooses_natively
+from outdraft.drafters.shared.chains.grow import chooses_natively
 from outdraft.drafters.shared.choose import takes_plain_argmax
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import draft_coins, verifier_coins

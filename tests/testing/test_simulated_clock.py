@@ -10,8 +10,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.parts import Parts
-from outdraft.drafters import pearl, run_ahead
-from outdraft.drafters.ssd import drafter as ssd
+from outdraft.drafters import pearl, run_ahead, ssd
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
 from outdraft.verify.auto import Auto

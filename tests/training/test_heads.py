@@ -102,7 +102,7 @@ def test_an_exit_head_beats_the_plain_exit_and_survives_its_file(target, tmp_pat
 
 
 def test_an_eagle_network_learns_every_step_and_survives_its_file(target, tmp_path):
-    learner = eagle.new(EAGLE, target, 0)
+    learner = eagle.LEARN.new(EAGLE, target, 0)
     before, after = learned(learner, target, tmp_path, 60)
     assert after[0] < before[0] and len(after) == 5, "four steps are looked at, of which three were trained"
     assert all(late > early + 0.1 for late, early in zip(after[1:], before[1:], strict=True))
@@ -111,17 +111,17 @@ def test_an_eagle_network_learns_every_step_and_survives_its_file(target, tmp_pa
     for ours, theirs in zip(learner.module.parameters(), loaded.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert loaded.config == learner.module.config
-    again = rates(draft_objective(eagle.load(EAGLE, target, tmp_path / "eagle"), target))
+    again = rates(draft_objective(eagle.LEARN.load(EAGLE, target, tmp_path / "eagle"), target))
     assert again == pytest.approx(after, abs=1e-6)
     with pytest.raises(ConfigError, match="from 0 to 3"):
-        eagle.new(eagle.EagleLearning(taps=(1, 4)), target, 0)
+        eagle.LEARN.new(eagle.EagleLearning(taps=(1, 4)), target, 0)
 
 
 def test_an_mtp_layer_that_learned_on_its_own_outputs_guesses_better_at_depth_3(target, tmp_path):
     """FastMTP's three steps against one, which is how targets are published."""
     found = []
     for steps in (1, 3):
-        learner = mtp.new(mtp.MtpLearning(num_steps=steps), target, 0)
+        learner = mtp.LEARN.new(mtp.MtpLearning(num_steps=steps), target, 0)
         found.append(learned(learner, target, tmp_path / str(steps), 30)[1])
     assert found[1][3] > found[0][3] + 0.01, found
 
@@ -130,7 +130,7 @@ def test_wrong_files_are_refused(target, tmp_path):
     early_exit.new(EXIT, target, 0).save(tmp_path)
     with pytest.raises(ModelLoadError, match="model_type"):
         load_eagle(tmp_path, target)
-    eagle.new(EAGLE, target, 0).save(tmp_path)
+    eagle.LEARN.new(EAGLE, target, 0).save(tmp_path)
     with pytest.raises(CapabilityError, match="its own target"):
         load_eagle(tmp_path, toy_decoder(hidden=16))
 
@@ -138,7 +138,7 @@ def test_wrong_files_are_refused(target, tmp_path):
 @torch.no_grad()
 def test_unrolled_training_is_what_drafting_does(target):
     """Step s at pair i = s single-row passes after the true pairs of the same document up to i - s, with a cache."""
-    net = eagle.new(EAGLE, target, 1).module
+    net = eagle.LEARN.new(EAGLE, target, 1).module
     steps, begins = 3, [0, 0, 0, 3, 3, 3, 3, 3, 3, 3]  # two documents: 3 and 7 pairs
     length = len(begins)
     tokens, true = torch.randn(length, 32), torch.randn(length, 32)

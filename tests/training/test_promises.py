@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from outdraft.core.learner import TARGET, TargetLearner
 from outdraft.core.registry import find_learner, learner_names
-from outdraft.drafters.shared.heads.last_state import LastStates
+from outdraft.drafters.shared.heads.states import LastStates
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
@@ -120,11 +120,12 @@ def toy(tmp_path_factory):
 def norm_of_another(monkeypatch, place):
     """The drafter reads the target's last states behind a final norm that has other weights."""
 
-    def states_of(config, port):
+    def states_of(net, port):
+        config = net.config
         weights = torch.randn(config.hidden_size, generator=torch.Generator().manual_seed(0))
         return LastStates(config.tap, lambda h: port.layers.norm(h) * weights)
 
-    monkeypatch.setattr("outdraft.drafters.medusa.drafter.states_of", states_of)
+    monkeypatch.setattr("outdraft.drafters.shared.heads.drafter.states_of", states_of)
 
 
 def norm_of_the_layer(monkeypatch, place):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.drafters.eagle.learn import EagleLearning, new
+from outdraft.drafters.eagle.learn import LEARN, EagleLearning
 from outdraft.models.files.load import save_model
 from outdraft.training.check import Checked, Promise, Terms, measure, promise
 from outdraft.training.data import Sampler, Stream
@@ -41,7 +41,7 @@ def scene(tmp_path_factory):
     options = EagleLearning(
         taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=DEPTH
     )
-    learner = new(options, target, 0)
+    learner = LEARN.new(options, target, 0)
     draft_loop(draft_objective(learner, target), place / "run", interleaved(0), steps=60).run()
     learner.save(place / "eagle")
     return target, learner, place

@@ -12,15 +12,13 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
-from outdraft.drafters.shared.networks.draft_model import DraftModel
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.load_draft import ModelOptions
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model, open_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.ranges import check_range
 
@@ -37,24 +35,12 @@ class BildOptions(ModelOptions):
         check_range(self, "fallback_threshold", least=0, most=1)
 
 
-class BildDrafter:
+class BildDrafter(ModelDrafter):
     """A greedy chain as long as every token is sure."""
 
-    needs = Needs()
-
     def __init__(self, options: BildOptions, model: DraftModel) -> None:
-        self.model = model
+        super().__init__(model)
         self._threshold = options.fallback_threshold
-
-    @property
-    def traits(self) -> Traits:
-        """The draft model's weights."""
-        return Traits(weights=(weights_of(self.model.decoder),))
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
-        for seq in seqs:
-            self.model.add(seq.id)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence; nothing where the first token is unsure already."""
@@ -66,13 +52,6 @@ class BildDrafter:
         drafts = grow_chains(seqs, depths, self.model.chain_network(seqs), cutoffs, sample="greedy")
         return [_without_unsure(draft, cutoff.token) for draft, cutoff in zip(drafts, cutoffs, strict=True)]
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self.model.free(seq.id)
-
 
 def _without_unsure(draft: Draft, least: float) -> Draft:
     """The chain less its last token, if that is what ended it."""
@@ -83,7 +62,7 @@ def _without_unsure(draft: Draft, least: float) -> Draft:
 
 def build(options: BildOptions, port: TargetPort) -> BildDrafter:
     """Load the small model and put the drafter over it."""
-    return BildDrafter(options, DraftModel(load_draft(options, port), cache=port.cache))
+    return BildDrafter(options, open_model(options, port))
 
 
 METHOD = DrafterMethod(
@@ -94,5 +73,5 @@ METHOD = DrafterMethod(
     paper=Paper(
         title="Speculative decoding with big little decoder", year=2023, link="https://arxiv.org/abs/2302.07863"
     ),
-    describe=lambda drafter: describe_network(drafter.model.decoder),
+    describe=describe_model,
 )

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Seen
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -54,11 +54,8 @@ class _State:
     draft: Draft | None = None  # the last guess
 
 
-class JacobiDrafter:
+class JacobiDrafter(OneByOne):
     """One window for each sequence."""
-
-    needs = Needs()
-    traits = Traits()
 
     def __init__(self, options: JacobiOptions, vocab_size: int) -> None:
         self._options = options
@@ -71,14 +68,11 @@ class JacobiDrafter:
             state = self._states[seq.id] = _State(random.Random(self._options.seed))
             self._fill(seq, state)
 
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """The window, as far as the budget lets it be shown."""
-        drafts = []
-        for seq, budget in zip(seqs, budgets, strict=True):
-            state = self._states[seq.id]
-            state.draft = chain([seq.pending, *state.window[: usable_depth(seq, budget)]])
-            drafts.append(state.draft)
-        return drafts
+        state = self._states[seq.id]
+        state.draft = chain([seq.pending, *state.window[: usable_depth(seq, budget)]])
+        return state.draft
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Answers behind the accepted ones become guesses; the places that the text has passed go."""

@@ -10,15 +10,13 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
-from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.drafters.shared.look_up.lookup_drafter import IndexDrafter, check_ngrams
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
-from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
-from outdraft.drafters.shared.look_up.ranges import check_ngrams
+from outdraft.drafters.shared.look_up.quotes import Texts
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
 from outdraft.models.networks.port import TargetPort
 
@@ -38,39 +36,21 @@ class LlmaOptions:
         check_ngrams(self.min_ngram, self.max_ngram, self.width)
 
 
-class LlmaDrafter:
+class LlmaDrafter(IndexDrafter[NgramIndex, NgramIndex]):
     """Knows nothing but the references of a request, and its text if that is wanted."""
 
-    needs = Needs()
     traits = Traits(peeks=True, quotes=True)
 
     def __init__(self, options: LlmaOptions) -> None:
+        super().__init__(lambda seq: self._empty(), self._quote)
         self._options = options
-        self._quotes = Quotes(self._quoted)
-        self._own: dict[int, Known[NgramIndex]] = {}
 
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._own[seq.id] = Known(self._empty())
-            self._quotes.begin(seq)
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """What followed the last tokens there; node 0 alone if they are new."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            if self._own.pop(seq.id, None) is not None:
-                self._quotes.end(seq)
-
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         indices, width = [], self._options.width
         if self._options.index_output:
-            indices.append(self._own[seq.id].follow(seq))
-        if (quoted := self._quotes.of(seq)) is not None:
+            indices.append(self.own(seq))
+        if (quoted := self.quoted(seq)) is not None:
             indices.append(quoted)
         index = _Joined(self._options, indices)
         return look_up(index, seq, budget, max_nodes=width * budget.depth, max_branches=width)
@@ -78,7 +58,7 @@ class LlmaDrafter:
     def _empty(self) -> NgramIndex:
         return NgramIndex(self._options.min_ngram, self._options.max_ngram)
 
-    def _quoted(self, texts: Texts) -> NgramIndex:
+    def _quote(self, texts: Texts) -> NgramIndex:
         index = self._empty()
         for text in reversed(texts):  # what is entered last is found first
             index.extend(text)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter, check_ngrams
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
-from outdraft.drafters.shared.look_up.ranges import check_ngrams
 from outdraft.models.networks.port import TargetPort
 
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Seen
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -28,6 +28,7 @@ from outdraft.core.target import Needs, after_attention
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.ranges import check_range
 
@@ -46,10 +47,8 @@ class OnTheFlySkipOptions(DrawOptions):
         check_range(self, "slack", least=0)
 
 
-class OnTheFlySkipDrafter:
+class OnTheFlySkipDrafter(PlainDrafter):
     """A skip set for each sequence, from its own prompt."""
-
-    traits = Traits()
 
     def __init__(self, options: OnTheFlySkipOptions, port: TargetPort) -> None:
         layers = range(port.facts.num_layers)

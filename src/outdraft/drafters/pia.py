@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up, paths
 from outdraft.drafters.shared.per_salt import PerSalt
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -145,21 +145,15 @@ class BranchIndex:
             counts.append(-negated)
 
 
-class PiaDrafter:
+class PiaDrafter(OneByOne):
     """Remembers the branches of all outputs as long as it lives."""
-
-    needs = Needs()
 
     def __init__(self, options: PiaOptions) -> None:
         self._options = options
         self._outputs = PerSalt(BranchTrie)
+        self.traits = Traits(forget=self._outputs.forget, quotes=True)
         self._quotes = Quotes(self._quoted)
         self._own: dict[int, BranchIndex] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """It remembers branches of earlier outputs."""
-        return Traits(forget=self._outputs.forget, quotes=True)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Enter each prompt, a branch from every token on; and its references."""
@@ -171,13 +165,6 @@ class PiaDrafter:
                 own.prompt.put(seq.tokens[start : min(start + size, seq.prompt_len)])
             self._quotes.begin(seq)
 
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """Enter what was written, then guess."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
-
     def end(self, seqs: Seq[Sequence]) -> None:
         """The prompt's branches go, the output's last ones come in; whole ones only of a text that will begin again."""
         for seq in seqs:
@@ -185,7 +172,8 @@ class PiaDrafter:
                 self._quotes.end(seq)
                 self._enter(seq, own, self._whole(seq) if seq.finish_reason is None else len(seq.tokens))
 
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """Enter what was written, then guess."""
         own = self._own[seq.id]
         own.quoted = self._quotes.of(seq) or own.quoted
         self._enter(seq, own, self._whole(seq))

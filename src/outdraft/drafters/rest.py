@@ -5,18 +5,16 @@ Data in: token ids, the pending one included; data out: a deterministic tree. Th
 `outdraft datastore build`; nothing is learned from requests.
 """
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
-from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
-from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
+from outdraft.drafters.shared.look_up.datastore.file import Datastore, DatastoreIndex, open_for
 from outdraft.drafters.shared.look_up.span_index import look_up
+from outdraft.drafters.shared.plain import OneByOne
 from outdraft.kernels.text_index.suffix_array import CorpusQuery
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
@@ -43,10 +41,9 @@ class RestOptions:
         check_range(self, "nodes", least=1, most=MOST_NODES)
 
 
-class RestDrafter:
+class RestDrafter(OneByOne):
     """Without state: the datastore is read-only."""
 
-    needs = Needs()
     traits = Traits(peeks=True)
 
     def __init__(self, options: RestOptions, store: Datastore) -> None:
@@ -59,21 +56,9 @@ class RestDrafter:
             ),
         )  # fmt: skip
 
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """The datastore is open already, and no state is kept for a sequence."""
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """The heaviest continuations; node 0 alone if the datastore has not even the shortest end."""
-        return [
-            look_up(self._index, seq, budget, max_nodes=self._nodes)
-            for seq, budget in zip(seqs, budgets, strict=True)
-        ]  # fmt: skip
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """What a pass showed is not needed: nothing is learned."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """No state is kept for a sequence."""
+        return look_up(self._index, seq, budget, max_nodes=self._nodes)
 
 
 def build(options: RestOptions, port: TargetPort) -> RestDrafter:

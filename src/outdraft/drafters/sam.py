@@ -20,8 +20,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.composed.nested import build_nested, shape_of_nested
 from outdraft.drafters.shared.look_up.datastore.file import open_for
-from outdraft.drafters.shared.look_up.lookup_drafter import Known
-from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
+from outdraft.drafters.shared.look_up.lookup_drafter import IndexDrafter
+from outdraft.drafters.shared.look_up.quotes import Texts
 from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
 from outdraft.kernels.text_index.automaton import Automaton, Cursor, make_automaton
 from outdraft.models.networks.port import TargetPort
@@ -109,27 +109,21 @@ class RequestIndex:
             yield Sequel(next(one for one in reversed(self.readings) if one.match == match).copy(depth))
 
 
-class SamDrafter:
+class SamDrafter(IndexDrafter[RequestIndex, StaticText]):
     """`inner` drafts where the match is short; it sees everything that it would see alone."""
 
     def __init__(self, options: SamOptions, static: StaticText | None, inner: Drafter) -> None:
-        self.needs = inner.needs
+        super().__init__(self._new, _static)
+        self.needs, self.traits = inner.needs, Traits(inner=(inner,), quotes=True)
         self._options, self._static, self._inner = options, static, inner
-        self._quotes = Quotes(_static)
-        self._own: dict[int, Known[RequestIndex]] = {}
 
-    @property
-    def traits(self) -> Traits:
-        """The other drafter is asked; references are read."""
-        return Traits(inner=(self._inner,), quotes=True)
+    def _new(self, seq: Sequence) -> RequestIndex:
+        return RequestIndex([] if self._static is None else [Reading(self._static, self._options.bias)])
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An automaton for each, and one for its references."""
         self._inner.begin(seqs)
-        for seq in seqs:
-            datastore = [] if self._static is None else [Reading(self._static, self._options.bias)]
-            self._own[seq.id] = Known(RequestIndex(datastore))
-            self._quotes.begin(seq)
+        super().begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A copy where the match is long enough, else the inner drafter's guess."""
@@ -144,12 +138,10 @@ class SamDrafter:
 
     def end(self, seqs: Seq[Sequence]) -> None:
         self._inner.end(seqs)
-        for seq in seqs:
-            if self._own.pop(seq.id, None) is not None:
-                self._quotes.end(seq)
+        super().end(seqs)
 
     def _copy(self, seq: Sequence, budget: Budget) -> Draft | None:
-        index, quoted = self._own[seq.id].follow(seq), self._quotes.of(seq)
+        index, quoted = self.own(seq), self.quoted(seq)
         if quoted is not None and all(one.static is not quoted for one in index.readings):
             index.read_too(quoted)
         if index.match < self._options.min_match:

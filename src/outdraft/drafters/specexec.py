@@ -19,14 +19,12 @@ from heapq import heappop, heappush, heappushpop
 from math import log
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
-from outdraft.drafters.shared.networks.draft_model import DraftModel
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.load_draft import ModelOptions
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import GREEDY, Shape, Tree
 from outdraft.models.networks.port import TargetPort
@@ -91,24 +89,12 @@ class BestFirst(Shape):
         return sorted(chosen)
 
 
-class SpecExecDrafter:
+class SpecExecDrafter(ModelDrafter):
     """One pass of the draft model a round, over the nodes that all sequences want fed."""
 
-    needs = Needs()
-
     def __init__(self, options: SpecExecOptions, model: DraftModel) -> None:
-        self.model = model
+        super().__init__(model)
         self._options = options
-
-    @property
-    def traits(self) -> Traits:
-        """The draft model's weights."""
-        return Traits(weights=(weights_of(self.model.decoder),))
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
-        for seq in seqs:
-            self.model.add(seq.id)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A tree for each sequence that has a budget."""
@@ -129,17 +115,10 @@ class SpecExecDrafter:
         )  # fmt: skip
         return Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff, temperature=options.temperature)
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self.model.free(seq.id)
-
 
 def build(options: SpecExecOptions, port: TargetPort) -> SpecExecDrafter:
     """Load the draft model and put the drafter over it."""
-    return SpecExecDrafter(options, DraftModel(load_draft(options, port), cache=port.cache))
+    return SpecExecDrafter(options, open_model(options, port))
 
 
 METHOD = DrafterMethod(
@@ -152,6 +131,6 @@ METHOD = DrafterMethod(
         year=2024,
         link="https://arxiv.org/abs/2406.02532",
     ),
-    describe=lambda drafter: describe_network(drafter.model.decoder),
+    describe=describe_model,
     shape_of=lambda options: "tree",
 )

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.look_up.lookup_drafter import Known
-from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
+from outdraft.drafters.shared.look_up.lookup_drafter import IndexDrafter
+from outdraft.drafters.shared.look_up.quotes import Texts
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.text_index.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
 from outdraft.models.networks.port import TargetPort
@@ -55,46 +54,23 @@ class SuffixOptions:
             raise ConfigError("factor=0 and offset=0 allow no draft at all: set one of them")
 
 
-class SuffixDrafter:
+class SuffixDrafter(IndexDrafter[SuffixTree, SuffixTree]):
     """Remembers the outputs of finished requests as long as it lives."""
 
-    needs = Needs()
-
     def __init__(self, options: SuffixOptions) -> None:
+        super().__init__(lambda seq: make_suffix_tree(options.depth), self._quote)
         self._options = options
         self._earlier = PerSalt(lambda: make_suffix_tree(options.depth))
-        self._quotes = Quotes(self._quoted)
-        self._own: dict[int, Known[SuffixTree]] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """A look into the trees costs next to nothing."""
-        return Traits(peeks=True, quotes=True, forget=self._earlier.forget)
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """A tree for each, and one for its references."""
-        for seq in seqs:
-            self._own[seq.id] = Known(make_suffix_tree(self._options.depth))
-            self._quotes.begin(seq)
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """The best-scored guess of the trees; the text's own wins ties, then that of the references."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
+        self.traits = Traits(peeks=True, quotes=True, forget=self._earlier.forget)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Each tree goes; what the request wrote joins those of its salt, whose oldest leaves if they are too many.
 
         A text that only gives back its memory is not over: it begins again, and is remembered when it ends.
         """
-        for seq in seqs:
-            known = self._own.pop(seq.id, None)
-            if known is not None:
-                self._quotes.end(seq)
-            if known is None or seq.finish_reason is None:
-                continue
+        over = [seq for seq in seqs if seq.id in self._known and seq.finish_reason is not None]
+        super().end(seqs)
+        for seq in over:
             if not seq.num_output or not self._options.max_sequences:
                 continue
             earlier = self._earlier.of(seq)
@@ -103,7 +79,8 @@ class SuffixDrafter:
             if earlier.num_texts > self._options.max_sequences:
                 earlier.evict()
 
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
+        """The best-scored guess of the trees; the text's own wins ties, then that of the references."""
         options = self._options
         depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, options.nodes)
         if depth == 0:
@@ -113,13 +90,13 @@ class SuffixDrafter:
             min_prob=options.min_prob, width=nodes if options.tree else 1,
         )  # fmt: skip
         context = seq.tokens[-options.depth :]
-        trees = (self._own[seq.id].follow(seq), self._quotes.of(seq), self._earlier.of(seq))
+        trees = (self.own(seq), self.quoted(seq), self._earlier.of(seq))
         best, *others = [tree.guess(context, limits) for tree in trees if tree is not None]
         for other in others:
             best = other if other.score > best.score else best
         return _draft(seq.pending, best, budget)
 
-    def _quoted(self, texts: Texts) -> SuffixTree:
+    def _quote(self, texts: Texts) -> SuffixTree:
         tree = make_suffix_tree(self._options.depth)
         for text in texts:
             tree.extend(text)

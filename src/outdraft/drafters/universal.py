@@ -14,16 +14,20 @@ from math import ceil, nan
 
 from outdraft.codecs.codec import TextualCodec
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import best_tokens, check_finite
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
-from outdraft.drafters.shared.networks.retokenize import Retokenized, encode_end, load_codecs, spell, whole_characters
+from outdraft.drafters.shared.networks.load_draft import ModelOptions
+from outdraft.drafters.shared.networks.own_model import DraftModel, Text, describe_model, open_model
+from outdraft.drafters.shared.networks.retokenize import (
+    RetokenizedDrafter,
+    encode_end,
+    load_codecs,
+    spell,
+    whole_characters,
+)
 from outdraft.models.networks.port import TargetPort
 
 
@@ -32,26 +36,12 @@ class UniversalOptions(ModelOptions):
     """Which model; its directory holds its own tokenizer."""
 
 
-class UniversalDrafter:
+class UniversalDrafter(RetokenizedDrafter):
     """A greedy chain of the draft model, as many of its tokens as the target's would make of them."""
 
-    needs = Needs()
-
     def __init__(self, model: DraftModel, target: TextualCodec, draft: TextualCodec) -> None:
-        self.model = model
+        super().__init__(model, (target, draft), hold_spaces=True)
         self._target, self._draft = target, draft
-        self._texts: dict[int, Retokenized] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """The draft model's weights."""
-        return Traits(weights=(weights_of(self.model.decoder),))
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
-        for seq in seqs:
-            self.model.add(seq.id)
-            self._texts[seq.id] = Retokenized(self._target, self._draft, hold_spaces=True)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence with a budget whose text ends with a whole character."""
@@ -65,24 +55,12 @@ class UniversalDrafter:
                 drafts[i] = chain([seqs[i].pending, *self._translate(ids, self._texts[seqs[i].id].held)[: depths[i]]])
         return drafts
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self.model.free(seq.id)
-            self._texts.pop(seq.id, None)
-
     def _length(self, seq: Sequence, depth: int) -> int:
         """How many of the draft model's tokens make about `depth` of the target's, as the text so far has it."""
         if depth == 0:
             return 0
-        text = self._texts[seq.id]
-        text.update(seq.tokens)
-        if not text.is_whole or not text.ids:
-            return 0
-        wanted = ceil(depth * len(text.ids) / len(seq.tokens))
-        return min(wanted, self.model.room(text.ids))
+        ids = self.read(seq)
+        return min(ceil(depth * len(ids) / len(seq.tokens)), self.model.room(ids))
 
     def _write(self, seqs: Seq[Sequence], lengths: list[int]) -> list[list[int]]:
         """The draft model's best tokens, one pass a token over all sequences."""
@@ -94,9 +72,9 @@ class UniversalDrafter:
             check_finite(seqs, rows, [nan if -1 in path else 0.0 for path in found.tokens])
             return found.tokens
         written: list[list[int]] = [[] for _ in seqs]
-        last, step = [text.tokens[-1] for text in texts], 0
+        last, step, feed = [text.tokens[-1] for text in texts], 0, network.steps(lengths)
         while rows:
-            logits = network.feed(step, rows, last, len(rows))
+            logits = feed(step, rows, last, len(rows))
             for i, token in zip(rows, best_tokens(seqs, rows, logits, confident=False)[0], strict=True):
                 written[i].append(token)
             step += 1
@@ -119,7 +97,7 @@ class UniversalDrafter:
 def build(options: UniversalOptions, port: TargetPort) -> UniversalDrafter:
     """Load the draft model and both tokenizers."""
     target, draft = load_codecs(options.model, port)
-    return UniversalDrafter(DraftModel(load_draft(options, port, same_vocab=False), cache=port.cache), target, draft)
+    return UniversalDrafter(open_model(options, port, same_vocab=False), target, draft)
 
 
 METHOD = DrafterMethod(
@@ -132,5 +110,5 @@ METHOD = DrafterMethod(
         year=2025,
         link="https://arxiv.org/abs/2502.05202",
     ),
-    describe=lambda drafter: describe_network(drafter.model.decoder),
+    describe=describe_model,
 )

@@ -19,19 +19,17 @@ from torch import Tensor
 from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
-from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
-from outdraft.drafters.shared.networks.retokenize import Retokenized, load_codecs
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, load_draft
+from outdraft.drafters.shared.networks.own_model import DraftModel, Text, describe_model
+from outdraft.drafters.shared.networks.retokenize import RetokenizedDrafter, load_codecs
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError
 
@@ -45,10 +43,8 @@ class VocabMapOptions(SampleOptions, ModelOptions):
         SampleOptions.__post_init__(self)
 
 
-class VocabMapDrafter:
+class VocabMapDrafter(RetokenizedDrafter):
     """A chain in the target's ids, over the tokens that the draft model knows too."""
-
-    needs = Needs()
 
     def __init__(
         self,
@@ -58,27 +54,14 @@ class VocabMapDrafter:
         vocab_size: int,
         sample: Sample,
     ) -> None:
-        self.model = model
+        super().__init__(model, codecs, hold_spaces=False)
         self.num_shared = len(shared)
-        self._codecs = codecs
         self._draft_id = shared  # target id -> draft id
         self._vocab_size = vocab_size
         self._sample = sample
         device = model.decoder.device
         self._ours = torch.tensor(list(shared), device=device)  # [S] target ids
         self._theirs = torch.tensor(list(shared.values()), device=device)  # [S] draft ids
-        self._texts: dict[int, Retokenized] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """The draft model's weights."""
-        return Traits(weights=(weights_of(self.model.decoder),))
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
-        for seq in seqs:
-            self.model.add(seq.id)
-            self._texts[seq.id] = Retokenized(*self._codecs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence with a budget whose text ends with a whole character."""
@@ -92,23 +75,12 @@ class VocabMapDrafter:
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs_of(budgets), sample=self._sample)
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self.model.free(seq.id)
-            self._texts.pop(seq.id, None)
-
     def _depth(self, seq: Sequence, budget: Budget) -> int:
         depth = usable_depth(seq, budget)
         if depth == 0:
             return 0
-        text = self._texts[seq.id]
-        text.update(seq.tokens)
-        if not text.is_whole or not text.ids:
-            return 0
-        return min(depth, self.model.room(text.ids))
+        ids = self.read(seq)
+        return min(depth, self.model.room(ids)) if ids else 0
 
     def _in_target(self, logits: Tensor) -> Tensor:
         """Draft logits [n, V'] at the target's ids [n, V]; what the draft model does not know is impossible."""
@@ -147,7 +119,7 @@ def build(options: VocabMapOptions, port: TargetPort) -> VocabMapDrafter:
 
 def describe(drafter: VocabMapDrafter) -> Mapping[str, Any]:
     """What the model's options came to, and how many tokens both vocabularies have."""
-    return {**describe_network(drafter.model.decoder), "shared_tokens": drafter.num_shared}
+    return {**describe_model(drafter), "shared_tokens": drafter.num_shared}
 
 
 METHOD = DrafterMethod(

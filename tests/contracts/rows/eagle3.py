@@ -8,15 +8,15 @@ import torch
 from contracts.sides import randomise, stutterer
 from contracts.taught import taught
 
-from outdraft.drafters.eagle3.files import save_eagle3
-from outdraft.drafters.eagle3.learn import Eagle3Learning, new
+from outdraft.drafters.eagle3.formats import save_eagle3
+from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
 from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 
 
 def eagle3_net(target: Decoder, directory: Path, **options: Any) -> Mapping[str, Any]:
     """A random network on two taps."""
-    net = new(Eagle3Learning(taps=(0, 2), num_heads=2, num_kv_heads=1, head_dim=8, **options), target, 0).net
+    net = LEARN.new(Eagle3Learning(taps=(0, 2), num_heads=2, num_kv_heads=1, head_dim=8, **options), target, 0).net
     randomise(net, seed=8)
     save_eagle3(net, directory, target.dtype)
     return {"model": str(directory)}
@@ -25,7 +25,7 @@ def eagle3_net(target: Decoder, directory: Path, **options: Any) -> Mapping[str,
 def fewer_tokens(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """EAGLE-3.1 over two thirds of the target's tokens."""
     size = max(2, target.config.vocab_size * 2 // 3)
-    learner = new(
+    learner = LEARN.new(
         Eagle3Learning(taps=(0, 2), num_heads=2, num_kv_heads=1, head_dim=8, draft_vocab_size=size, fc_norm=True,
                        norm_output=True), target, 0)  # fmt: skip
     randomise(learner.net, seed=8)

@@ -1,6 +1,6 @@
 """`outdraft tune-skip`: find the sublayers that a model may leave out when it drafts for itself.
 
-The command writes texts and judges sets; the search is `drafters/draft_verify/tune.py`.
+The command writes texts and judges sets; the search is `drafters/draft_verify.py`.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def run(options: Options) -> int:
     """Search, write, and say what was found."""
     from outdraft.cli.console import make_console, write_json
     from outdraft.cli.progress import progress_bar
-    from outdraft.drafters.draft_verify.tune import Tuned, tune
+    from outdraft.drafters.draft_verify import Tuned, tune
     from outdraft.drafters.shared.own_layers.skip_sets import save_skip
     from outdraft.engine.assembly.variant import network_of
     from outdraft.engine.llm import LLM
@@ -105,7 +105,7 @@ def run(options: Options) -> int:
 
 def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Skip], float]":
     """What a skip set is worth: a function that writes the texts with it."""
-    from outdraft.drafters.draft_verify.drafter import DraftVerifyDrafter
+    from outdraft.drafters.draft_verify import DraftVerifyDrafter
     from outdraft.options.params import SamplingParams
     from outdraft.testing.prompts import identity_prompts
 

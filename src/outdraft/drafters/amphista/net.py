@@ -5,18 +5,15 @@
 Li et al., "Amphista", 2024, https://arxiv.org/abs/2406.13170. Untrained every head says what the target said before.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from outdraft.drafters.shared.heads.projections import Projections
-from outdraft.drafters.shared.heads.slots import Slots
-from outdraft.drafters.shared.heads.stem import Stem, StemConfig
-from outdraft.models.files.head_files import load_head, save_head
-
-MODEL_TYPE = "outdraft_amphista"
+from outdraft.drafters.shared.heads.config import StemConfig
+from outdraft.drafters.shared.heads.layers import Slots
+from outdraft.drafters.shared.heads.net import HeadNet, Projections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,32 +23,28 @@ class AmphistaConfig(StemConfig):
     bidirectional: bool = True  # False: every slot sees itself alone
 
 
-class AmphistaNet(nn.Module):
+class AmphistaNet(HeadNet):
     """The adapting layers, the slots and the projections."""
+
+    kind, what, sizes, joins = "amphista", "Amphista heads", AmphistaConfig, True
 
     def __init__(
         self, config: AmphistaConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
-        super().__init__()
-        place = torch.device(device or "cpu")
-        self.config = config
-        self.stem = Stem(config, dtype, place, told=(config.num_stem_layers - 1,))
-        self.slots = Slots(config, config.num_heads, dtype, place, bidirectional=config.bidirectional)
-        self.projections = Projections(config, config.num_heads, dtype, place)
+        super().__init__(config, dtype, device)
+        self.slots = Slots(config, config.num_heads, dtype, self.place, bidirectional=config.bidirectional)
+        self.projections = Projections(config, config.num_heads, dtype, self.place)
 
-    def logits(self, states: Tensor, head: int) -> Tensor:
-        """Slot `head` [N, D] -> [N, V]."""
-        return self.projections.project(states, head)
+    def finish(self, g: Tensor) -> Tensor:
+        """All slots of a row, side by side: [N, D] -> [N, K * D]."""
+        slots: Tensor = self.slots(g)
+        return slots.flatten(1)
 
+    def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
+        """One of them: [N, K * D] -> [N, D]."""
+        return h.view(-1, self.config.num_heads, self.config.hidden_size)[:, head]
 
-def save_amphista(net: AmphistaNet, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
-
-
-def load_amphista(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> AmphistaNet:
-    """The network in `directory`."""
-    return load_head(
-        directory, AmphistaConfig, lambda config, place: AmphistaNet(config, dtype, place or device),
-        model_type=MODEL_TYPE, what="Amphista network",
-    )  # fmt: skip
+    def begin(self, seed: int) -> None:
+        """Every slot is the state itself."""
+        super().begin(seed)
+        self.slots.begin(seed + 1)

@@ -4,20 +4,16 @@ Stern, Shazeer and Uszkoreit, "Blockwise parallel decoding for deep autoregressi
 https://arxiv.org/abs/1811.03115.
 """
 
-from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.blockwise.drafter import build
-from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
+from outdraft.core.method import Paper
+from outdraft.drafters.blockwise.net import BlockwiseNet
+from outdraft.drafters.shared.heads.drafter import head_method
 
-METHOD = DrafterMethod(
-    name="blockwise",
+METHOD = head_method(
+    BlockwiseNet,
     summary="small networks on the target's last state, read by the target's own head; a chain or a tree",
-    build=build,
-    options=HeadOptions,
     paper=Paper(
         title="Blockwise parallel decoding for deep autoregressive models",
         year=2018,
         link="https://arxiv.org/abs/1811.03115",
     ),
-    shape_of=head_shape,
-    forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

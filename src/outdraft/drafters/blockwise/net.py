@@ -7,21 +7,18 @@ Stern, Shazeer and Uszkoreit, "Blockwise parallel decoding for deep autoregressi
 https://arxiv.org/abs/1811.03115. W begins as zeros, so that untrained every one says what the target said before.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from typing import Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.drafters.shared.heads.projections import Projections
-from outdraft.models.files.head_files import load_head, save_head
+from outdraft.drafters.shared.heads.net import HeadNet, Projections
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
-
-MODEL_TYPE = "outdraft_blockwise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,39 +27,39 @@ class BlockwiseConfig(HeadConfig):
 
     inner_size: int  # of the feed-forward layers
 
+    def wider(self, width: int, depth: int, scale: float) -> Self:
+        """The layers grow too."""
+        return replace(HeadConfig.wider(self, width, depth, scale), inner_size=self.inner_size * width)
 
-class BlockwiseNet(nn.Module):
+
+class BlockwiseNet(HeadNet):
     """The feed-forward layers, before the target's own head."""
+
+    kind, what, sizes = "blockwise", "blockwise layers", BlockwiseConfig
 
     def __init__(
         self, config: BlockwiseConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
-        super().__init__()
-        place = torch.device(device or "cpu")
-        self.config, width = config, config.hidden_size
+        super().__init__(config, dtype, device)
+        place, width = self.place, config.hidden_size
         self.up = nn.ModuleList(Linear(width, config.inner_size, True, dtype, place) for _ in range(config.num_heads))
         self.down = nn.ModuleList(Linear(config.inner_size, width, True, dtype, place) for _ in range(config.num_heads))
         self.projections = Projections(config, config.num_heads, dtype, place)
 
-    def states(self, h: Tensor, head: int) -> Tensor:
+    def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
         """The target's normed last states [N, D] -> what its head reads [N, D]."""
         own = h.to(cast(Linear, self.up[head]).dtype)
         out: Tensor = own + self.down[head](rowwise(F.relu, self.up[head](own)))
         return out
 
-    def logits(self, states: Tensor, head: int) -> Tensor:
-        """[N, D] -> [N, V]."""
-        return self.projections.project(states, head)
+    def begin(self, seed: int) -> None:
+        """What the layers add to the state begins as zeros, from noise."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, weight in self.up.named_parameters():
+                if name.endswith("weight"):
+                    weight.copy_(torch.randn(weight.shape, generator=generator) * weight.shape[1] ** -0.5)
 
-
-def save_blockwise(net: BlockwiseNet, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
-
-
-def load_blockwise(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> BlockwiseNet:
-    """The layers in `directory`."""
-    return load_head(
-        directory, BlockwiseConfig, lambda config, place: BlockwiseNet(config, dtype, place or device),
-        model_type=MODEL_TYPE, what="blockwise network",
-    )  # fmt: skip
+    def side_by_side(self, matrix: Tensor) -> int:
+        """One state, or one inner layer."""
+        return 1

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from outdraft.core.learner import OWN, Beside, Guess, LearnMethod, Lesson, Outlook
-from outdraft.drafters.ctc.net import MODEL_TYPE, CtcConfig, CtcNet, load_ctc, save_ctc
-from outdraft.drafters.shared.heads.learn import inflated, last_states, stem_outputs, widen_into
-from outdraft.drafters.shared.heads.slots import begin_slots
-from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
+from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
+from outdraft.drafters.ctc.net import CtcNet
+from outdraft.drafters.shared.heads.files import save_heads
+from outdraft.drafters.shared.heads.layers import stem_sizes
+from outdraft.drafters.shared.heads.learn import learn_heads, rows_ahead, shared_states
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -56,25 +56,23 @@ class CtcLearner:
     """The network under its frozen target."""
 
     def __init__(self, net: CtcNet, target: Decoder, options: CtcLearning) -> None:
-        self.module, self.taps = net, (net.config.tap,)
+        _require_room(net.config.num_heads, options.num_tokens)
+        self.module, self.taps = net, (int(net.config.tap),)
         self._target, self._options = target, options
 
     def look(self, lesson: Lesson) -> Outlook:
         """In training the loss alone; in an exam the chain that would be drafted at every row."""
-        net, (batch, length) = self.module, lesson.shape
-        last = last_states(self._target, lesson, net.config, self._options.noise)
-        slots = net.slots(stem_outputs(net.stem, last, lesson, self._target))  # [B * T, S, D]
-        documents = lesson.documents
+        net = self.module
+        count, width = net.config.num_heads, net.config.hidden_size
+        slots = shared_states(net, self._target, lesson, self._options.noise).view(-1, count, width)  # [B * T, S, D]
         own = (self._loss(slots, lesson),) if torch.is_grad_enabled() else ()
         if lesson.moment is not None:
             return Outlook(guesses=(), beside=own)
-        row = torch.arange(batch * length, device=slots.device).view(batch, length)
         with torch.no_grad():
             chains = self._chains(slots)  # [B * T, S], -1 behind the end
         guesses = []
-        for ahead in range(1, net.config.num_heads + 1):
-            same = documents[:, ahead:-1] == documents[:, : -1 - ahead]
-            source, rows = row[:, :-ahead][same], row[:, ahead:][same]
+        for ahead in range(1, count + 1):
+            source, rows = rows_ahead(lesson, ahead)
             chosen = chains[source, ahead - 1]
             there = chosen >= 0
             states = chosen[there, None].float()
@@ -119,13 +117,13 @@ class CtcLearner:
 
         size = max(1, _CHUNK // (slots.shape[1] * (self.module.blank + 1)))
         with torch.autocast(slots.device.type, enabled=False):
-            own = slots.float() if self.module.projections[0].weight.dtype == torch.float32 else slots  # type: ignore[union-attr]
+            own = slots.float() if self.module.projections[0].weight.dtype == torch.float32 else slots
             for part in torch.split(torch.arange(len(asked), device=slots.device), size):
                 values.append(checkpoint(nats, own[asked[part]], wanted[part], lengths[part], use_reentrant=False))
         return Beside(name=OWN, values=torch.cat(values), rows=asked + 1)
 
     def save(self, directory: Path) -> None:
-        save_ctc(self.module, directory, self._target.dtype)
+        save_heads(self.module, directory, self._target.dtype)
 
 
 def next_tokens(lesson: Lesson, asked: Tensor, most: int) -> tuple[Tensor, Tensor]:
@@ -140,39 +138,12 @@ def next_tokens(lesson: Lesson, asked: Tensor, most: int) -> tuple[Tensor, Tenso
     return lesson.ids.flatten()[places], inside.sum(1)
 
 
-def new(options: CtcLearning, target: Decoder, seed: int) -> CtcLearner:
-    """A fresh network: what is added to a state begins as zeros, the projection as the target's head."""
-    known = target.config
-    config = CtcConfig(
-        tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_slots,
-        **stem_sizes(known, 1),
-    )  # fmt: skip
-    net = CtcNet(config, torch.float32, target.device)
-    begin_stem(net.stem, seed)
-    begin_slots(net.slots, seed + 1)
-    with torch.no_grad():
-        head = target.head_matrix()
-        net.projections[0].weight.copy_(torch.cat((head, torch.zeros_like(head[:1]))))  # type: ignore[union-attr,operator]
-    return CtcLearner(net, target, options)
-
-
-def load(options: CtcLearning, target: Decoder, directory: Path) -> CtcLearner:
-    """A network that was trained before. Raises `CapabilityError` for one of another target."""
-    net, known = load_ctc(directory, torch.float32, target.device), target.config
-    net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="a CTC network")
-    _require_room(net.config.num_heads, options.num_tokens)
-    return CtcLearner(net.train().requires_grad_(True), target, options)
-
-
-def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
-    """The network of `target` inflated by `width` and `depth`, which guesses the same."""
-    net = load_ctc(head_dir, target.dtype)
-    big = CtcNet(inflated(net.config, target, width, depth), target.dtype)
-    widen_into(big, net, hidden_size=net.config.hidden_size, width=width)
-    save_ctc(big, out_dir)
-
-
-LEARN = LearnMethod(
-    summary="slots over the vocabulary and a blank that are to spell the next tokens", options=CtcLearning, new=new,
-    load=load, drafts={"width": 1}, loss={}, model_type=MODEL_TYPE, inflate=inflate,
-)  # fmt: skip
+LEARN = learn_heads(
+    CtcNet,
+    CtcLearning,
+    lambda options, known: {"num_heads": options.num_slots, **stem_sizes(known, 1)},
+    lambda net, target, options, seed, directory: CtcLearner(net, target, options),
+    summary="slots over the vocabulary and a blank that are to spell the next tokens",
+    drafts={"width": 1},
+    loss={},
+)

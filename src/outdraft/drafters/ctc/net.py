@@ -6,19 +6,14 @@ Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arx
 column V. Untrained every slot says what the target said before, which collapses to one token.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from outdraft.drafters.shared.heads.slots import Slots
-from outdraft.drafters.shared.heads.stem import Stem, StemConfig
-from outdraft.models.files.head_files import load_head, save_head
-from outdraft.nn.linear import Linear
-
-MODEL_TYPE = "outdraft_ctc"
+from outdraft.drafters.shared.heads.config import StemConfig
+from outdraft.drafters.shared.heads.layers import Slots
+from outdraft.drafters.shared.heads.net import HeadNet, Projections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,37 +21,33 @@ class CtcConfig(StemConfig):
     """The sizes of the layer and of the block over the slots; `num_heads` is the number of slots."""
 
 
-class CtcNet(nn.Module):
+class CtcNet(HeadNet):
     """The layer, the slots and the projection that they share."""
+
+    kind, what, sizes, joins = "ctc", "a CTC network", CtcConfig, True
 
     def __init__(
         self, config: CtcConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
-        super().__init__()
-        place = torch.device(device or "cpu")
-        self.config = config
-        self.stem = Stem(config, dtype, place, told=(config.num_stem_layers - 1,))
-        self.slots = Slots(config, config.num_heads, dtype, place, bidirectional=True)
-        self.projections = nn.ModuleList([Linear(config.hidden_size, config.vocab_size + 1, False, dtype, place)])
+        super().__init__(config, dtype, device)
+        self.slots = Slots(config, config.num_heads, dtype, self.place, bidirectional=True)
+        self.projections = Projections(replace(config, vocab_size=config.vocab_size + 1), 1, dtype, self.place)
 
     @property
     def blank(self) -> int:
         """The column of the blank."""
-        return self.config.vocab_size
+        return int(self.config.vocab_size)
 
-    def logits(self, slots: Tensor) -> Tensor:
-        """[N, D] -> [N, V + 1]."""
-        return cast(Tensor, self.projections[0](slots))
+    def finish(self, g: Tensor) -> Tensor:
+        """All slots of a row, side by side: [N, D] -> [N, S * D]."""
+        slots: Tensor = self.slots(g)
+        return slots.flatten(1)
 
+    def logits(self, states: Tensor, head: int = 0) -> Tensor:
+        """Slots [N, D], whichever they are -> [N, V + 1]."""
+        return self.projections.project(states, 0)
 
-def save_ctc(net: CtcNet, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
-
-
-def load_ctc(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> CtcNet:
-    """The network in `directory`."""
-    return load_head(
-        directory, CtcConfig, lambda config, place: CtcNet(config, dtype, place or device), model_type=MODEL_TYPE,
-        what="CTC network",
-    )  # fmt: skip
+    def begin(self, seed: int) -> None:
+        """Every slot is the state itself."""
+        super().begin(seed)
+        self.slots.begin(seed + 1)

@@ -18,7 +18,7 @@ from outdraft.cache.paged import PagedCache
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
 from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable
+from outdraft.drafters.shared.networks.own_model import DraftModel, Readable
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.fitted import FittedNetwork
 from outdraft.models.networks.static import StaticDecoder

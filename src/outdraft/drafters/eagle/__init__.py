@@ -5,13 +5,25 @@ https://arxiv.org/abs/2503.01840 (features of several layers, no feature loss), 
 https://arxiv.org/abs/2406.16858 (dynamic tree), and EAGLE, 2024, https://arxiv.org/abs/2401.15077.
 """
 
-from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.eagle.drafter import EagleOptions, build
+from dataclasses import dataclass
 
-METHOD = DrafterMethod(
-    name="eagle",
+from outdraft.core.method import Paper
+from outdraft.drafters.eagle.net import load_eagle
+from outdraft.drafters.shared.features.drafter import feature_method
+from outdraft.drafters.shared.state_options import StateOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagleOptions(StateOptions):
+    """Which network, which shape. Raises `ConfigError` naming what is out of range."""
+
+    model: str = "zoo:eagle"  # the network: a directory, a hub name, or "zoo:NAME"; it belongs to one target
+
+
+METHOD = feature_method(
+    "eagle",
+    load_eagle,
     summary="a small network fed with the target's hidden states drafts a chain or a dynamic tree",
-    build=build,
     options=EagleOptions,
     paper=Paper(
         title="EAGLE-3: scaling up inference acceleration of large language models via training-time test",
@@ -19,6 +31,4 @@ METHOD = DrafterMethod(
         link="https://arxiv.org/abs/2503.01840",
     ),
     also_called=("eagle3",),
-    shape_of=lambda options: "chain" if options.width == 1 else "tree",
-    forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

@@ -1,79 +1,91 @@
 """Train EAGLE's network on a frozen target, on its own outputs too (training-time test).
 
-Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840.
-
-How it is unrolled: `shared/features/learn.py`.
+Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840. How it is unrolled: `shared/features/learn.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from outdraft.core.learner import LearnMethod
-from outdraft.drafters.eagle.inflate import inflate
 from outdraft.drafters.eagle.net import MODEL_TYPE, EagleConfig, EagleNet, load_eagle, save_eagle
-from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
+from outdraft.drafters.shared.features.learn import LayerLearning, begin, falling, learn_features, target_taps
+from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EagleLearning:
+class EagleLearning(LayerLearning):
     """The network's shape, and how deep it is unrolled. A size of 0 is the target's own."""
 
     taps: tuple[int, ...] = ()  # the states after so many layers; (): 2, half, and three before the last
-    num_heads: int = 0
-    num_kv_heads: int = 0
-    head_dim: int = 0
-    intermediate_size: int = 0
     num_steps: int = 4  # unrolled steps
     decay: float = 0.8  # weight of a step against the one before
 
     def __post_init__(self) -> None:
-        check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", least=0)
+        LayerLearning.__post_init__(self)
         check_range(self, "num_steps", least=1, most=32)
         check_range(self, "decay", least=0.0, most=1.0)
 
 
-def learner(net: EagleNet, target: Decoder, options: EagleLearning) -> FeatureLearner:
-    """The network under its frozen target."""
-    return FeatureLearner(
-        net, target, lambda place: save_eagle(net, place, target.dtype),
-        weights=falling(options.num_steps, options.decay),
-    )  # fmt: skip
-
-
-def new(options: EagleLearning, target: Decoder, seed: int) -> FeatureLearner:
+def _new(options: EagleLearning, target: Decoder, seed: int) -> EagleNet:
     """A fresh network; its last norm starts as the target's."""
     known = target.config
-    taps = target_taps(options.taps, known.num_layers)
     config = EagleConfig(
-        taps=taps, hidden_size=known.hidden_size, vocab_size=known.vocab_size,
+        taps=target_taps(options.taps, known.num_layers), hidden_size=known.hidden_size, vocab_size=known.vocab_size,
         num_heads=options.num_heads or known.num_heads, num_kv_heads=options.num_kv_heads or known.num_kv_heads,
         head_dim=options.head_dim or known.head_dim,
         intermediate_size=options.intermediate_size or known.intermediate_size,
         max_len=known.max_len, norm_eps=known.norm_eps,
     )  # fmt: skip
     net = EagleNet(config, target, torch.float32)
-    generator = torch.Generator().manual_seed(seed)
+    begin(net, seed)
     with torch.no_grad():
-        for parameter in net.parameters():
-            if parameter.dim() == 1:
-                parameter.fill_(1)
-            else:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5)
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
-    return learner(net, target, options)
+    return net
 
 
-def load(options: EagleLearning, target: Decoder, directory: Path) -> FeatureLearner:
+def _load(directory: Path, target: Decoder) -> EagleNet:
     """A network that was trained before."""
-    net = load_eagle(directory, target, torch.float32)
-    return learner(net.train().requires_grad_(True), target, options)
+    return load_eagle(directory, target, torch.float32).train().requires_grad_(True)
 
 
-LEARN = LearnMethod(
-    summary="a one-layer network on the target's states, unrolled on its own outputs", options=EagleLearning, new=new,
-    load=load, drafts={"width": 1, "sample": "match"}, hands_states=True, model_type=MODEL_TYPE, inflate=inflate,
-)  # fmt: skip
+@torch.no_grad()
+def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
+    """Write to `out_dir` the network in `head_dir` for `target`, inflated by `width` and `depth`."""
+    net = load_eagle(head_dir, target)
+    old = net.config
+    config = replace(
+        old,
+        taps=tuple(layers_after(tap, target.config.num_layers, depth) for tap in old.taps),
+        hidden_size=old.hidden_size * width,
+        num_heads=old.num_heads * width,
+        num_kv_heads=old.num_kv_heads * width,
+        intermediate_size=old.intermediate_size * width,
+    )
+    big = EagleNet(config, inflate_decoder(target, width=width), net.join.dtype)
+    states = {"fusion.weight": len(old.taps), "join.weight": 2}
+    heights = {
+        "block.qkv.weight": [heads * old.head_dim for heads in (old.num_heads, old.num_kv_heads, old.num_kv_heads)],
+        "block.up.weight": [old.intermediate_size] * 2,
+    }
+    for name, parameter in big.named_parameters():
+        wide = widen(net.get_parameter(name), width, states.get(name, 1), heights.get(name))
+        if name == "norm.weight" and target.config.tie_embeddings:
+            wide = wide / width  # the head is the embedding, which is repeated and not divided
+        parameter.copy_(wide)
+    save_eagle(big, out_dir)
+
+
+LEARN = learn_features(
+    EagleLearning,
+    _new,
+    _load,
+    save_eagle,
+    lambda options: falling(options.num_steps, options.decay),
+    summary="a one-layer network on the target's states, unrolled on its own outputs",
+    model_type=MODEL_TYPE,
+    inflate=inflate,
+)

@@ -17,8 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.features.network import Embed, FeatureForm
-from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.drafters.shared.features.network import Embed, FeatureForm, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder

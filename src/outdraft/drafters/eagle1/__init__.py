@@ -3,14 +3,15 @@
 Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024, https://arxiv.org/abs/2401.15077.
 """
 
-from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.eagle1.drafter import build
+from outdraft.core.method import Paper
+from outdraft.drafters.shared.features.drafter import feature_method
+from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.static_tree import TreeOptions
 
-METHOD = DrafterMethod(
-    name="eagle1",
+METHOD = feature_method(
+    "eagle1",
+    load_last_feature,
     summary="EAGLE-1: a layer extrapolates the target's last feature; a static tree, or EAGLE-2's dynamic one",
-    build=build,
     options=TreeOptions,
     paper=Paper(
         title="EAGLE: speculative sampling requires rethinking feature uncertainty",
@@ -18,6 +19,4 @@ METHOD = DrafterMethod(
         link="https://arxiv.org/abs/2401.15077",
     ),
     also_called=("eagle",),
-    shape_of=lambda options: "chain" if options.width == 1 else "tree",
-    forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

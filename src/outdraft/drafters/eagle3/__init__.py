@@ -4,21 +4,19 @@ Li et al., "EAGLE-3: scaling up inference acceleration of large language models 
 https://arxiv.org/abs/2503.01840.
 """
 
-from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.eagle3.drafter import build
-from outdraft.drafters.shared.features.options import FeatureOptions
+from outdraft.core.method import Paper
+from outdraft.drafters.eagle3.formats import load_eagle3
+from outdraft.drafters.eagle3.net import lent_by
+from outdraft.drafters.shared.features.drafter import feature_method
 
-METHOD = DrafterMethod(
-    name="eagle3",
+METHOD = feature_method(
+    "eagle3",
+    lambda directory, port: load_eagle3(directory, port.facts, lent=lent_by(port)),
     summary="EAGLE-3 and 3.1 as published: a head of its own, perhaps of fewer tokens, on three of the target's states",
-    build=build,
-    options=FeatureOptions,
     paper=Paper(
         title="EAGLE-3: scaling up inference acceleration of large language models via training-time test",
         year=2025,
         link="https://arxiv.org/abs/2503.01840",
     ),
     also_called=("eagle",),
-    shape_of=lambda options: "chain" if options.width == 1 else "tree",
-    forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

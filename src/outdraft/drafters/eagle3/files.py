@@ -1,40 +1,257 @@
-"""An EAGLE-3 network from and to a directory."""
+"""EAGLE-3 directories of all libraries, read into one configuration and one set of names.
 
+    original       midlayer.*, a Llama's config.json with draft_vocab_size; taps are not named
+    speculators    layers.0.*, transformer_layer_config, taps "after n layers" at top level
+    nested         layers.0.* or midlayer.*, taps in eagle_config, n - 1 for "after n layers"   (ModelOpt, SpecForge)
+    numbered       target_layer_ids at top level, n - 1 for "after n layers"   (DeepSpec)
+
+Two conventions of taps share a key, told apart by where it stands; here every tap becomes "after n layers", once. A
+directory that says both must say the same in both. What we write is speculators' layout with every flag explicit, and
+the taps in both places, so that servers that read either draft with it. Flags stand at the top, or in `eagle_config`,
+or in both if they agree; what `eagle_config` says of a computation that there is no other of here must be that one.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from outdraft.drafters.eagle3.net import Eagle3Net, Lent, entries_of
-from outdraft.drafters.eagle3.spellings import read_eagle3, written
-from outdraft.drafters.shared.learning.vocab import differences, membership
-from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
-from outdraft.models.networks.port import TargetFacts
+from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.shared.learning.vocab import read_vocab
+from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
+from outdraft.models.files.foreign_heads import instead
+from outdraft.models.files.load import find_architecture, read_json
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
+from outdraft.weights.renamed import NamedTensors, open_tensors
+from outdraft.weights.source import TensorSource
+
+MODEL_TYPE = "eagle3"
+FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+TAPS = "eagle_aux_hidden_state_layer_ids"
+NESTED = "eagle_config"
+AUX = "use_aux_hidden_state"
+ONLY: dict[str, object] = {  # of `eagle_config`: the one value that is computed
+    "use_input_layernorm_in_first_layer": True,
+    "use_last_layernorm": True,
+    "use_mtp_layernorm": False,
+    "next_layer_regular": True,
+    "parallel_draft_step": 1,
+}
+_log = logging.getLogger(__name__)
+_LEVELS = {"aux_norm_low": "fc_norm.0", "aux_norm_mid": "fc_norm.1", "aux_norm_high": "fc_norm.2"}  # SGLang's names
+_BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which some trainers save
+ORIGINAL = "LlamaForCausalLMEagle3"
 
 
-def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors, in speculators' layout. `dtype`: of the numbers; their own by default."""
-    tensors = tensors_of_net(net, entries_of(net.config), dtype)
-    if net.vocab is not None:
-        tensors["d2t"] = differences(net.vocab)
-        tensors["t2d"] = membership(net.vocab, net.config.layers.vocab_size)
-    write_directory(directory, written(net.config, dtype or net.dtype), tensors)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eagle3Files:
+    """A directory, understood."""
+
+    config: Eagle3Config
+    tensors: TensorSource  # under speculators' names: layers.0.*, fc.weight, norm.weight, lm_head.weight, ...
+    vocab: Tensor | None  # [V'] the target's ids of the draft's tokens; None: all
+    spelling: str  # "original", "speculators", "nested" or "numbered"
 
 
-def load_eagle3(
-    directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None, *, lent: Lent | None = None
-) -> Eagle3Net:
-    """The network in `directory`, in whatever spelling, for this target; in the target's type unless `dtype` is given.
+def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
+    """An EAGLE-3 network in any spelling. `num_layers`: the target's, for taps that no file names.
 
-    lent: the target's norm and head; without them a network that has no head of its own cannot draft.
-
-    Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
+    Raises `ModelLoadError` for what is no EAGLE-3 network, is damaged, or contradicts itself.
     """
-    files = read_eagle3(directory, facts.num_layers)
-    files.config.require(facts)
-    vocab = files.vocab
+    raw = read_json(directory / "config.json")
+    told = raw.get("speculators_model_type")
+    whole = raw.get("transformer_layer_config")
+    is_ours = told == MODEL_TYPE and isinstance(whole, dict)
+    if told is not None and not is_ours:
+        raise ModelLoadError(f"{directory} holds a {shown(told)}, no EAGLE-3 network{instead(directory)}")
+    if not (is_ours or "draft_vocab_size" in raw or ORIGINAL in str(raw.get("architectures"))):
+        raise ModelLoadError(
+            f"{directory} holds no EAGLE-3 network: its config.json names neither speculators_model_type, "
+            f"draft_vocab_size nor {ORIGINAL}{instead(directory)}"
+        )
+    source = open_tensors(directory)
+    tensors = NamedTensors(source, _names(source))
+    layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != NESTED}
+    if "t2d" in tensors:
+        layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original name the draft's own there
+    if ORIGINAL in str(raw.get("architectures")):  # its class says what is computed, whatever model_type was copied
+        layers["model_type"] = "qwen3" if "layers.0.self_attn.q_norm.weight" in tensors else "llama"
+    kind = find_architecture(layers)
+    if kind.model_type not in ("llama", "qwen3"):
+        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
+    shape = kind.read(layers, beside=_BESIDE)
+    if any(window is not None for window in shape.windows):
+        raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
+    fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": MODEL_TYPE})
+    check_nested(raw, directory)
+    one_state = not read_flag(raw, AUX, True, directory)
+    if one_state:
+        taps: tuple[int, ...] = (num_layers,)
+        spelling = "speculators" if is_ours else "nested"
+        tensors = _without_fusion(tensors)
+    else:
+        taps, spelling = _taps(raw, num_layers, directory, is_ours)
+    flags = {flag: read_flag(raw, flag, _inferred(flag, tensors), directory) for flag in FLAGS}
+    if one_state and (flags["norm_before_fc"] or flags["fc_norm"]):
+        raise ModelLoadError(f"{directory}: {AUX}=false leaves no fc for norm_before_fc or fc_norm to stand before")
+    if flags["norm_before_fc"] and flags["fc_norm"]:
+        raise ModelLoadError(f"{directory}: norm_before_fc and fc_norm exclude each other")
+    config = Eagle3Config(
+        layers=shape, taps=taps, draft_vocab_size=fields.size("draft_vocab_size", shape.vocab_size),
+        target_hidden_size=fields.size("target_hidden_size", shape.hidden_size, most=MOST_CHANNELS),
+        one_state=one_state, own_head="lm_head.weight" in tensors, own_embedding="embed_tokens.weight" in tensors,
+        train_embedding=fields.get("embed_requires_grad", bool, False), **flags,
+    )  # fmt: skip
+    return Eagle3Files(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), spelling=spelling)
 
-    def make(device: torch.device | None) -> Eagle3Net:
-        own = vocab if device is None else None
-        return Eagle3Net(files.config, dtype or facts.dtype, device or facts.device, own, lent)
 
-    return fill(make, entries_of(files.config), files.tensors, f"EAGLE-3 network in {directory}", beside=("d2t", "t2d"))
+_BESIDE = (  # what a flat config.json has beside the layers' own keys
+    *FLAGS, TAPS, AUX, NESTED, "draft_vocab_size", "target_hidden_size", "embed_requires_grad", "target_layer_ids",
+    "aux_hidden_state_layer_ids", "num_aux_hidden_states", "use_sliding_window", "max_window_layers", "sliding_window",
+    "layer_types", "qkv_bias", "target_model_type", "eagle_version",
+)  # fmt: skip
+_KEYS = ("draft_vocab_size", "target_hidden_size", "embed_requires_grad")
+
+
+def _without_fusion(tensors: NamedTensors) -> NamedTensors:
+    """The tensors but for `fc`, which a network of one state never uses, whatever its trainer left in the file."""
+    if "fc.weight" in tensors:
+        _log.warning("%s: %s is false, so fc.weight is not read", tensors.origin.name, AUX)
+    return NamedTensors(tensors, {name: name for name in tensors if not name.startswith("fc.")})
+
+
+def _names(source: TensorSource) -> dict[str, str]:
+    """Canonical name -> name in the files."""
+    names = {}
+    for name in source:
+        ours = name.removeprefix("model.")
+        if ours.startswith("midlayer."):
+            ours = "layers.0." + ours.removeprefix("midlayer.")
+        stem, _, end = ours.partition(".")
+        ours = f"{_LEVELS[stem]}.{end}" if stem in _LEVELS else ours
+        if not ours.startswith(_BORROWED):
+            names[ours] = name
+    return names
+
+
+def _inferred(flag: str, tensors: TensorSource) -> bool:
+    """What an absent flag means: the tensors show norms, and the rest is off, as in the original."""
+    return {"fc_norm": "fc_norm.0.weight", "norm_before_fc": "input_norm.weight"}.get(flag, "") in tensors
+
+
+def _vocab(config: Eagle3Config, tensors: TensorSource, directory: Path) -> Tensor | None:
+    if "d2t" in tensors:
+        t2d = tensors.get("t2d")
+        vocab = read_vocab(tensors["d2t"], t2d, config.layers.vocab_size, directory)
+        if len(vocab) != config.draft_vocab_size:
+            raise ModelLoadError(
+                f"{directory}: d2t is of {len(vocab)} tokens, draft_vocab_size={config.draft_vocab_size} in config.json"
+            )
+        return vocab
+    if config.draft_vocab_size != config.layers.vocab_size:
+        raise ModelLoadError(
+            f"{directory}: a draft vocabulary of {config.draft_vocab_size} out of {config.layers.vocab_size} tokens, "
+            "and no d2t that says which"
+        )
+    return None
+
+
+def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
+    """Taps "after n layers", and the spelling that said so."""
+    said = {
+        "speculators": (raw.get(TAPS, raw.get("aux_hidden_state_layer_ids")), 0),
+        "nested": (nested(raw).get(TAPS), 1),
+        "numbered": (raw.get("target_layer_ids"), 1),
+    }
+    found = {}
+    for spelling, (listed, more) in said.items():
+        if listed is None:
+            continue
+        if (
+            not isinstance(listed, list)
+            or not listed
+            or not all(type(n) is int and -more <= n < 1 << 20 for n in listed)
+        ):
+            raise ModelLoadError(f"{directory}: taps {shown(listed)} of config.json are no list of layers")
+        found[spelling] = tuple(n + more for n in listed)
+    if len(set(found.values())) > 1:
+        told = "; ".join(f"{spelling}: after {taps} layers" for spelling, taps in found.items())
+        raise ModelLoadError(f"{directory}: config.json names different taps ({told}): leave in one of them")
+    if found:
+        return next(iter(found.values())), "speculators" if is_ours else next(iter(found))
+    default = (2, num_layers // 2, num_layers - 3)
+    if min(default) < 0 or max(default) > num_layers:
+        raise ModelLoadError(
+            f"{directory} names no taps, and a target of {num_layers} layers is too small for the usual ones: name the "
+            "taps in its config.json"
+        )
+    return default, "speculators" if is_ours else "original"
+
+
+def read_flag(raw: Mapping[str, Any], flag: str, default: bool, where: Path) -> bool:
+    """A flag at the top or in `eagle_config`. Raises `ModelLoadError` where both say something, and not the same."""
+    told = [part[flag] for part in (raw, nested(raw)) if part.get(flag) is not None]
+    if any(not isinstance(value, bool) for value in told):
+        raise ModelLoadError(f"{where}: {flag}={shown(told[0])} of config.json is neither true nor false")
+    if len(set(told)) > 1:
+        raise ModelLoadError(f"{where}: {flag} of config.json is {told[0]} and in {NESTED} {told[1]}: leave one out")
+    return bool(told[0]) if told else default
+
+
+def nested(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table `eagle_config`; empty where there is none."""
+    table = raw.get(NESTED)
+    return table if isinstance(table, Mapping) else {}
+
+
+def check_nested(raw: Mapping[str, Any], where: Path) -> None:
+    """Raise `ModelLoadError` for what `eagle_config` asks for and is not computed; one line for other keys."""
+    table = nested(raw)
+    for key, only in ONLY.items():
+        if table.get(key, only) not in (only, None):
+            raise ModelLoadError(
+                f"{where}: {NESTED}.{key}={shown(table[key])} is not supported (it must be {shown(only)}): take "
+                "another head of this target"
+            )
+    unread = sorted(set(table) - {*ONLY, *FLAGS, TAPS, AUX})
+    if unread:
+        _log.warning("%s: %s has keys that are not read: %s", where.name, NESTED, ", ".join(unread))
+
+
+def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
+    """The config.json of a directory in speculators' layout, every flag explicit, the taps in both spellings.
+
+    Which target it belongs to by name is left open, `speculators_config.verifier.name_or_path`: the user who
+    publishes it knows.
+    """
+    layers = config.layers
+    kind = ARCHITECTURES[layers.architecture]
+    shape = {"model_type": kind.model_type, **kind.write(layers)}
+    scaling: Any = shape.get("rope_scaling") or {"rope_type": "default"}
+    shape["rope_parameters"] = {**scaling, "rope_theta": shape["rope_theta"]}
+    stored = str(dtype).removeprefix("torch.")
+    way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
+    return {
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": MODEL_TYPE,
+        "speculators_version": "0.9.0",
+        "speculators_config": {
+            "algorithm": MODEL_TYPE, "default_proposal_method": "greedy", "proposal_methods": [way],
+            "verifier": {"name_or_path": None, "architectures": []},
+        },
+        "draft_vocab_size": config.draft_vocab_size,
+        "dtype": stored,
+        **({} if config.one_state else {TAPS: list(config.taps)}),
+        NESTED: {AUX: False} if config.one_state else {TAPS: [tap - 1 for tap in config.taps]},
+        "embed_requires_grad": config.train_embedding,
+        **{flag: getattr(config, flag) for flag in FLAGS},
+        "target_hidden_size": config.target_hidden_size,
+        "tie_word_embeddings": False,
+        "transformer_layer_config": shape,
+    }  # fmt: skip

@@ -3,7 +3,7 @@
     speculators   config.json names its target, so that `vllm serve DIR` finds it; layers.0.*
     eagle         a flat Llama's config.json with draft_vocab_size; midlayer.*, as SGLang and the authors' code read it
 
-Both say the taps in both conventions (`spellings.py`). A network of several layers has no name in the original.
+Both say the taps in both conventions (`files.py`). A network of several layers has no name in the original.
 """
 
 import json
@@ -13,17 +13,45 @@ from typing import Any
 import torch
 
 from outdraft.core.head_format import HeadFormat
-from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
-from outdraft.drafters.eagle3.flags import FLAGS, TAPS
-from outdraft.drafters.eagle3.net import Eagle3Net, lent_by
-from outdraft.drafters.eagle3.spellings import MODEL_TYPE, ORIGINAL, read_eagle3
+from outdraft.drafters.eagle3.files import FLAGS, MODEL_TYPE, ORIGINAL, TAPS, read_eagle3, written
+from outdraft.drafters.eagle3.net import Eagle3Net, Lent, entries_of, lent_by
+from outdraft.drafters.shared.learning.vocab import differences, membership
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.files.foreign_heads import read_config
+from outdraft.models.files.foreign_heads import fill, read_config, tensors_of_net, write_directory
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import TargetPort, facts_of
+from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
 from outdraft.options.errors import CapabilityError
 from outdraft.options.read_file import load_json
 from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
+
+
+def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors, in speculators' layout. `dtype`: of the numbers; their own by default."""
+    tensors = tensors_of_net(net, entries_of(net.config), dtype)
+    if net.vocab is not None:
+        tensors["d2t"] = differences(net.vocab)
+        tensors["t2d"] = membership(net.vocab, net.config.layers.vocab_size)
+    write_directory(directory, written(net.config, dtype or net.dtype), tensors)
+
+
+def load_eagle3(
+    directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None, *, lent: Lent | None = None
+) -> Eagle3Net:
+    """The network in `directory`, in whatever spelling, for this target; in the target's type unless `dtype` is given.
+
+    lent: the target's norm and head; without them a network that has no head of its own cannot draft.
+
+    Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
+    """
+    files = read_eagle3(directory, facts.num_layers)
+    files.config.require(facts)
+    vocab = files.vocab
+
+    def make(device: torch.device | None) -> Eagle3Net:
+        own = vocab if device is None else None
+        return Eagle3Net(files.config, dtype or facts.dtype, device or facts.device, own, lent)
+
+    return fill(make, entries_of(files.config), files.tensors, f"EAGLE-3 network in {directory}", beside=("d2t", "t2d"))
 
 
 def _is_speculators(directory: Path) -> bool:

@@ -2,25 +2,31 @@
 
 Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840: seven steps, each 0.8 of the one before, no distance of
 features. The distribution that is learned is the target's, renormalised inside the draft's vocabulary. What is saved is
-a directory in the published layout (`spellings.py`).
+a directory in the published layout (`files.py`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from outdraft.core.learner import LearnMethod
 from outdraft.drafters.eagle3.config import Eagle3Config
-from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
-from outdraft.drafters.eagle3.formats import FORMATS
-from outdraft.drafters.eagle3.inflate import inflate
+from outdraft.drafters.eagle3.files import MODEL_TYPE
+from outdraft.drafters.eagle3.formats import FORMATS, load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.net import Eagle3Net, lent_by
-from outdraft.drafters.eagle3.spellings import MODEL_TYPE
-from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
-from outdraft.drafters.shared.features.new import begin, like_target
+from outdraft.drafters.shared.features.learn import (
+    FeatureLearner,
+    LayerLearning,
+    begin,
+    falling,
+    learn_features,
+    target_taps,
+    widen_layer,
+    wider,
+)  # fmt: skip
+from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
@@ -29,15 +35,11 @@ from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eagle3Learning:
+class Eagle3Learning(LayerLearning):
     """The network's shape, and how deep it is unrolled. A size of 0 is the target's own."""
 
     taps: tuple[int, ...] = ()  # the states after so many layers; (): 2, half, and three before the last
     num_layers: int = 1
-    num_heads: int = 0
-    num_kv_heads: int = 0
-    head_dim: int = 0
-    intermediate_size: int = 0
     draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; the paper's: 32,000
     qk_norm: bool = False  # norms on queries and keys, as in Qwen3
     norm_before_residual: bool = False
@@ -48,7 +50,8 @@ class Eagle3Learning:
     decay: float = 0.8  # weight of a step against the one before
 
     def __post_init__(self) -> None:
-        check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", "draft_vocab_size", least=0)
+        LayerLearning.__post_init__(self)
+        check_range(self, "draft_vocab_size", least=0)
         check_range(self, "num_steps", "num_layers", least=1, most=32)
         check_range(self, "decay", least=0.0, most=1.0)
         if self.norm_before_fc and self.fc_norm:
@@ -58,23 +61,16 @@ class Eagle3Learning:
 class Eagle3Learner(FeatureLearner):
     """A network under a frozen target, whose vocabulary is chosen when the texts are known."""
 
-    def __init__(self, net: Eagle3Net, target: Decoder, options: Eagle3Learning) -> None:
-        super().__init__(
-            net, target, lambda place: save_eagle3(net, place, target.dtype),
-            weights=falling(options.num_steps, options.decay),
-        )  # fmt: skip
-        self.net, self.target = net, target
-
     @torch.no_grad()
     def choose(self, counts: Tensor) -> None:
         """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
-        net = self.net
+        net = cast(Eagle3Net, self.module)
         if net.vocab is not None and net.lm_head is not None:
             net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
             net.lm_head.weight.copy_(self.target.head_matrix()[net.vocab])
 
 
-def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
+def _new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Net:
     """A fresh network: its last norm and its head start as the target's.
 
     Until the texts are known a smaller vocabulary is that of the lowest ids.
@@ -84,10 +80,7 @@ def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
     if size > known.vocab_size:
         raise ConfigError(f"draft_vocab_size={size}: the target has {known.vocab_size} tokens")
     config = Eagle3Config(
-        layers=like_target(
-            known, num_layers=options.num_layers, num_heads=options.num_heads, num_kv_heads=options.num_kv_heads,
-            head_dim=options.head_dim, intermediate_size=options.intermediate_size, qk_norm=options.qk_norm,
-        ),
+        layers=options.layers(known, num_layers=options.num_layers, qk_norm=options.qk_norm),
         taps=target_taps(options.taps, known.num_layers), draft_vocab_size=size, target_hidden_size=known.hidden_size,
         norm_before_residual=options.norm_before_residual, norm_before_fc=options.norm_before_fc,
         fc_norm=options.fc_norm, norm_output=options.norm_output,
@@ -99,22 +92,54 @@ def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
         assert net.lm_head is not None
         net.lm_head.weight.copy_(target.head_matrix()[:size])
-    return Eagle3Learner(net, target, options)
+    return net
 
 
-def load(options: Eagle3Learning, target: Decoder, directory: Path) -> Eagle3Learner:
+def _load(directory: Path, target: Decoder) -> Eagle3Net:
     """A network that was trained before, here or elsewhere."""
-    net = load_eagle3(directory, facts_of(target), torch.float32, lent=lent_by(target))
-    net.train().requires_grad_(True)
+    net = load_eagle3(directory, facts_of(target), torch.float32, lent=lent_by(target)).train().requires_grad_(True)
     if net.embedding is not None:
         net.embedding.requires_grad_(net.config.train_embedding)
-    return Eagle3Learner(net, target, options)
+    return net
 
 
-LEARN = LearnMethod(
+@torch.no_grad()
+def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
+    """Write to `out_dir` the network in `head_dir` for `target`, inflated by `width` and `depth`."""
+    net = load_eagle3(head_dir, facts_of(target))
+    old = net.config
+    config = replace(
+        old,
+        layers=wider(old.layers, width),
+        taps=tuple(layers_after(tap, target.config.num_layers, depth) for tap in old.taps),
+        target_hidden_size=old.target_hidden_size * width,
+    )
+    big = Eagle3Net(config, net.dtype, net.norm.weight.device, net.vocab)
+    for name, parameter in big.named_parameters():
+        small = net.get_parameter(name)
+        if name == "embedding":
+            parameter.copy_(small.repeat(1, width))
+        elif name == "lm_head.weight":
+            parameter.copy_(small.repeat(1, width) / width)
+        elif name == "input_norm.weight":
+            parameter.copy_(torch.cat([part.repeat(width) for part in small.chunk(len(old.taps))]))
+        elif name == "fc.weight":
+            parameter.copy_(widen(small, width, len(old.taps)))
+        else:
+            parameter.copy_(widen_layer(name, small, old.layers, width, states=2 if name == "first.qkv.weight" else 1))
+    save_eagle3(big, out_dir)
+
+
+LEARN = learn_features(
+    Eagle3Learning,
+    _new,
+    _load,
+    save_eagle3,
+    lambda options: falling(options.num_steps, options.decay),
+    learner=Eagle3Learner,
     summary="the published EAGLE-3 and 3.1: own head, perhaps of fewer tokens, unrolled on its own outputs",
-    options=Eagle3Learning, new=new, load=load, drafts={"width": 1, "sample": "match"}, hands_states=True,
     model_type=MODEL_TYPE,
     formats=FORMATS,
-    choose_vocab=lambda learner, counts: cast(Eagle3Learner, learner).choose(counts), inflate=inflate,
-)  # fmt: skip
+    choose_vocab=lambda learner, counts: cast(Eagle3Learner, learner).choose(counts),
+    inflate=inflate,
+)

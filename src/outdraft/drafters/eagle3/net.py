@@ -20,20 +20,18 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.eagle3.config import Eagle3Config
-from outdraft.drafters.shared.features.network import Embed, FeatureForm
-from outdraft.drafters.shared.features.parts import NativeParts
-from outdraft.drafters.shared.features.wide_block import WideBlock
+from outdraft.drafters.shared.features.network import Embed, FeatureForm, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, Origin
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block, blocks_of, embedding_rows
+from outdraft.models.networks.block import Block, blocks_of, embedding_rows, make_linear, make_norm
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.networks.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
-from outdraft.nn.rope import Rope
+from outdraft.nn.rope import Rope, Rotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +46,35 @@ def lent_by(target: Decoder | TargetPort) -> Lent:
     """The target's norm and head."""
     parts = target if isinstance(target, Decoder) else target.layers
     return Lent(norm=parts.norm, head=parts.head)
+
+
+class WideBlock(Block):
+    """Layer 0: attention over embedding and feature side by side, the residual over the feature alone.
+
+        e -- input norm --+
+                          cat [N, 2 D] -- q, k, v -- attention --(+)--+-- norm -- mlp --(+)-- g
+        f -- hidden norm -+                                       |   +-----------------+
+          +-------------------------------------------------------+     (`normed`: what the hidden norm made of it)
+
+    `normed`: whether the residual is the normed feature (`norm_before_residual`).
+    """
+
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device, *, normed: bool) -> None:
+        super().__init__(config, 0, dtype, device)
+        width, heads = config.hidden_size, config.num_heads + 2 * config.num_kv_heads
+        self.hidden_norm = make_norm(config, width, dtype, device)
+        self.qkv = make_linear(
+            config, "layers.0.qkv", 2 * width, heads * config.head_dim, config.qkv_bias, dtype, device
+        )
+        self.normed = normed
+
+    def join(self, e: Tensor, f: Tensor, rotation: Rotation | None, ctx: AttentionContext, exact: bool) -> Tensor:
+        """Embeddings and features [N, D] -> [N, D]."""
+        told = self.hidden_norm(f)
+        mixed = self._attention(torch.cat((self.attn_norm(e), told), -1), rotation, ctx)
+        middle = (told if self.normed else f) + mixed
+        out: Tensor = middle + self._mlp(self.mlp_norm(middle), ctx, exact)
+        return out
 
 
 class Eagle3Net(nn.Module):

@@ -1,12 +1,11 @@
 """Train an exit head on a frozen target: the state after E layers, as the final norm and head should see it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
-from outdraft.drafters.early_exit.inflate import inflate
 from outdraft.drafters.early_exit.net import (
     MODEL_TYPE,
     EarlyExitConfig,
@@ -14,9 +13,26 @@ from outdraft.drafters.early_exit.net import (
     load_exit_head,
     save_exit_head,
 )  # fmt: skip
+from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
+
+
+@torch.no_grad()
+def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
+    """Write to `out_dir` the head in `head_dir` for `target`, inflated by `width` and `depth`."""
+    head = load_exit_head(head_dir, target.dtype)
+    config = replace(
+        head.config,
+        exit_layer=layers_after(head.config.exit_layer, target.config.num_layers, depth),
+        hidden_size=head.config.hidden_size * width,
+        inner_size=head.config.inner_size * width,
+    )
+    big = EarlyExitHead(config, head.up.dtype)
+    for name, parameter in big.named_parameters():
+        parameter.copy_(widen(head.get_parameter(name), width))
+    save_exit_head(big, out_dir)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

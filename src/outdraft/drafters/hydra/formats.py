@@ -11,6 +11,7 @@ Grounded heads of the architectures "mlp" and "prefix-mlp" are read; the numbers
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ import torch
 from torch import Tensor
 
 from outdraft.core.head_format import HeadFormat
-from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
-from outdraft.drafters.shared.heads.projections import borrowed_matrix
-from outdraft.drafters.shared.heads.stem import shape_of
+from outdraft.drafters.hydra.net import HydraConfig, HydraNet
+from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_unscaled
+from outdraft.drafters.shared.heads.layers import shape_of
+from outdraft.drafters.shared.heads.net import borrowed_matrix
 from outdraft.models.families.shared.naming import Entry, layer_entries, linear
 from outdraft.models.files.foreign_heads import (
     fill,
     read_config,
-    read_head,
-    stored_dtype,
     tell_count,
     tensors_of_net,
     write_directory,
@@ -61,11 +61,7 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
     projection = found.get("hydra_lm_head.0.weight", found.get("hydra_lm_head.0.1.weight"))
     if projection is None or not layers:
         raise ModelLoadError(f"{directory} holds no Hydra heads: it has no hydra_mlp.0 and hydra_lm_head.0")
-    if projection.dim() != 2 or projection.shape != (facts.vocab_size, facts.hidden_size):
-        raise CapabilityError(
-            f"the Hydra heads in {directory} have projections {list(projection.shape)} and cannot draft for a target "
-            f"of vocabulary {facts.vocab_size} and width {facts.hidden_size}: they belong to their own target"
-        )
+    require_projection(projection, facts, directory, HydraNet.what)
     config = HydraConfig(
         tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(heads),
         num_layers=len(layers), bypass=True, projection_bias=True, **_stem(found, told, facts),
@@ -116,8 +112,7 @@ def _table(config: HydraConfig) -> Iterator[Entry]:
 def _write_published(net: HydraNet, target: Decoder, target_name: str, directory: Path) -> None:
     """config.json and hydra_lm_head.safetensors. Raises `CapabilityError` for what the layout cannot say."""
     config = net.config
-    if config.scale != 1:
-        raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
+    require_unscaled(net)
     if config.num_stem_layers and not config.stem_norm:
         raise CapabilityError("the published prefix layer has a norm behind it, and that of these heads has none")
     made, dtype = tensors_of_net(net, _table(config)), next(net.parameters()).dtype
@@ -149,30 +144,11 @@ def _straight(config: HydraConfig) -> dict[str, Tensor]:
     return found
 
 
-def _is_ours(directory: Path) -> bool:
-    return read_config(directory).get("model_type") == MODEL_TYPE
-
-
-def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
-    facts = facts_of(target)
-    net = load_hydra(directory, dtype or stored_dtype(open_tensors(directory)), facts.device)
-    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Hydra heads")
-    return net
-
-
-FORMATS: tuple[HeadFormat[HydraNet, Decoder | TargetPort, Decoder], ...] = (
+FORMATS: Formats = (
     HeadFormat(
         name="hydra", summary="the authors' layout: hydra_lm_head.pt", matches=_published, read=_read_published,
         write=_write_published,
     ),
-    HeadFormat(
-        name="outdraft", summary="ours", matches=_is_ours, read=_read_ours,
-        write=lambda net, target, name, directory: save_hydra(net, directory),
-        served={"outdraft": "outdraft generate PROMPT --model {target} --drafter hydra --drafter-options model={out}"},
-    ),
+    our_layout(HydraNet),
 )  # fmt: skip
-
-
-def load(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
-    """The heads in a directory of any layout. Raises `ModelLoadError`, and `CapabilityError` for another target's."""
-    return read_head(directory, FORMATS, target, dtype, what="Hydra heads")
+load = partial(read_any, HydraNet, FORMATS)  # the heads in a directory of any layout, for a target, in a type

@@ -11,21 +11,17 @@ projection as the target's own head, so that untrained every head says what the 
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.heads.projections import Projections
-from outdraft.drafters.shared.heads.residual import residuals
-from outdraft.drafters.shared.heads.stem import Stem, StemConfig
-from outdraft.models.files.head_files import load_head, save_head
+from outdraft.drafters.shared.heads.config import StemConfig
+from outdraft.drafters.shared.heads.layers import residuals
+from outdraft.drafters.shared.heads.net import HeadNet, Projections
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
-
-MODEL_TYPE = "outdraft_hydra"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +33,16 @@ class HydraConfig(StemConfig):
     projection_bias: bool = False  # the same
 
 
-class HydraNet(nn.Module):
+class HydraNet(HeadNet):
     """The layer over the states, the mixing matrices and the projections of all heads."""
+
+    kind, what, sizes, reads_tokens = "hydra", "Hydra heads", HydraConfig, True
 
     def __init__(
         self, config: HydraConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
-        super().__init__()
-        place, width = torch.device(device or "cpu"), config.hidden_size
-        self.config = config
-        self.stem = Stem(config, dtype, place) if config.num_stem_layers else None
+        super().__init__(config, dtype, device)
+        place, width = self.place, config.hidden_size
         self.mixers = nn.ModuleList(
             Linear((head + 2) * width, width, True, dtype, place) for head in range(config.num_heads)
         )
@@ -58,32 +54,14 @@ class HydraNet(nn.Module):
         )
         self.projections = Projections(config, config.num_heads, dtype, place, bias=config.projection_bias)
 
-    def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
+    def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
         """States [N, D] and embeddings [N, D] of the tokens since -> what the next projection reads.
 
         The states are the target's last ones, normed, or what the layer over them made of them.
         """
-        head = len(embeds) - 1
         mixer = cast(Linear, self.mixers[head])
         own = h.to(mixer.dtype)
         known = torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1)
         straight = self.bypasses[head](known) if self.config.bypass else own
         out: Tensor = self.layers[head](straight + rowwise(F.silu, mixer(known)))
         return out
-
-    def logits(self, states: Tensor, head: int) -> Tensor:
-        """[N, D] -> [N, V]."""
-        return self.projections.project(states, head)
-
-
-def save_hydra(net: HydraNet, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
-
-
-def load_hydra(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> HydraNet:
-    """The heads in `directory`."""
-    return load_head(
-        directory, HydraConfig, lambda config, place: HydraNet(config, dtype, place or device), model_type=MODEL_TYPE,
-        what="Hydra network",
-    )  # fmt: skip

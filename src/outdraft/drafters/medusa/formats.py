@@ -9,20 +9,20 @@ target's state behind its final norm, as ours do.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from outdraft.core.head_format import HeadFormat
-from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
-from outdraft.drafters.shared.heads.projections import borrowed_matrix
+from outdraft.drafters.medusa.net import MedusaConfig, MedusaNet
+from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_unscaled
+from outdraft.drafters.shared.heads.net import borrowed_matrix
 from outdraft.models.families.shared.naming import Entry, linear
 from outdraft.models.files.foreign_heads import (
     fill,
     read_config,
-    read_head,
-    stored_dtype,
     tell_count,
     tensor_names,
     tensors_of_net,
@@ -30,7 +30,7 @@ from outdraft.models.files.foreign_heads import (
 )
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort, facts_of
-from outdraft.options.errors import CapabilityError, ModelLoadError
+from outdraft.options.errors import ModelLoadError
 from outdraft.weights.renamed import open_tensors
 
 FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."
@@ -51,11 +51,7 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
     if not last or sorted(last) != list(range(len(last))) or len(set(last.values())) != 1:
         raise ModelLoadError(f"{directory} holds no Medusa heads: it has no projections 0.N.weight, 1.N.weight, ...")
     projection = found[f"0.{last[0]}.weight"]
-    if projection.dim() != 2 or projection.shape != (facts.vocab_size, facts.hidden_size):
-        raise CapabilityError(
-            f"the Medusa heads in {directory} have projections {list(projection.shape)} and cannot draft for a target "
-            f"of vocabulary {facts.vocab_size} and width {facts.hidden_size}: they belong to their own target"
-        )
+    require_projection(projection, facts, directory, MedusaNet.what)
     config = MedusaConfig(
         tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(last),
         num_layers=last[0],
@@ -81,8 +77,7 @@ def _table(config: MedusaConfig) -> Iterator[Entry]:
 
 def _write_published(net: MedusaNet, target: Decoder, target_name: str, directory: Path) -> None:
     """config.json and medusa_lm_head.safetensors. Raises `CapabilityError` for heads of an inflated target."""
-    if net.config.scale != 1:
-        raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
+    require_unscaled(net)
     told: dict[str, Any] = {
         "base_model_name_or_path": target_name, "medusa_num_heads": net.config.num_heads,
         "medusa_num_layers": net.config.num_layers, "hidden_size": net.config.hidden_size,
@@ -95,30 +90,11 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
     write_directory(directory, told, made, name=FILES[0])
 
 
-def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
-    facts = facts_of(target)
-    net = load_medusa(directory, dtype or stored_dtype(open_tensors(directory)), facts.device)
-    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Medusa heads")
-    return net
-
-
-def _is_ours(directory: Path) -> bool:
-    return read_config(directory).get("model_type") == MODEL_TYPE
-
-
-FORMATS: tuple[HeadFormat[MedusaNet, Decoder | TargetPort, Decoder], ...] = (
+FORMATS: Formats = (
     HeadFormat(
         name="medusa", summary="the authors' layout: medusa_lm_head.safetensors", matches=_published,
         read=_read_published, write=_write_published,
     ),
-    HeadFormat(
-        name="outdraft", summary="ours", matches=_is_ours, read=_read_ours,
-        write=lambda net, target, name, directory: save_medusa(net, directory),
-        served={"outdraft": "outdraft generate PROMPT --model {target} --drafter medusa --drafter-options model={out}"},
-    ),
+    our_layout(MedusaNet),
 )  # fmt: skip
-
-
-def load(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
-    """The heads in a directory of any layout. Raises `ModelLoadError`, and `CapabilityError` for another target's."""
-    return read_head(directory, FORMATS, target, dtype, what="Medusa heads")
+load = partial(read_any, MedusaNet, FORMATS)  # the heads in a directory of any layout, for a target, in a type

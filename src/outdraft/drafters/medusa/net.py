@@ -7,18 +7,15 @@ Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. W begins as zeros 
 head, so that untrained every head says what the target said before.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.drafters.shared.heads.projections import Projections
-from outdraft.drafters.shared.heads.residual import residuals
-from outdraft.models.files.head_files import load_head, save_head
-
-MODEL_TYPE = "outdraft_medusa"
+from outdraft.drafters.shared.heads.layers import residuals
+from outdraft.drafters.shared.heads.net import HeadNet, Projections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,38 +25,22 @@ class MedusaConfig(HeadConfig):
     num_layers: int = 1  # residual layers of a head
 
 
-class MedusaNet(nn.Module):
+class MedusaNet(HeadNet):
     """The residual layers and the projections of all heads."""
+
+    kind, what, sizes = "medusa", "Medusa heads", MedusaConfig
 
     def __init__(
         self, config: MedusaConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
-        super().__init__()
-        place = torch.device(device or "cpu")
-        self.config, self._dtype = config, dtype
-        width = config.hidden_size
-        self.layers = nn.ModuleList(residuals(config.num_layers, width, dtype, place) for _ in range(config.num_heads))
-        self.projections = Projections(config, config.num_heads, dtype, place)
+        super().__init__(config, dtype, device)
+        width, self._dtype = config.hidden_size, dtype
+        layers = (residuals(config.num_layers, width, dtype, self.place) for _ in range(config.num_heads))
+        self.layers = nn.ModuleList(layers)
+        self.projections = Projections(config, config.num_heads, dtype, self.place)
 
-    def states(self, h: Tensor, head: int) -> Tensor:
+    def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
         """The target's normed last states [N, D] -> what projection `head` reads [N, D]."""
         own = next((one.dtype for one in self.parameters()), self._dtype)  # packed for drafting it has none
         x: Tensor = self.layers[head](h.to(own))
         return x
-
-    def logits(self, states: Tensor, head: int) -> Tensor:
-        """[N, D] -> [N, V]."""
-        return self.projections.project(states, head)
-
-
-def save_medusa(net: MedusaNet, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
-
-
-def load_medusa(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> MedusaNet:
-    """The heads in `directory`."""
-    return load_head(
-        directory, MedusaConfig, lambda config, place: MedusaNet(config, dtype, place or device),
-        model_type=MODEL_TYPE, what="Medusa network",
-    )  # fmt: skip

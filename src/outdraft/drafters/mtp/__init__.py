@@ -4,9 +4,9 @@ DeepSeek-AI, "DeepSeek-V3 technical report", 2024, https://arxiv.org/abs/2412.19
 "FastMTP: accelerating LLM inference with enhanced multi-token prediction", 2025, https://arxiv.org/abs/2509.18362.
 """
 
-from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.mtp.drafter import build
-from outdraft.drafters.shared.features.options import FeatureOptions
+from outdraft.core.method import Paper
+from outdraft.drafters.mtp.net import load_mtp
+from outdraft.drafters.shared.features.drafter import feature_method
 
 _VLLM = (  # one name for each family of models; what can be read is reported when the file is
     "bailing_hybrid_mtp",
@@ -37,17 +37,14 @@ _VLLM = (  # one name for each family of models; what can be read is reported wh
     "step3p5_mtp",
 )
 
-METHOD = DrafterMethod(
-    name="mtp",
+METHOD = feature_method(
+    "mtp",
+    load_mtp,
     summary="a multi-token-prediction layer on the target's last feature, applied again to its own output",
-    build=build,
-    options=FeatureOptions,
     also_called=_VLLM,
     paper=Paper(
         title="FastMTP: accelerating LLM inference with enhanced multi-token prediction",
         year=2025,
         link="https://arxiv.org/abs/2509.18362",
     ),
-    shape_of=lambda options: "chain" if options.width == 1 else "tree",
-    forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

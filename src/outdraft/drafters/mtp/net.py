@@ -26,8 +26,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     layers_told,
     read_layers,
 )
-from outdraft.drafters.shared.features.network import Embed
-from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.drafters.shared.features.network import Embed, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, Origin
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
@@ -115,7 +114,7 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
 
     Raises `ModelLoadError` for what holds none or is damaged, `CapabilityError` for another target's.
     """
-    facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+    facts = facts_of(target)
     raw = read_json(directory / "config.json")
     source = open_tensors(directory)
     names = {from_speculators(name): name for name in source if name.startswith(SPECULATORS)}

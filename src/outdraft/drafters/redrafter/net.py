@@ -9,20 +9,18 @@ as zeros and the projection as the target's own head, so that untrained every st
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from outdraft.core.learner import Lesson
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.drafters.shared.heads.projections import Projections
-from outdraft.drafters.shared.heads.residual import residuals
-from outdraft.models.files.head_files import load_head, save_head
+from outdraft.drafters.shared.heads.layers import residuals
+from outdraft.drafters.shared.heads.net import HeadNet, Projections, Reader, token_embeds
+from outdraft.models.networks.base import Decoder
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
-
-MODEL_TYPE = "outdraft_redrafter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +30,16 @@ class ReDrafterConfig(HeadConfig):
     num_layers: int = 1  # behind the recurrence: one that mixes, and residual ones
 
 
-class ReDrafterNet(nn.Module):
+class ReDrafterNet(HeadNet):
     """The recurrence, the layers behind it, and one projection for all steps."""
+
+    kind, what, sizes, reads_tokens = "redrafter", "a ReDrafter head", ReDrafterConfig, True
 
     def __init__(
         self, config: ReDrafterConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
-        super().__init__()
-        place, width = torch.device(device or "cpu"), config.hidden_size
-        self.config = config
+        super().__init__(config, dtype, device)
+        place, width = self.place, config.hidden_size
         self.state = Linear(width, width, True, dtype, place)
         self.token = Linear(width, width, False, dtype, place)
         self.mixer = Linear(2 * width, width, True, dtype, place)
@@ -58,26 +57,30 @@ class ReDrafterNet(nn.Module):
         out: Tensor = self.layers(h + rowwise(F.silu, self.mixer(torch.cat((h, s), -1))))
         return out
 
-    def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
+    def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
         """The same after all tokens since: the pending one and each guess, [N, D] each."""
         s = h
         for one in embeds:
             s = self.step(s, one)
         return self.mixed(h, s)
 
-    def logits(self, states: Tensor, head: int = 0) -> Tensor:
+    def logits(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V], whatever the step."""
         return self.projections.project(states, 0)
 
+    def reader(self, h: Tensor, lesson: Lesson, target: Decoder) -> Reader:
+        """Unrolled over the text's own tokens: each state is made from the one before, once."""
+        ids, row = lesson.ids[:, :-1].flatten(), torch.arange(len(h), device=h.device)
+        unrolled, s = list[Tensor](), h
+        for step in range(self.config.num_heads):
+            token = (row + step + 1).clamp_max(len(h) - 1)  # rows that no text follows so far are not asked about
+            s = self.step(s, token_embeds(target, ids, lesson, token))
+            unrolled.append(s)
+        return lambda head, source: self.mixed(h[source], unrolled[head][source])
 
-def save_redrafter(net: ReDrafterNet, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
-
-
-def load_redrafter(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> ReDrafterNet:
-    """The head in `directory`."""
-    return load_head(
-        directory, ReDrafterConfig, lambda config, place: ReDrafterNet(config, dtype, place or device),
-        model_type=MODEL_TYPE, what="ReDrafter head",
-    )  # fmt: skip
+    def begin(self, seed: int) -> None:
+        """The recurrence is noise."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for weight in (self.state.weight, self.token.weight):
+                weight.copy_(torch.randn(weight.shape, generator=generator) * weight.shape[1] ** -0.5)

@@ -1,8 +1,9 @@
 """The contract of a network that writes chains: the rows of one round, fed a step at a time or run as whole chains.
 
-    feed      one token of each chain -> logits; the chain loop chooses        `stepped`
-    chain     the kernels choose; every chain is whole after one call          `native`
-    record    one recorded pass; its tokens stay on the device                 `recorded`
+    feed      one token of each chain -> logits; the chain loop chooses
+    block     one pass -> the logits of all guesses of each chain, which know no token of it; the chain loop chooses
+    chain     the kernels choose; every chain is whole after one call
+    record    one recorded pass; its tokens stay on the device
 
 Row i is sequence i of the round. A draft model, the target's own layers, an exit head and a network on the target's
 hidden states each make one of these, and `grow_chains` asks no more of them. Data in: rows and tokens; data out: logits
@@ -10,9 +11,11 @@ or chains.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from outdraft.kernels.decoder.guesser import Chains, Draw
@@ -32,6 +35,14 @@ class Feed(Protocol):
         ...
 
 
+class RunBlock(Protocol):
+    """All guesses of a block in one pass."""
+
+    def __call__(self, rows: list[int], depths: list[int], /) -> Tensor:
+        """Logits [n, deepest, V] of the `depths[j]` tokens behind the pending one of sequence `rows[j]`."""
+        ...
+
+
 class RunChains(Protocol):
     """Whole chains in one call."""
 
@@ -47,10 +58,26 @@ class RunChains(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainNetwork:
-    """The rows of one round. Whole chains are grown where the network can; every network can be fed."""
+    """The rows of one round. Whole chains are grown where the network can; every network can be fed, or runs blocks."""
 
-    feed: Feed
+    feed: Feed | None = None
+    block: RunBlock | None = None
     chain: RunChains | None = None
     record: Callable[[list[int], list[int]], Tensor] | None = None  # rows, depths -> best tokens [1 + deepest, rows]
     states: Callable[[], Tensor] | None = None  # [num_open, W] what the logits that were fed last were made of
     feed_last: bool = False  # each chain's last token is fed too: its hidden state is wanted, its logits are not
+
+    def steps(self, depths: Seq[int]) -> Feed:
+        """How it is fed, step by step, for chains of these depths: a block's pass is run at the first step."""
+        if self.feed is not None:
+            return self.feed
+        assert self.block is not None
+        run, logits, place = self.block, torch.empty(0), dict[int, int]()
+
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            nonlocal logits, place
+            if step == 0:
+                logits, place = run(rows, [depths[i] for i in rows]), {row: at for at, row in enumerate(rows)}
+            return logits[[place[row] for row in rows[:num_open]], step]
+
+        return feed

@@ -4,18 +4,28 @@
 
 Data in: such a description and the door to the target; data out: the drafter that it names, and its method. A composed
 drafter calls the inner one's four verbs; it imports none of its siblings. Several of one target need what all need.
+
+Two that asked the same coins of the same place would draw alike, and no rule may take such siblings for independent
+ones, so each draws in a lane of its own. Under the coupled rule they shall draw alike, and do: there the noise belongs
+to the position.
 """
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import Tensor
+
+from outdraft.core.coins import DraftCoins
 from outdraft.core.drafter import Drafter
 from outdraft.core.registry import AnyDrafter, find, make_options
+from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, after_attention
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import NESTED, DraftShape
 from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.sampling.noise import fold
 
 
 def build_nested(described: str | Mapping[str, Any], port: TargetPort) -> tuple[Drafter, AnyDrafter]:
@@ -65,3 +75,24 @@ def joined_needs(drafters: Seq[Drafter], names: Seq[str]) -> Needs:
                 f"{made.resume_layer}, so it would not see that: leave one of the two out of 'drafters'"
             )
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneCoins:
+    inner: DraftCoins
+    lane: int
+
+    def draw(self, distribution: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
+        """The same question, under an ordinal of this lane."""
+        return self.inner.draw(distribution, depth, fold(self.lane, ordinal), count)
+
+    def in_round(self, position: int) -> "_LaneCoins":
+        """This lane of the inner coins of that round."""
+        return replace(self, inner=self.inner.in_round(position))
+
+
+def in_lane(seq: Sequence, lane: int) -> Sequence:
+    """The sequence as the drafter of this lane sees it: the same tokens, other coins. Lane 0 is the sequence itself."""
+    if lane == 0:
+        return seq
+    return replace(seq, draft_coins=lambda inner: _LaneCoins(seq.draft_coins(inner), lane))

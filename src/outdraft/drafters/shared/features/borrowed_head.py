@@ -64,7 +64,7 @@ class BorrowedHeadNet(nn.Module):
         bias: bool,
     ) -> None:
         super().__init__()
-        facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+        facts = facts_of(target)
         config.require(facts)
         device, layers = device or facts.device, config.layers
         self.exact = False  # True: no row's bits depend on the rows beside it (inference)

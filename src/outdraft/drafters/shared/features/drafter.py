@@ -11,6 +11,7 @@ test", 2025, https://arxiv.org/abs/2503.01840.
 Data in: sequences, and the target's hidden states at the taps; data out: chains or trees, each sequence its own.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
@@ -18,59 +19,40 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.chains.grow import grow_chains
-from outdraft.drafters.shared.features.native import pack_network
-from outdraft.drafters.shared.features.network import FeatureNet
-from outdraft.drafters.shared.features.options import FeatureOptions
+from outdraft.drafters.shared.features.network import FeatureNet, pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
-from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
-from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
 from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
+from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
+from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import dynamic
-from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.networks.native import can_pack
 from outdraft.models.networks.port import TargetPort
-from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 from outdraft.weights.pickled import PICKLED
 
 
-class FeatureDrafter:
+class FeatureDrafter(StateDrafter):
     """One pass of the network a token (chain) or a level (tree), over all sequences that still want one."""
 
-    def __init__(
-        self, options: FeatureOptions, pairs: Pairs, weights: tuple[Weights, ...] = (), *, shape: Shape | None = None
-    ) -> None:
-        self.needs = Needs(taps=pairs.net.form.taps)
+    def __init__(self, options: StateOptions, pairs: Pairs, weights: tuple[Weights, ...] = ()) -> None:
         home = None if options.model is None else resolve(options.model, also=[PICKLED])
-        self.traits = Traits(weights=weights, home=home, hands_states=options.width == 1)
-        self._options = options
-        self._shape = shape
-        self._pairs = pairs
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no text is left."""
-        return self._pairs.is_empty
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """A memory for each, empty but for what an earlier text of the same beginning left."""
-        for seq in seqs:
-            self._pairs.add(seq)
+        traits = Traits(weights=weights, home=home, hands_states=options.width == 1)
+        super().__init__(pairs, pairs.net.form.taps, traits)
+        self._options, self._pairs, self._shape = options, pairs, options.shape
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose features are known."""
-        depths = [
-            usable_depth(seq, budget) if self._pairs.knows(seq) else 0
-            for seq, budget in zip(seqs, budgets, strict=True)
-        ]
+        depths = self.depths(seqs, budgets)
         grow = self._chains if self._options.width == 1 else self._trees
         try:
             return grow(seqs, depths, budgets, cutoffs_of(budgets, self._options.confidence_threshold))
@@ -78,16 +60,6 @@ class FeatureDrafter:
             for seq, depth in zip(seqs, depths, strict=True):
                 if depth > 1:
                     self._pairs.drop_guess(seq.id)
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Learn the committed rows' true features."""
-        for one in seen:
-            if one.seq.finish_reason is None:
-                self._pairs.learn(one)
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._pairs.free(seq.id)
 
     def _chains(
         self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]
@@ -100,7 +72,7 @@ class FeatureDrafter:
 
         def feed(level: int, trees: list[Tree]) -> Tensor:
             if level == 0:
-                made, logits = self._pairs.read([tree.seq.id for tree in trees])
+                made, logits = self._pairs.read_waiting([tree.seq.id for tree in trees])
             else:
                 parents = [outputs[tree.seq.id][tree.parents[node]] for tree in trees for node in tree.frontier]
                 made, logits = self._pairs.branch(trees, torch.stack(parents))
@@ -109,19 +81,14 @@ class FeatureDrafter:
                 outputs.setdefault(tree.seq.id, {}).update((node, next(rows)) for node in tree.frontier)
             return logits
 
-        options, trees = self._options, []
-        for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):
-            nodes = usable_nodes(seq, budget, options.nodes)
-            shape = self._shape or dynamic(seq, options.sample, width=options.width, depth=depth, nodes=nodes)
-            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
+        options = self._options
+        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=self._shape, nodes=options.nodes)
         return grow_trees(trees, feed, sample=options.sample)
 
 
-def draft_with(
-    net: FeatureNet, options: FeatureOptions, port: TargetPort, *, shape: Shape | None = None
-) -> FeatureDrafter:
+def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> FeatureDrafter:
     """A drafter over the network: on the native kernels where they run the target and know its layers, else through
-    PyTorch. `shape`: of its trees; None: the dynamic one.
+    PyTorch.
     """
     assert isinstance(net, nn.Module)
     target = port.layers.native
@@ -138,14 +105,25 @@ def draft_with(
         net.exact, native = True, None
     else:
         native = pack_network(net, target, grid)
-    return FeatureDrafter(options, Pairs(net, port, max_len=port.facts.max_len, native=native), (weights,), shape=shape)
+    return FeatureDrafter(options, Pairs(net, port, native=native), (weights,))
 
 
-def chosen_model(options: FeatureOptions, kind: str) -> Path:
-    """Where the network lies. Raises `ConfigError` where none was named."""
-    if options.model is None:
-        raise ConfigError(
-            f"{kind} needs the network of its target: model=DIR, made by `outdraft train {kind}` or published "
-            "(docs/convert.md)"
-        )
-    return resolve(options.model, also=[PICKLED])
+def feature_method(
+    name: str,
+    load: Callable[[Path, TargetPort], FeatureNet],
+    *,
+    summary: str,
+    paper: Paper,
+    options: type[StateOptions] = StateOptions,
+    also_called: tuple[str, ...] = (),
+) -> DrafterMethod[StateOptions, TargetPort, FeatureDrafter]:
+    """The registration of a method whose network `load` reads for a target."""
+
+    def build(chosen: StateOptions, port: TargetPort) -> FeatureDrafter:
+        return draft_with(load(chosen_model(chosen.model, name, also=[PICKLED]), port), chosen, port)
+
+    return DrafterMethod(
+        name=name, summary=summary, build=build, options=options, paper=paper, also_called=also_called,
+        shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",
+        forms={"chain": {"width": 1}, "tree": {"width": 4}},
+    )  # fmt: skip

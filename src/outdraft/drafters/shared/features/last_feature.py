@@ -25,8 +25,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     layers_told,
     read_layers,
 )
-from outdraft.drafters.shared.features.network import Embed
-from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.drafters.shared.features.network import Embed, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, Origin
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Entry, layer_entries
@@ -123,7 +122,7 @@ def load_last_feature(
 
     Raises `ModelLoadError` for what is no such network or is damaged, `CapabilityError` for another target's.
     """
-    facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+    facts = facts_of(target)
     raw = read_json(directory / "config.json")
     source = open_tensors(directory)
     tensors = NamedTensors(source, {name.removeprefix("model."): name for name in source})

@@ -1,32 +1,56 @@
 """What learners of a network on the target's last feature share: how it begins, and how it grows with its target."""
 
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
-from outdraft.drafters.shared.features.inflate import widen_layer, wider
+from outdraft.core.learner import LearnMethod
 from outdraft.drafters.shared.features.last_feature import (
     LastFeatureConfig,
     LastFeatureNet,
     load_last_feature,
     save_last_feature,
 )
-from outdraft.drafters.shared.features.new import begin
+from outdraft.drafters.shared.features.learn import LayerLearning, begin, learn_features, widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.config import ModelConfig
 from outdraft.models.remake.inflate import inflate_decoder
+from outdraft.options.ranges import check_range
+
+Options = TypeVar("Options", bound="LastFeatureLearning")
 
 
-def new_last_feature(target: Decoder, seed: int, *, bias: bool, layers: ModelConfig) -> LastFeatureNet:
-    """An untrained network of these layers."""
-    config = LastFeatureConfig(layers=layers, tap=target.config.num_layers, bias=bias)
-    net = LastFeatureNet(config, target)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastFeatureLearning(LayerLearning):
+    """The network's shape, and the noise that it learns with. Raises `ConfigError` naming what is out of range."""
+
+    bias: bool = True  # of fc
+    noise: float = 0.2  # width of the noise on features in a text of 512 tokens
+
+    def __post_init__(self) -> None:
+        LayerLearning.__post_init__(self)
+        check_range(self, "noise", least=0.0, most=1000.0)
+
+
+def learn_last_feature(
+    options: type[Options], weights: Callable[[Options], Seq[float]], **more: Any
+) -> LearnMethod[Options, Decoder]:
+    """How a method trains it: `weights` of each step, and other fields of the method."""
+    return learn_features(options, _new, _load, save_last_feature, weights, extrapolates=True, **more)
+
+
+def _new(options: LastFeatureLearning, target: Decoder, seed: int) -> LastFeatureNet:
+    layers = options.layers(target.config)
+    net = LastFeatureNet(LastFeatureConfig(layers=layers, tap=target.config.num_layers, bias=options.bias), target)
     begin(net, seed)
     return net
 
 
-def last_feature_to_train(directory: Path, target: Decoder) -> LastFeatureNet:
+def _load(directory: Path, target: Decoder) -> LastFeatureNet:
     """One that was trained before. Its embeddings, if it brings some, stay as they are."""
     net = load_last_feature(directory, target, torch.float32).train().requires_grad_(True)
     if net.embedding is not None:

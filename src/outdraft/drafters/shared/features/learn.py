@@ -12,18 +12,48 @@ https://arxiv.org/abs/2401.15077).
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
+from outdraft.core.method import IsDataclass
 from outdraft.drafters.shared.features.network import FeatureNet
+from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import ModelConfig
+from outdraft.nn.rope import RopeConfig
 from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import check_range
+
+Options = TypeVar("Options", bound=IsDataclass)
+Net = TypeVar("Net", bound=FeatureNet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerLearning:
+    """The sizes of a network's layers, as all that learn have them. A size of 0 is the target's own."""
+
+    num_heads: int = 0
+    num_kv_heads: int = 0
+    head_dim: int = 0
+    intermediate_size: int = 0
+
+    def __post_init__(self) -> None:
+        check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", least=0)
+
+    def layers(self, target: ModelConfig, **more: Any) -> ModelConfig:
+        """Of these sizes, like the target's; `more` is as in `like_target`."""
+        return like_target(
+            target, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads, head_dim=self.head_dim,
+            intermediate_size=self.intermediate_size, **more,
+        )  # fmt: skip
 
 
 class FeatureLearner:
@@ -47,14 +77,14 @@ class FeatureLearner:
         assert isinstance(net, nn.Module)
         self.module: nn.Module = net
         self.taps = net.form.taps
-        self._net, self._target, self._save = net, target, save
+        self.target, self.net, self._save = target, net, save
         self._weights = tuple(weights)
         self._extrapolates, self._noise = extrapolates, noise
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each unrolled step."""
         batch, length = lesson.shape
-        net, pairs = self._net, length - 1
+        net, pairs = self.net, length - 1
 
         def of_pairs(x: Tensor, first: int) -> Tensor:  # rows first..first + pairs of each sequence
             return x.view(batch, length, -1)[:, first : first + pairs].flatten(0, 1)
@@ -62,7 +92,7 @@ class FeatureLearner:
         places = lesson.positions.view(batch, length)[:, :pairs]
         documents = lesson.documents[:, :pairs]
         ids = lesson.ids[:, 1:length].flatten()
-        embeds = (net.embed or self._target.embed)(ids, of_pairs(lesson.positions, 1)[:, 0])
+        embeds = (net.embed or self.target.embed)(ids, of_pairs(lesson.positions, 1)[:, 0])
         if net.embed is None:
             embeds = embeds.detach()
         f = net.fuse([of_pairs(lesson.taps[tap], 0) for tap in self.taps])
@@ -111,3 +141,98 @@ def target_taps(taps: Seq[int], num_layers: int) -> tuple[int, ...]:
 def falling(num_steps: int, decay: float) -> list[float]:
     """Weights of steps, each `decay` of the one before."""
     return [decay**step for step in range(num_steps)]
+
+
+def learn_features(
+    options: type[Options],
+    new: Callable[[Options, Decoder, int], Net],
+    load: Callable[[Path, Decoder], Net],
+    save: Callable[[Net, Path, torch.dtype], None],
+    weights: Callable[[Options], Seq[float]],
+    *,
+    learner: type[FeatureLearner] = FeatureLearner,
+    extrapolates: bool = False,
+    **more: Any,
+) -> LearnMethod[Options, Decoder]:
+    """How networks of one kind are trained. `more`: other fields of the method.
+
+    new, load: a network that is to be trained, from a seed, or from a directory. save: the network, whereto, and the
+    type of its numbers. weights: of the steps that it is unrolled.
+    """
+
+    def learn(net: Net, target: Decoder, chosen: Options) -> FeatureLearner:
+        return learner(
+            net, target, lambda place: save(net, place, target.dtype), weights=weights(chosen),
+            extrapolates=extrapolates, noise=getattr(chosen, "noise", 0.0),
+        )  # fmt: skip
+
+    return LearnMethod(
+        options=options, hands_states=True,
+        new=lambda chosen, target, seed: learn(new(chosen, target, seed), target, chosen),
+        load=lambda chosen, target, directory: learn(load(directory, target), target, chosen),
+        **{"drafts": {"width": 1, "sample": "match"}, **more},
+    )  # fmt: skip
+
+
+def like_target(
+    target: ModelConfig,
+    *,
+    num_layers: int = 1,
+    num_heads: int = 0,
+    num_kv_heads: int = 0,
+    head_dim: int = 0,
+    intermediate_size: int = 0,
+    qk_norm: bool = False,
+) -> ModelConfig:
+    """Llama's layers (Qwen3's with `qk_norm`) of the target's width. A size of 0 is the target's own.
+
+    Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly.
+    """
+    size = head_dim or target.head_dim
+    heads = num_heads or target.num_heads
+    kv_heads = num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads)
+    rope = target.rope if target.rope is not None and target.rope.dim == size else RopeConfig(dim=size)
+    if rope.kind == "longrope" or rope.query_growth:
+        rope = RopeConfig(dim=size, theta=rope.theta)
+    return ModelConfig(
+        architecture="qwen3" if qk_norm else "llama", vocab_size=target.vocab_size, hidden_size=target.hidden_size,
+        num_layers=num_layers, num_heads=heads, num_kv_heads=kv_heads, head_dim=size,
+        intermediate_size=intermediate_size or target.intermediate_size, max_len=target.max_len,
+        norm_eps=target.norm_eps, rope=rope, qk_norm=qk_norm,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def begin(net: nn.Module, seed: int) -> None:
+    """Norms of 1, matrices normal with 1 / sqrt(inputs), biases of 0: a function of the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in net.named_parameters():
+        if parameter.dim() == 1:
+            parameter.fill_(0 if name.endswith("bias") else 1)
+        else:
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5)
+
+
+def wider(config: ModelConfig, width: int) -> ModelConfig:
+    """The layers' sizes, `width` times."""
+    return replace(
+        config,
+        hidden_size=config.hidden_size * width,
+        num_heads=config.num_heads * width,
+        num_kv_heads=config.num_kv_heads * width,
+        intermediate_size=config.intermediate_size * width,
+    )
+
+
+def widen_layer(name: str, small: Tensor, config: ModelConfig, width: int, *, states: int = 1) -> Tensor:
+    """A parameter of a layer of these (small) sizes. `states`: how many states a matrix reads side by side."""
+    kind = name.split(".")[-2]
+    if kind in ("q_norm", "k_norm"):  # over one head, whose width stays
+        return small
+    heights = {
+        "qkv": [heads * config.head_dim for heads in (config.num_heads, config.num_kv_heads, config.num_kv_heads)],
+        "up": [config.intermediate_size] * (2 if config.gated_mlp else 1),
+    }.get(kind)
+    if small.dim() == 1:
+        return torch.cat([part.repeat(width) for part in torch.split(small, heights or [len(small)])])
+    return widen(small, width, states, heights)

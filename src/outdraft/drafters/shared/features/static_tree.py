@@ -8,7 +8,7 @@ siblings are drawn, the one that was drawn first.
 from dataclasses import dataclass
 from typing import Literal
 
-from outdraft.drafters.shared.features.options import FeatureOptions
+from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.shapes import Template
 from outdraft.drafters.shared.trees.tree import Shape
 from outdraft.options.errors import ConfigError
@@ -18,7 +18,7 @@ STATIC: tuple[tuple[int, ...], ...] = tuple(tuple(map(int, node)) for node in _N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOptions(FeatureOptions):
+class TreeOptions(StateOptions):
     """Which network, which tree. Raises `ConfigError` naming what is out of range."""
 
     # "static" has the same form in every round; "dynamic" follows the most probable paths, as EAGLE-2 does; width 1
@@ -27,7 +27,7 @@ class TreeOptions(FeatureOptions):
     nodes: int = 25  # how many draft nodes of a tree are kept
 
     def __post_init__(self) -> None:
-        FeatureOptions.__post_init__(self)
+        StateOptions.__post_init__(self)
         if self.tree not in ("static", "dynamic"):
             raise ConfigError(
                 f"tree={self.tree!r}: it is 'static' (always the same) or 'dynamic' (the likeliest paths)"
@@ -35,5 +35,5 @@ class TreeOptions(FeatureOptions):
 
     @property
     def shape(self) -> Shape | None:
-        """The fixed shape of its trees; None: the dynamic one."""
+        """Static, or dynamic."""
         return Template(STATIC) if self.tree == "static" else None

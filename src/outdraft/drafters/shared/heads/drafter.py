@@ -1,121 +1,53 @@
 """A drafter made of heads on the target's last state: a head a token of a chain, or a level of a tree.
 
-What a head says may depend on the tokens guessed before its own, or not: that is the method's affair (`Ask`). Data in:
-sequences, and the target's last states; data out: chains or trees, as deep as there are heads.
+What a head says may depend on the tokens guessed before its own, or not: then it runs once a round, and its guess is
+the same on all paths, whose probabilities are the products of their heads'. Data in: sequences, and the target's last
+states; data out: chains or trees, as deep as there are heads.
 """
 
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from typing import Protocol
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.heads.config import HeadConfig, HeadOptions, head_shape
-from outdraft.drafters.shared.heads.last_state import LastStates
-from outdraft.drafters.shared.heads.stem import Stem, StemConfig
-from outdraft.drafters.shared.heads.text_states import TextStates
-from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
+from outdraft.drafters.shared.heads.files import Formats, Net, read_any
+from outdraft.drafters.shared.heads.joint import require_taught
+from outdraft.drafters.shared.heads.layers import Slots
+from outdraft.drafters.shared.heads.net import HeadNet, Projections
+from outdraft.drafters.shared.heads.states import states_of
+from outdraft.drafters.shared.limits import cutoffs_of
+from outdraft.drafters.shared.networks.prepare import prepare
+from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Template, dynamic
+from outdraft.drafters.shared.trees.shapes import Template
 from outdraft.drafters.shared.trees.template import read_template
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.paths import user_path
 
-# states [n, D], sequences, and as many tokens since of each, the pending one first -> logits [n, V] of the next
-Ask = Callable[[Tensor, Seq[Sequence], Seq[list[int]]], Tensor]
 
-
-class States(Protocol):
-    """The states that the heads read: what `LastStates` and `TextStates` are."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no text is left."""
-        ...
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Texts that joined; nothing is known of them yet."""
-        ...
-
-    def learn(self, one: Seen) -> None:
-        """What a pass showed of one."""
-        ...
-
-    def knows(self, seq: Sequence) -> bool:
-        """Whether there is a state behind which the pending token stands."""
-        ...
-
-    def of(self, seqs: Seq[Sequence]) -> Tensor:
-        """One a sequence, which may be named several times: [n, D]."""
-        ...
-
-    def forget(self, seqs: Seq[Sequence]) -> None:
-        """Texts that are over: drop what is known of them."""
-        ...
-
-
-def states_of(
-    config: HeadConfig, port: TargetPort, stem: Stem | None = None, finish: Callable[[Tensor], Tensor] | None = None
-) -> States:
-    """What heads of these sizes read: the target's last states behind its norm, or what a stem makes of them.
-
-    `finish`: what is done to the stem's outputs [n, D], once for each.
-    """
-
-    def norm(h: Tensor) -> Tensor:
-        return port.layers.norm(h) * config.scale
-
-    if stem is None:
-        return LastStates(config.tap, norm)
-    assert isinstance(config, StemConfig)
-    return TextStates(stem, config, norm, port, finish)
-
-
-def embedded_paths(port: TargetPort, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Seq[Tensor]:
-    """The target's embeddings of paths of one length, each of which begins at its text's pending token: [n, D] each."""
-    length = len(paths[0])
-    places = [[seq.position(len(seq.tokens) - 1) + i for i in range(length)] for seq in seqs]
-    embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
-    return embeds.view(len(seqs), length, -1).unbind(1)
-
-
-class HeadDrafter:
+class HeadDrafter(StateDrafter):
     """One head a step or level, over all sequences that still want one."""
 
-    def __init__(
-        self, options: HeadOptions, config: HeadConfig, ask: Ask, states: States, weights: tuple[Weights, ...]
-    ) -> None:
-        self.needs = Needs(taps=(config.tap,))
-        self.traits = Traits(weights=weights)
-        self._options, self._config, self._ask = options, config, ask
-        self._states = states
+    def __init__(self, options: HeadOptions, net: HeadNet, port: TargetPort, weights: Weights) -> None:
+        self._states = states_of(net, port)
+        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,)))
+        self._options, self._net, self._port = options, net, port
         self._template = None if options.tree is None else read_template(user_path(options.tree)).paths
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no text is left."""
-        return self._states.is_empty
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """A place for what will be known of them."""
-        self._states.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose last state is known."""
-        depths = [
-            min(self._config.num_heads, usable_depth(seq, budget)) if self._states.knows(seq) else 0
-            for seq, budget in zip(seqs, budgets, strict=True)
-        ]
+        depths = [min(self._net.config.num_heads, depth) for depth in self.depths(seqs, budgets)]
         options, cutoffs = self._options, cutoffs_of(budgets, self._options.confidence_threshold)
         if head_shape(options) == "chain":
             paths: list[list[int]] = [[] for _ in seqs]
@@ -132,23 +64,60 @@ class HeadDrafter:
             asked = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
             return self._say([seq for seq, _ in asked], [path for _, path in asked])
 
-        template, trees = self._template, []
-        fixed = None if template is None else Template(template)
-        most = options.nodes if template is None else len(template)
-        for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):
-            nodes = usable_nodes(seq, budget, most)
-            shape = fixed or dynamic(seq, options.sample, width=options.width, depth=depth, nodes=nodes)
-            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
+        shape, nodes = None, options.nodes
+        if self._template is not None:
+            shape, nodes = Template(self._template), len(self._template)
+        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=shape, nodes=nodes)
         return grow_trees(trees, feed_trees, sample=options.sample)
 
     def _say(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
-        return self._ask(self._states.of(seqs), seqs, paths)
+        """Logits [n, V] behind paths of one length, each of which begins at its text's pending token."""
+        net, head = self._net, len(paths[0]) - 1
+        if net.reads_tokens:
+            states = net.states(self._states.of(seqs), head, embedded_paths(self._port, seqs, paths))
+            return net.logits(states, head)
+        first = {seq.id: row for row, seq in reversed(list(enumerate(seqs)))}
+        rows = sorted(first.values())  # one of each text
+        said = net.logits(net.states(self._states.of(seqs)[rows], head), head)
+        return said[[rows.index(first[seq.id]) for seq in seqs]]
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Keep the last committed row's state."""
-        for one in seen:
-            if one.seq.finish_reason is None:
-                self._states.learn(one)
 
-    def end(self, seqs: Seq[Sequence]) -> None:
-        self._states.forget(seqs)
+def embedded_paths(port: TargetPort, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Seq[Tensor]:
+    """The target's embeddings of paths of one length, each of which begins at its text's pending token: [n, D] each."""
+    length = len(paths[0])
+    places = [[seq.position(len(seq.tokens) - 1) + i for i in range(length)] for seq in seqs]
+    embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
+    return embeds.view(len(seqs), length, -1).unbind(1)
+
+
+def open_heads(
+    kind: type[Net], model: str | None, quantization: str, port: TargetPort, formats: Formats = (), also: Seq[str] = ()
+) -> tuple[Net, Weights]:
+    """The heads that the options name, ready to draft. Raises `CapabilityError` for those of another target."""
+    place = chosen_model(model, kind.kind, also=also)
+    require_taught(place, port)
+    net = read_any(kind, formats, place, port, port.facts.dtype)
+    if isinstance(net.projections, Projections):
+        net.projections.borrow(port)
+    weights = prepare(net, port, quantization)
+    for part in net.modules():
+        if isinstance(part, Slots):
+            part.exact = True
+    return net, weights
+
+
+def head_method(
+    kind: type[HeadNet], *, summary: str, paper: Paper, formats: Formats = (), also: Seq[str] = ()
+) -> DrafterMethod[HeadOptions, TargetPort, HeadDrafter]:
+    """The registration of a method whose network is `kind`; the rest is as in `open_heads`."""
+    return DrafterMethod(
+        name=kind.kind, summary=summary, paper=paper, options=HeadOptions, shape_of=head_shape,
+        build=partial(_build, kind, formats, also), forms={"chain": {"width": 1}, "tree": {"width": 4}},
+    )  # fmt: skip
+
+
+def _build(
+    kind: type[HeadNet], formats: Formats, also: Seq[str], options: HeadOptions, port: TargetPort
+) -> HeadDrafter:
+    net, weights = open_heads(kind, options.model, options.quantization, port, formats, also)
+    return HeadDrafter(options, net, port, weights)

@@ -4,90 +4,79 @@ head i    reads the state of row r and perhaps the text's tokens r + 1 .. r + i 
           guesses what the target's row r + i + 1 distributes
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.core.learner import Guess, Learner, LearnMethod, Lesson, Outlook
+from outdraft.core.method import IsDataclass
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.drafters.shared.heads.projections import Projections
-from outdraft.drafters.shared.heads.stem import Stem, StemConfig
+from outdraft.drafters.shared.heads.files import Formats, Net, load_heads, read_any, save_heads
+from outdraft.drafters.shared.heads.layers import Stem
+from outdraft.drafters.shared.heads.net import HeadNet
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block
+from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.linear import Linear
 from outdraft.nn.packed import PackedContext
+from outdraft.options.ranges import check_range
 
-Sizes = TypeVar("Sizes", bound=HeadConfig)
-
-
-class HeadNet(Protocol):
-    """What the networks have in common; each is a module."""
-
-    projections: Projections
-
-    @property
-    def config(self) -> HeadConfig:
-        """Its sizes, and perhaps more."""
-        ...
-
-    def logits(self, states: Tensor, head: int) -> Tensor:
-        """What projection `head` makes of [N, D]: [N, V]."""
-        ...
+Options = TypeVar("Options", bound=IsDataclass)
 
 
-# last states [B * T, D] behind the norm, lesson -> (head, source rows [N]) -> what the head's projection reads [N, D]
-Reader = Callable[[Tensor, Lesson], Callable[[int, Tensor], Tensor]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadLearning:
+    """What the learning of all heads has in common. Raises `ConfigError` naming what is out of range."""
+
+    decay: float = 0.8  # weight of a head against the one before
+    noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
+
+    def __post_init__(self) -> None:
+        check_range(self, "decay", least=0.0, most=1.0)
+        check_range(self, "noise", least=0.0)
 
 
 class HeadLearner:
-    """Heads under a frozen target. `states`: what they read, which may hold what all heads of a lesson share.
+    """Heads under a frozen target."""
 
-    `noise`: half the width of the uniform noise on the last states in training.
-    """
-
-    def __init__(
-        self,
-        net: HeadNet,
-        target: Decoder,
-        states: Reader,
-        save: Callable[[Path], None],
-        *,
-        decay: float,
-        noise: float = 0.0,
-    ) -> None:
-        assert isinstance(net, nn.Module)
+    def __init__(self, net: HeadNet, target: Decoder, options: HeadLearning) -> None:
         net.projections.borrow(target)
-        self._noise = noise
         self.module: nn.Module = net
-        self.taps = (net.config.tap,)
-        self._net, self._target, self._states, self._save, self._decay = net, target, states, save, decay
+        self.taps = (int(net.config.tap),)
+        self._net, self._target, self._options = net, target, options
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each head, in the rows whose document goes on so far."""
-        batch, length = lesson.shape
-        documents = lesson.documents[:, :-1]
-        row = torch.arange(batch * length, device=documents.device).view(batch, length)
-        states_of = self._states(last_states(self._target, lesson, self._net.config, self._noise), lesson)
+        h = shared_states(self._net, self._target, lesson, self._options.noise)
+        states_of = self._net.reader(h, lesson, self._target)
         guesses = []
         for head in range(self._net.config.num_heads):
-            ahead = head + 1
-            same = documents[:, ahead:] == documents[:, :-ahead]
-            source, rows = row[:, :-ahead][same], row[:, ahead:][same]
+            source, rows = rows_ahead(lesson, head + 1)
 
             def says(states: Tensor, head: int = head) -> Tensor:
                 return self._net.logits(states, head)
 
-            guesses.append(Guess(states=states_of(head, source), head=says, rows=rows, weight=self._decay**head))
+            weight = self._options.decay**head
+            guesses.append(Guess(states=states_of(head, source), head=says, rows=rows, weight=weight))
         return Outlook(guesses=guesses)
 
     def save(self, directory: Path) -> None:
-        self._save(directory)
+        save_heads(self._net, directory, self._target.dtype)
+
+
+def rows_ahead(lesson: Lesson, ahead: int) -> tuple[Tensor, Tensor]:
+    """Rows [N] of a lesson whose document goes on for `ahead` rows more, and the rows [N] that these lead to."""
+    batch, length = lesson.shape
+    documents = lesson.documents[:, :-1]
+    row = torch.arange(batch * length, device=documents.device).view(batch, length)
+    same = documents[:, ahead:] == documents[:, :-ahead]
+    return row[:, :-ahead][same], row[:, ahead:][same]
 
 
 def last_states(target: Decoder, lesson: Lesson, config: HeadConfig, noise: float = 0.0) -> Tensor:
@@ -98,31 +87,69 @@ def last_states(target: Decoder, lesson: Lesson, config: HeadConfig, noise: floa
     return with_noise(normed * config.scale, lesson, noise)
 
 
+def shared_states(net: HeadNet, target: Decoder, lesson: Lesson, noise: float = 0.0) -> Tensor:
+    """What the heads of each row share: these states, through the stem where there is one, finished: [B * T, W]."""
+    h = last_states(target, lesson, net.config, noise)
+    return net.finish(h if net.stem is None else stem_outputs(net.stem, h, lesson, target))
+
+
 @torch.no_grad()
 def begin_as(net: HeadNet, target: Decoder) -> None:
     """Untrained, every head says what the target said before: its head, and nothing else yet."""
-    assert isinstance(net, nn.Module)
     for parameter in net.parameters():
         parameter.zero_()
     for projection in net.projections:
         assert isinstance(projection, Linear)
-        projection.weight.copy_(target.head_matrix())
+        head = target.head_matrix()
+        projection.weight.zero_()[: len(head)].copy_(head)  # a column that the target does not have says nothing
 
 
-def inflated(config: Sizes, target: Decoder, width: int, depth: int) -> Sizes:
-    """The sizes of heads for `target` inflated by `width` and `depth`, whose final norm divides if its head is tied."""
-    scale = config.scale * (width if target.config.tie_embeddings else 1)
-    wide = replace(config, tap=depth, hidden_size=config.hidden_size * width, scale=scale)
-    if not isinstance(wide, StemConfig):
-        return wide
-    return replace(
-        wide, stem_heads=wide.stem_heads * width, stem_kv_heads=wide.stem_kv_heads * width,
-        stem_inner=wide.stem_inner * width,
+def learn_heads(
+    kind: type[Net],
+    options: type[Options],
+    sizes: Callable[[Options, ModelConfig], Mapping[str, Any]],
+    learner: Callable[[Net, Decoder, Options, int, Path | None], Learner],
+    *,
+    summary: str,
+    formats: Formats = (),
+    **more: Any,
+) -> LearnMethod[Options, Decoder]:
+    """How heads of this kind are trained. `more`: other fields of the method.
+
+    sizes: the fields of its config that options and target decide, besides the target's own sizes.
+    learner: what trains the network, from a seed or from what lies in a directory.
+    """
+
+    def new(chosen: Options, target: Decoder, seed: int) -> Learner:
+        known = target.config
+        config = kind.sizes(
+            tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, **sizes(chosen, known)
+        )
+        net = kind(config, torch.float32, target.device)
+        begin_as(net, target)
+        net.begin(seed)
+        return learner(net, target, chosen, seed, None)
+
+    def load(chosen: Options, target: Decoder, directory: Path) -> Learner:
+        net = read_any(kind, formats, directory, target, torch.float32)
+        return learner(net.train().requires_grad_(True), target, chosen, 0, directory)
+
+    def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
+        """The heads of `target` inflated by `width` and `depth`, which guess the same."""
+        net, tied = load_heads(kind, head_dir, target.dtype), target.config.tie_embeddings
+        scale = net.config.scale * (width if tied else 1)  # the inflated final norm divides if the head is tied
+        big = kind(net.config.wider(width, depth, scale), target.dtype, None)
+        widen_into(big, net, width=width)
+        save_heads(big, out_dir)
+
+    return LearnMethod(
+        summary=summary, options=options, new=new, load=load, model_type=f"outdraft_{kind.kind}", formats=formats,
+        inflate=inflate, **{"drafts": {"width": 1, "sample": "match"}, **more},
     )  # fmt: skip
 
 
 @torch.no_grad()
-def widen_into(big: nn.Module, small: nn.Module, *, hidden_size: int, width: int) -> None:
+def widen_into(big: HeadNet, small: HeadNet, *, width: int) -> None:
     """The parameters of heads whose target has `width` times the channels: the same guesses."""
     blocks = {name: module for name, module in small.named_modules() if isinstance(module, Block)}
     for name, parameter in big.named_parameters():
@@ -135,7 +162,7 @@ def widen_into(big: nn.Module, small: nn.Module, *, hidden_size: int, width: int
         elif name.endswith("places"):  # states of their own, not maps
             parameter.copy_(own.repeat(1, width))
         else:
-            parameter.copy_(widen(own, width, own.shape[1] // hidden_size if own.dim() == 2 else 1))
+            parameter.copy_(widen(own, width, small.side_by_side(own) if own.dim() == 2 else 1))
 
 
 def _heights(block: Block, kind: str) -> list[int] | None:

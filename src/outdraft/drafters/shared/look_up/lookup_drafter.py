@@ -13,11 +13,24 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
+from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import SpanIndex, look_up
+from outdraft.drafters.shared.plain import OneByOne
+from outdraft.options.errors import ConfigError
+from outdraft.options.ranges import MOST_NGRAM, MOST_NODES
+
+
+def check_ngrams(min_ngram: int, max_ngram: int, width: int) -> None:
+    """Raise `ConfigError` unless 1 <= min_ngram <= max_ngram <= `MOST_NGRAM` and 1 <= width <= `MOST_NODES`."""
+    if not 1 <= min_ngram <= max_ngram <= MOST_NGRAM:
+        raise ConfigError(
+            f"min_ngram={min_ngram}, max_ngram={max_ngram}: need 1 <= min_ngram <= max_ngram <= {MOST_NGRAM}"
+        )
+    if not 1 <= width <= MOST_NODES:
+        raise ConfigError(f"width={width}: must be between 1 (a chain) and {MOST_NODES}")
 
 
 class Grows(Protocol):
@@ -33,6 +46,7 @@ class TextIndex(SpanIndex, Grows, Protocol):
 
 
 Index = TypeVar("Index", bound=Grows)
+Quoted = TypeVar("Quoted")
 
 
 @dataclass(slots=True)
@@ -48,32 +62,46 @@ class Known(Generic[Index]):
         return self.index
 
 
-class LookupDrafter:
+class IndexDrafter(OneByOne, Generic[Index, Quoted]):
+    """An index of each text, and where `quote` makes one, an index of its request's references."""
+
+    def __init__(self, make_index: Callable[[Sequence], Index], quote: Callable[[Texts], Quoted] | None = None) -> None:
+        self._make_index = make_index
+        self._quotes = None if quote is None else Quotes(quote)
+        self._known: dict[int, Known[Index]] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """An index for each, and one for its references."""
+        for seq in seqs:
+            self._known[seq.id] = Known(self._make_index(seq))
+            if self._quotes is not None:
+                self._quotes.begin(seq)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Both go."""
+        for seq in seqs:
+            if self._known.pop(seq.id, None) is not None and self._quotes is not None:
+                self._quotes.end(seq)
+
+    def own(self, seq: Sequence) -> Index:
+        """The text's index, with all of it entered."""
+        return self._known[seq.id].follow(seq)
+
+    def quoted(self, seq: Sequence) -> Quoted | None:
+        """The index of its references; None where there are none, or while it is not ready."""
+        return None if self._quotes is None else self._quotes.of(seq)
+
+
+class LookupDrafter(IndexDrafter[TextIndex, object]):
     """`width` different continuations at most, merged into one tree; 1: a chain."""
 
-    needs = Needs()
     traits = Traits(peeks=True)
 
     def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1) -> None:
-        self._make_index = make_index
+        super().__init__(make_index)
         self._width = width
-        self._known: dict[int, Known[TextIndex]] = {}
 
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._known[seq.id] = Known(self._make_index(seq))
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+    def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """What followed the last tokens elsewhere; node 0 alone if they are new."""
-        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        for seq in seqs:
-            self._known.pop(seq.id, None)
-
-    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
-        index = self._known[seq.id].follow(seq)
+        index = self.own(seq)
         return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)

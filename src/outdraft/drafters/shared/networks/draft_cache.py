@@ -17,11 +17,12 @@ from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import MAX_NODES
-from outdraft.drafters.shared.networks.paired_text import Salt
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import chain_segments
 from outdraft.options.errors import CacheFullError
+
+Salt = tuple[object, ...]
 
 
 class DraftCache:

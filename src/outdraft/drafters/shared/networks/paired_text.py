@@ -1,24 +1,43 @@
-"""A text of which a drafter reads pairs: row i stands for what the target knew at i, and the token at i + 1.
+"""Texts of which a drafter reads pairs: row i stands for what the target knew at i, and the token at i + 1.
 
     text    x0      x1      x2      x3(pending)
     rows    (0,x1)  (1,x2)  (2,x3)          first ... | read: in the draft's cache | wait for the next guess | end
 
-It is the bookkeeping alone; what a drafter keeps of a row beside its token is its own affair.
+Rows wait until a guess is wanted, and are then read together. The rows that a text leaves to later ones are found by
+the first token and then the *next* tokens, a page at a time. Data in: what a pass showed; data out: rows to be read.
 """
 
-Salt = tuple[object, ...]
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.drafter import Seen
+from outdraft.core.rows_of import joined, kept
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.networks.draft_cache import DraftCache, Salt
+from outdraft.models.networks.port import TargetPort
+from outdraft.options.errors import CacheFullError
+
+MAX_WAITING = 512  # rows that may wait for the next guess: bounds the memory of hidden states while a prompt is read
+MAX_PASSES = 64  # that a text may keep whole, before it copies its own rows of them
 
 
 class PairedText:
     """Which rows of one sequence were read, and which wait."""
 
-    __slots__ = ("first", "ids", "salt", "tokens")
+    __slots__ = ("features", "first", "ids", "last", "salt", "tokens")
 
     def __init__(self, first: int, salt: Salt | None = None) -> None:
         self.first = first  # position of the first row
         self.salt = salt  # texts of one salt share rows; None: it shares none
         self.ids: list[int] = []  # behind the rows in the cache
         self.tokens: list[int] = []  # behind the rows that wait
+        self.features: list[Mapping[int, Tensor]] = []  # of the rows that wait, pass after pass: tap -> [n, D]
+        self.last: Mapping[int, Tensor] | None = None  # of the last row read, by tap: what the drafter keeps of it
 
     @property
     def num_read(self) -> int:
@@ -34,3 +53,98 @@ class PairedText:
     def waiting(self) -> range:
         """Positions of the rows that wait."""
         return range(self.first + self.num_read, self.end)
+
+    def hear(self, features: Mapping[int, Tensor]) -> None:
+        """Features of one more pass. They are copied when they are read, or when too many wait."""
+        self.features.append(kept(features))
+        if len(self.features) > MAX_PASSES:
+            self.features = [joined(self.features)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The rows of some texts that are to be read, text after text."""
+
+    tokens: list[int]
+    places: list[int]
+    counts: list[int]  # of each text
+    taps: list[Tensor]  # [n, D] each
+
+
+class PairedTexts:
+    """The texts of a network, and its key/value cache of their rows. How rows are read, the network's kind says."""
+
+    def __init__(
+        self, port: TargetPort, *, num_layers: int, num_kv_heads: int, head_dim: int, max_len: int | None = None
+    ) -> None:
+        facts = port.facts
+        self.port = port
+        self.texts: dict[int, PairedText] = {}
+        self.cache = DraftCache(
+            num_layers, num_kv_heads, head_dim, facts.dtype, facts.device, max_len or facts.max_len, exact=True,
+            config=port.cache,
+        )  # fmt: skip
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        return not self.texts
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """A memory for each, empty but for what an earlier text of the same beginning left."""
+        for seq in seqs:
+            salt, ids = self.cache.add_pairs(seq)
+            text = self.texts[seq.id] = PairedText(0, salt)
+            text.ids = ids
+
+    def forget(self, seqs: Seq[Sequence]) -> None:
+        """Drop what is known of these texts, and free their rows."""
+        for seq in seqs:
+            if self.texts.pop(seq.id, None) is not None:
+                self.cache.free(seq.id)
+
+    def knows(self, seq: Sequence) -> bool:
+        """Whether the rows reach up to the pending token, and are not all of an earlier text."""
+        text = self.texts.get(seq.id)
+        if text is None or text.end != len(seq.tokens) - 1:
+            return False
+        return bool(text.tokens) or text.last is not None
+
+    def learn(self, one: Seen) -> None:
+        """What a pass showed of committed rows, and the tokens that follow them."""
+        seq, text = one.seq, self.texts[one.seq.id]
+        if text.end != one.start:  # rows were committed unseen (a shared prefix): start afresh behind the gap
+            self.cache.truncate(seq.id, 0)
+            text = self.texts[seq.id] = PairedText(one.start)
+        text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
+        text.hear(one.hidden)
+        if len(text.tokens) >= MAX_WAITING:
+            with suppress(CacheFullError):  # they wait on: later there is room again
+                self.read_waiting([seq.id])
+
+    def read_waiting(self, seqs: Seq[int]) -> object:
+        """Read the rows of these texts that wait, in one ragged pass."""
+        raise NotImplementedError
+
+    def waiting(self, seqs: Seq[int], taps: Seq[int]) -> Waiting:
+        """What is to be read of these texts, each of which has rows that wait."""
+        texts = [self.texts[seq] for seq in seqs]
+        for text in texts:
+            text.features = [joined(text.features)]
+        known = [text.features[0] for text in texts]
+        return Waiting(
+            tokens=[token for text in texts for token in text.tokens],
+            places=[place for text in texts for place in text.waiting],
+            counts=[len(text.tokens) for text in texts],
+            taps=[known[0][tap] if len(known) == 1 else torch.cat([one[tap] for one in known]) for tap in taps],
+        )
+
+    def have_read(self, seqs: Seq[int], last: Seq[Mapping[int, Tensor]]) -> None:
+        """What waited is text now; guesses behind it are dropped. `last`: what is kept of each text's last row."""
+        for seq, one in zip(seqs, last, strict=True):
+            text = self.texts[seq]
+            self.cache.keep(seq, range(len(text.tokens)))
+            text.ids += text.tokens
+            text.tokens, text.features, text.last = [], [], one
+            if text.salt is not None:
+                self.cache.publish(seq, text.salt, text.ids)

@@ -1,8 +1,9 @@
 """A drafter's own network, made ready to draft beside its target.
 
 Where the native kernels run the target they compute the linear maps too, rounded to integers as the options say; else
-PyTorch does, as it is stored. Either way no row's bits depend on the rows beside it. Data in: a network as it was
-loaded; afterwards it can only be used for inference.
+PyTorch does, as it is stored. Either way no row's bits depend on the rows beside it: a guess never changes a greedy
+text, but under rejection rules a sampled text depends on what was drafted. Data in: a network as it was loaded;
+afterwards it can only be used for inference.
 """
 
 from dataclasses import replace
@@ -11,11 +12,25 @@ import torch
 from torch import nn
 
 from outdraft.core.weights import Weights
-from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.remake.packed_map import pack_maps
+from outdraft.nn.invariance import find_tile
+from outdraft.nn.linear import LinearMap, RowTile
+
+
+def make_exact(module: nn.Module) -> None:
+    """Prepare every linear map of the module for inference with its present weights and number of threads."""
+    tiles: dict[tuple[tuple[int, int], bool], RowTile] = {}
+    for linear in module.modules():
+        if isinstance(linear, LinearMap):
+            kind = (linear.shape, linear.bias is not None)
+            if kind not in tiles:
+                tiles[kind] = find_tile(linear)
+            if tiles[kind].packed:
+                linear.pack()
+            linear.tile = tiles[kind]
 
 
 def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:

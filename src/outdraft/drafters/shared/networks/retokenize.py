@@ -14,6 +14,8 @@ from collections.abc import Sequence as Seq
 
 from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.text import TextCodec
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError
 from outdraft.weights.hub import resolve
@@ -125,3 +127,29 @@ class Retokenized:
         if place > len(self._text) - _WINDOW or not 0 < place < len(self._text):
             return False
         return self._text[place] & 0xC0 != 0x80
+
+
+class RetokenizedDrafter(ModelDrafter):
+    """A drafter whose model has a vocabulary of its own: the texts in the model's ids. `codecs`: the target's, its."""
+
+    def __init__(self, model: DraftModel, codecs: tuple[TextualCodec, TextualCodec], *, hold_spaces: bool) -> None:
+        super().__init__(model)
+        self._codecs, self._hold = codecs, hold_spaces
+        self._texts: dict[int, Retokenized] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        super().begin(seqs)
+        for seq in seqs:
+            self._texts[seq.id] = Retokenized(*self._codecs, hold_spaces=self._hold)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        super().end(seqs)
+        for seq in seqs:
+            self._texts.pop(seq.id, None)
+
+    def read(self, seq: Sequence) -> list[int]:
+        """The text so far in the model's ids; none where it ends within a character."""
+        text = self._texts[seq.id]
+        text.update(seq.tokens)
+        return text.ids if text.is_whole else []

@@ -15,13 +15,15 @@ Data in: a path; data out: a `Datastore`, or an error that says what is wrong wi
 import mmap
 import os
 import struct
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from outdraft.codecs.text import TextCodec
+from outdraft.drafters.shared.look_up.span_index import Sequel, paths
 from outdraft.kernels.text_index.suffix_array import Corpus, CorpusAnswer, CorpusQuery, look_up
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
@@ -143,3 +145,17 @@ def map_corpus(path: Path, header: Header, *, mode: str) -> Corpus:
         return Corpus(tokens=empty, order=empty, end=header.vocab_size)
     both = np.memmap(path, dtype="<i4", mode=mode, offset=HEADER_BYTES, shape=(2, n))  # type: ignore[call-overload]
     return Corpus(tokens=both[0], order=both[1], end=header.vocab_size)
+
+
+class DatastoreIndex:
+    """`query`: how to look; its depth is the caller's."""
+
+    def __init__(self, store: Datastore, query: CorpusQuery) -> None:
+        self._store, self._query = store, query
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
+        tail = list(context[-self._query.max_match :])
+        strange = [i for i, token in enumerate(tail) if token >= self._store.corpus.end]  # ids that no document has
+        tail = tail[strange[-1] + 1 :] if strange else tail
+        found = self._store.look_up(tail, replace(self._query, depth=depth))
+        return paths(found.tokens, found.parents, found.counts)
