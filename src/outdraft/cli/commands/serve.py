@@ -13,7 +13,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
-    from outdraft.server.certificate import Certificate
+    from outdraft.server.serve import Certificate
     from outdraft.server.settings import ServerSettings
 
 SUMMARY = "serve a model over HTTP, as OpenAI's API"
@@ -175,7 +175,7 @@ def _keys(given: ServerFlags) -> tuple[str, ...]:
 
 
 def _certificate(given: ServerFlags) -> "Certificate | None":
-    from outdraft.server.certificate import Certificate
+    from outdraft.server.serve import Certificate
 
     certfile, keyfile = given.ssl_certfile, given.ssl_keyfile
     if certfile is None and keyfile is None:
