@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from outdraft.bench.lineup import RIVALS, ZOO_TARGET, fill_roles, parse_rival
+from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
 from outdraft.cli.bench_report import compare_files, measure, report_file, report_rows
 from outdraft.cli.flags import ROLES, SamplingFlags
 from outdraft.cli.load import Asked, LoadFlags, measure_load
@@ -22,6 +22,7 @@ from outdraft.options.paths import user_path
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from outdraft.bench.entrant import Entrant
     from outdraft.bench.runner import Outcome, Plan
     from outdraft.engine.llm import LLM
 
