@@ -18,7 +18,7 @@ from collections.abc import Sequence as Seq
 from contextlib import ExitStack
 from statistics import median
 
-from outdraft.bench.load.http_stream import HttpClient, HttpError
+from outdraft.bench.load.http_stream import HttpError, read_events, read_json
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
 from outdraft.options.errors import OutdraftError
@@ -66,7 +66,6 @@ def _measure(given: argparse.Namespace) -> int:
 
 async def _load(urls: Seq[str], given: argparse.Namespace) -> float:
     """All clients at once; tokens a second."""
-    asked = [HttpClient(url) for url in urls]
 
     async def client(number: int) -> None:
         for i in range(given.requests):
@@ -75,7 +74,7 @@ async def _load(urls: Seq[str], given: argparse.Namespace) -> float:
                 "max_tokens": given.max_tokens, "ignore_eos": True, "stream": not given.whole,
                 "temperature": 0.8, "seed": 1000 * number + i,
             }  # fmt: skip
-            async for event in asked[number % len(urls)].read_events("/v1/completions", body):
+            async for event in read_events(f"{urls[number % len(urls)]}/v1/completions", body):
                 if event.startswith('{"error"'):
                     raise HttpError(f"a stream broke off: {event}")
 
@@ -112,7 +111,7 @@ class _Server:
         until = time.monotonic() + _START
         while time.monotonic() < until and self._process.poll() is None:
             try:
-                asyncio.run(HttpClient(self.url).read_json("/v1/models"))
+                asyncio.run(read_json(f"{self.url}/v1/models"))
                 return
             except HttpError:
                 time.sleep(0.5)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 
 import pytest
 from bench.load.made_up import http_server, make_job
@@ -88,12 +87,6 @@ def test_nobody_there():
         pass
     with pytest.raises(PeerError, match=r"no connection .*start its server, or leave --peer out"):
         HttpServer("made", url, {}, {})
-
-
-def test_httpx_is_named_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ConfigError, match=r"outdraft\[bench\]"):
-        HttpServer("made", "http://127.0.0.1:9", {}, {})
 
 
 def test_how_a_server_is_spelled():

@@ -18,7 +18,7 @@ from time import perf_counter, process_time, sleep
 from typing import Any
 
 from outdraft.bench.load.clients import Answer
-from outdraft.bench.load.http_stream import HttpClient, HttpError
+from outdraft.bench.load.http_stream import HttpError, read_events, read_json
 from outdraft.bench.load.jobs import Job
 from outdraft.bench.load.processes import find_processes, processor_seconds
 from outdraft.bench.peers.process import PeerError
@@ -64,9 +64,8 @@ class HttpServer:
 
     def __init__(self, label: str, url: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         self._label, self._url = label, url
-        self._client = HttpClient(url)
         try:
-            listed = asyncio.run(self._client.read_json("/v1/models")).get("data") or [{}]
+            listed = asyncio.run(read_json(f"{url}/v1/models")).get("data") or [{}]
         except HttpError as error:
             raise self._error(error) from error
         self._model = str(listed[0].get("id", "default"))
@@ -84,7 +83,7 @@ class HttpServer:
     def prepare(self) -> None:
         """It finds nothing of an earlier round: its cache of prompts is off by the fields of the request, and what its
         drafters remember (ours, vLLM's) is kept apart by salt."""
-        self._salt, self._client = secrets.token_hex(8), HttpClient(self._url)  # a client belongs to one event loop
+        self._salt = secrets.token_hex(8)
 
     def work_seconds(self) -> float | None:
         """Of its processes, where they run on this machine and are known, and of the clients."""
@@ -118,7 +117,7 @@ class HttpServer:
         counted: int | None = None
         passes: Callable[[int], RequestStats] | None = None
         began = perf_counter()
-        async for event in self._client.read_events("/v1/completions", body):
+        async for event in read_events(f"{self._url}/v1/completions", body):
             told = json.loads(event)
             if "error" in told:
                 raise HttpError(f"it says {told['error']}")
