@@ -14,7 +14,7 @@ import pytest
 
 from outdraft.cli.commands.serve import Options
 from outdraft.cli.options import add_flags, build
-from outdraft.server.notify import tell_system
+from outdraft.server.serve import tell_system
 
 ROOT = Path(__file__).parents[1]
 UNIT, DOCKER = (ROOT / "deploy/outdraft.service").read_text(), (ROOT / "deploy/Dockerfile").read_text()

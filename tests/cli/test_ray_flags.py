@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from outdraft.cli.commands import serve
+from outdraft.cli.commands.serve import RayFlags, from_anywhere
 from outdraft.cli.options import add_flags, build
-from outdraft.cli.ray_flags import RayFlags, from_anywhere
 from outdraft.options.errors import ConfigError
 
 

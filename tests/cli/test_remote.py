@@ -14,7 +14,7 @@ from serve_command import certified, command
 from serving import serving
 
 from outdraft import LLM
-from outdraft.cli.colours import Laid
+from outdraft.cli.streamed import Laid
 from outdraft.core.events import Source
 from outdraft.server.service import Service
 

@@ -6,10 +6,9 @@ from threading import current_thread
 
 import pytest
 
-from outdraft.server import body_values
-from outdraft.server.body_values import MOST_TABLES, MOST_VALUES, check_values, seems_large
+from outdraft.server import strict_json
 from outdraft.server.errors import ApiError
-from outdraft.server.strict_json import StrictRequest
+from outdraft.server.strict_json import MOST_TABLES, MOST_VALUES, StrictRequest, check_values, seems_large
 
 
 def test_too_many_are_refused_before_they_are_read(client):
@@ -55,15 +54,15 @@ def test_what_is_counted_is_what_a_reader_would_make(monkeypatch, seed):
     dice = random.Random(seed)
     made = value(dice, 5)
     body = json.dumps(made).encode()
-    monkeypatch.setattr(body_values, "_PIECE", dice.randint(1, 9))
+    monkeypatch.setattr(strict_json, "_PIECE", dice.randint(1, 9))
     values, members, lists = counts(made)
-    monkeypatch.setattr(body_values, "MOST_TABLES", max(members, lists))
+    monkeypatch.setattr(strict_json, "MOST_TABLES", max(members, lists))
     check_values(body, values)
     if values > 1:
         with pytest.raises(ApiError, match="values"):
             check_values(body, values - 1)
     if members >= lists and members:
-        monkeypatch.setattr(body_values, "MOST_TABLES", members - 1)
+        monkeypatch.setattr(strict_json, "MOST_TABLES", members - 1)
         with pytest.raises(ApiError, match=r"members|lists"):
             check_values(body, values)
 

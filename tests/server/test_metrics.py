@@ -10,8 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from outdraft import LLM, SamplingParams, record_trace
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
-from outdraft.server.metrics.instruments import Instruments
-from outdraft.server.metrics.watch import EngineWatch
+from outdraft.server.metrics import EngineWatch, Instruments
 
 Scrape = Callable[[], dict[str, float]]
 BODY = {"prompt": "It was late when", "max_tokens": 24, "temperature": 0, "ignore_eos": True}

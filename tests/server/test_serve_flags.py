@@ -13,7 +13,7 @@ from outdraft.cli.commands import serve
 from outdraft.cli.main import main
 from outdraft.cli.options import add_flags, build
 from outdraft.options.errors import ConfigError, OutdraftError
-from outdraft.server.certificate import Certificate
+from outdraft.server.serve import Certificate
 
 
 def read(*words: str) -> serve.Options:

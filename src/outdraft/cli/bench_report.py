@@ -1,16 +1,51 @@
-"""What `outdraft bench` makes of record files: tables and pictures of one, or what changed from one to another.
+"""What `outdraft bench` shows: the measuring, tables and pictures of a record file, or what changed between two.
 
 Data in: record files; data out: sheets on the terminal and beside the file, and an exit code: 1 if a text was wrong.
 """
 
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.load import report_load
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from outdraft.analysis.sheet import Sheet
+    from outdraft.bench.write import Journal
+
+
+def measure(
+    console: "Console",
+    path: Path,
+    absent: Mapping[str, str],
+    notes: Seq[str],
+    total: int,
+    unit: str,
+    make: "Callable[[Journal, Callable[[str, int], None]], Any]",
+) -> Any:
+    """Run what `make` makes of the journal at `path` and a bar of `total` units; returns its outcome.
+
+    `absent`: who is left out, and why. `notes`: to be said before.
+    """
+    from outdraft.bench.write import Journal
+    from outdraft.cli.console import progress_bar
+
+    for label, why in absent.items():
+        console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
+    with Journal(path) as journal:
+        if journal.num_found:
+            console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
+        for note in filter(None, notes):
+            console.print(note, style="dim", markup=False, soft_wrap=True)
+        try:
+            with progress_bar(console, total, unit) as tell:
+                return make(journal, tell).run()
+        except KeyboardInterrupt:
+            console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
+            raise
 
 
 def report_file(console: "Console", path: Path, *, by: str, plots: bool, as_json: bool) -> int:
@@ -27,51 +62,84 @@ def report_file(console: "Console", path: Path, *, by: str, plots: bool, as_json
 
 
 def report_rows(
-    console: "Console",
-    path: Path,
-    *,
-    by: str,
-    plots: bool,
-    as_json: bool,
-    like: str | None = None,
-    more: dict[str, Any] | None = None,
-) -> int:
+    console: "Console", path: Path, *, by: str, plots: bool, as_json: bool, like: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> int:  # fmt: skip
     """Show texts that were measured one by one, of one setup: that of the row with key `like`, or of the last row.
 
-    `by`: "suite" or "category"; `more`: goes into the machine output.
+    `by`: "suite" or "category"; `more`: goes into the machine output. Returns 1 if a text was not plain decoding's.
     """
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
     from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
-    from outdraft.cli.console import write_json
-    from outdraft.cli.sheets import show_sheet, write_sheets
 
     records = read_records(path, like)
     cells = summarise(records, by)
     title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
-    bars = console.encoding.startswith("utf")
-    sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
+    sheets = [speed_sheet(cells, title), time_sheet(cells, bars=console.encoding.startswith("utf"))]
     sheets += [curve_sheet(records.curve)] if records.curve is not None else []
+    others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
+    written = _show(console, sheets, path.with_suffix(""), others if records.num_others else None)
+    if plots and (draw := _drawer(console, "pictures", "draw_pictures")) is not None:
+        written += draw(records, cells, path.with_suffix(""))
+    failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
+    return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
+
+
+def report_load(
+    console: "Console", path: Path, *, plots: bool, as_json: bool, like: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> int:  # fmt: skip
+    """The same of many requests at once."""
+    from outdraft.analysis.load import read_load, summarise_load
+    from outdraft.analysis.load_sheet import load_sheet
+
+    records = read_load(path, like)
+    cells = summarise_load(records)
+    stem = path.with_name(f"{path.stem}-load")
+    others = f"{records.num_others} lines of the file are of another model, machine, sampling or requests, and left out"
+    written = _show(console, [load_sheet(records, cells)], stem, others if records.num_others else None)
+    if plots and (draw := _drawer(console, "load", "draw_load")) is not None:
+        written.append(stem.with_suffix(".png"))
+        draw(records, cells, written[-1])
+    failed = [f"{cell.method} with {cell.clients} clients" for cell in cells if cell.identical is False]
+    return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
+
+
+def _show(console: "Console", sheets: "list[Sheet]", stem: Path, others: str | None) -> list[Path]:
+    """Tables on the terminal and beside the record. `others`: what is said of lines of another setup."""
+    from outdraft.cli.sheets import show_sheet, write_sheets
+
     for sheet in sheets:
         show_sheet(console, sheet)
-    if records.num_others:
-        others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
+    if others is not None:
         console.print(others, style="dim", markup=False)
-    written = write_sheets(path.with_suffix(""), sheets)
-    if plots:
-        try:
-            from outdraft.analysis.plots.pictures import draw_pictures
-        except ImportError:
-            console.print("no pictures: they need matplotlib, pip install 'outdraft[bench]'", markup=False)
-        else:
-            written += draw_pictures(records, cells, path.with_suffix(""))
-    for one in [path, *written]:
+    return write_sheets(stem, sheets)
+
+
+def _drawer(console: "Console", module: str, name: str) -> Any:
+    """What draws, where matplotlib is installed; None, and a word of it, where it is not."""
+    try:
+        return getattr(import_module(f"outdraft.analysis.plots.{module}"), name)
+    except ImportError:
+        console.print("no pictures: they need matplotlib, pip install 'outdraft[bench]'", markup=False)
+        return None
+
+
+def _end(
+    console: "Console", files: Seq[Path], failed: Seq[str], cells: Seq[Any], *, as_json: bool,
+    more: Mapping[str, Any] | None,
+) -> int:  # fmt: skip
+    """Name the files, the record first; the machine output, and the exit code."""
+    from outdraft.cli.console import write_json
+
+    for one in files:
         console.print(str(one), style="dim", markup=False, soft_wrap=True)
-    failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
     if as_json:
-        made = {"records": str(path), "written": [str(one) for one in written], "failed": failed}
-        write_json(made | {"cells": [asdict(cell) for cell in cells]} | (more or {}))
+        path, *written = map(str, files)
+        made = {"records": path, "written": written, "failed": failed}
+        write_json(made | {"cells": [asdict(cell) for cell in cells]} | dict(more or {}))
     return 1 if failed else 0
 
 

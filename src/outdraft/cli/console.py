@@ -4,17 +4,18 @@ No escape sequence reaches a pipe or a file, nor a terminal whose user set NO_CO
 """
 
 import json
+import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
+from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from outdraft.core.events import Source
-
-if TYPE_CHECKING:
-    from outdraft.engine.llm import LLM
 
 STYLES = {Source.ACCEPTED: "green", Source.RECOVERED: "yellow", Source.BONUS: "cyan", Source.PLAIN: "",
           Source.RESUMED: "dim"}  # fmt: skip
@@ -43,12 +44,6 @@ def write_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
 
 
-def warn_if_lossy(console: Console, llm: "LLM") -> None:
-    """Say so if the rule that judges does not keep the target's distribution."""
-    if not llm.lossless:
-        console.print(lossy_note(llm.config["verifier"]["name"]), style="bold red", markup=False)
-
-
 def lossy_note(verifier: str) -> str:
     """Of a rule that does not keep the target's distribution."""
     return f"LOSSY: with these options verifier {verifier} does not keep the target's distribution; 'auto' does"
@@ -59,3 +54,59 @@ def legend() -> Text:
     shown = [source for source in Source if source != Source.RESUMED]  # no command begins with one
     parts = [Text("■ ", style=STYLES[source] or "default") + Text(MEANINGS[source]) for source in shown]
     return Text("   ").join(parts)
+
+
+class _Lines(logging.Handler):
+    """A line on stderr for each record: dim, or as a warning."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = "dim" if record.levelno < logging.WARNING else "yellow"
+        make_console(stderr=True).print(record.getMessage(), style=style, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def notes_shown() -> Iterator[None]:
+    """Inside, what loading a model reports (the log `outdraft.notes`) goes to stderr.
+
+    Such are drafts that were found beside the model, and names that change nothing.
+    """
+    log, lines = logging.getLogger("outdraft.notes"), _Lines()
+    level = log.level
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(lines)
+
+
+@contextmanager
+def progress_bar(console: Console, total: int, unit: str) -> Iterator[Callable[[str, int], None]]:
+    """A bar for long work, on a terminal only; nothing is written to a pipe or a file.
+
+    Yields tell(message, n): what is done now, and how many units are done with.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn(),
+        TextColumn("{task.description}", style="dim"),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def tell(message: str, done: int) -> None:
+            bar.update(task, advance=done, description=message or None)
+
+        yield tell
+
+
+def taps_line(taps: Seq[int]) -> str:
+    """Which states of the target a draft reads, in both ways in which projects count its layers."""
+    outputs = [tap - 1 for tap in taps]
+    embeddings = "; -1: its embeddings" if -1 in outputs else ""
+    return (
+        f"reads the target's states after {list(taps)} layers (the outputs of layers {outputs}, counted from "
+        f"0{embeddings})"
+    )

@@ -1,29 +1,72 @@
 """`outdraft bench --load 1,4,16`: many requests at once. What is measured is set by the flags of `outdraft bench`.
 
-Data in: what a bench was asked (`cli.asked`) and `LoadFlags`; data out: a record file, a table, a picture, an exit
-code.
+Data in: what a bench was asked (`Asked`) and `LoadFlags`; data out: a record file, a table, a picture, an exit code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from outdraft.bench.lineup import RIVALS, Rival
-from outdraft.cli.asked import Asked
+from outdraft.cli.bench_report import measure, report_load
 from outdraft.cli.options import default_of, flag, flag_name
 from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.bench.load.clients import Server
     from outdraft.bench.load.run import LoadPlan
+    from outdraft.bench.shelf import Shelf
+    from outdraft.bench.subject import Subject
+    from outdraft.bench.suites.prompt import Prompt
+    from outdraft.engine.llm import LLM
 
 SEATS = 64  # requests that an engine decodes together unless set otherwise
 _USUAL = ("draft_model", "ngram", "eagle")  # of the line-up, where no method is named
 _DEFAULT = Rival(name="auto", is_recipe=True)  # what `LLM` drafts by itself
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a bench was asked to measure, read and loaded: the same for texts one by one and for many at once.
+
+    `chosen`: the methods that were named; empty: whatever is usual. `strict`: one that does not fit is an error.
+    """
+
+    subject: "Subject"
+    shelf: "Shelf"
+    prompts: "Seq[Prompt]"
+    params: SamplingParams
+    rounds: int
+    chosen: Seq[Rival]
+    strict: bool
+
+    def gather(
+        self, lineup: Seq[Rival], make: "Callable[[LLM, Rival | None], T]"
+    ) -> tuple[dict[str, T], dict[str, str]]:
+        """What `make` makes of plain decoding's engine and of each method's, by label; who does not fit, and why."""
+        from outdraft.bench.drafts import join_made
+        from outdraft.bench.trial import PLAIN
+
+        plain = self.subject.plain
+        found, absent = {PLAIN: make(plain, None)}, dict[str, str]()
+        for rival in lineup:
+            if rival.label == PLAIN:
+                continue  # it always takes part
+            if rival.label in found:
+                raise ConfigError(f"method {rival.label!r} is given twice")
+            try:
+                found[rival.label] = make(join_made(plain, rival, self.shelf, self.subject.name), rival)
+            except OutdraftError as error:
+                if self.strict:
+                    raise
+                absent[rival.label] = str(error)
+        return found, absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +123,6 @@ class LoadFlags:
             raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")
 
 
-def parse_server(text: str) -> tuple[str, str]:
-    """Label and URL of `--peer NAME=URL`."""
-    from outdraft.bench.load.over_http import parse_server as parse
-
-    return parse(text)
-
-
 def measure_load(
     console: "Console", asked: Asked, flags: LoadFlags, servers: Seq[tuple[str, str]], path: Path, *, neighbours: int,
     plots: bool, as_json: bool,
@@ -94,20 +130,12 @@ def measure_load(
     """Measure what is not in `path` yet, and show it."""
     from outdraft.bench.load.run import LoadBench
     from outdraft.bench.machine import busy_note
-    from outdraft.bench.write import Journal
-    from outdraft.cli.progress import progress_bar
 
     plan, absent = _plan(asked, flags, servers, neighbours)
-    for label, why in absent.items():
-        console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
-    with Journal(path) as journal:
-        if journal.num_found:
-            console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
-        told = [f"at most {plan.num_answers} answers of {plan.params.max_tokens} tokens or fewer", busy_note()]
-        for note in filter(None, told):
-            console.print(note, style="dim", markup=False, soft_wrap=True)
-        with progress_bar(console, plan.num_answers, "answers") as tell:
-            outcome = LoadBench(plan, journal, tell).run()
+    notes = [f"at most {plan.num_answers} answers of {plan.params.max_tokens} tokens or fewer", busy_note()]
+    outcome = measure(
+        console, path, absent, notes, plan.num_answers, "answers", lambda journal, tell: LoadBench(plan, journal, tell)
+    )
     if outcome.num_skipped:
         console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
     return report_load(console, path, plots=plots, as_json=as_json, like=outcome.key, more={"absent": absent})
@@ -143,58 +171,9 @@ def _plan(
 def _ours(asked: Asked, *, without: bool) -> "tuple[dict[str, Server], dict[str, str]]":
     """Plain decoding and our methods. `without`: if none is named, none."""
     from outdraft.bench.load.ours import OurServer
-    from outdraft.bench.trial import PLAIN
 
-    usual = [] if without else [*(rival for rival in RIVALS if rival.name in _USUAL), _DEFAULT]
-    taking_part: dict[str, Server] = {PLAIN: OurServer(asked.subject.plain)}
-    absent: dict[str, str] = {}
-    for rival in asked.chosen or usual:
-        if rival.label == PLAIN:
-            continue  # it always takes part
-        if rival.label in taking_part:
-            raise ConfigError(f"method {rival.label!r} is given twice")
+    for rival in asked.chosen:
         if rival.threads is not None:
             raise ConfigError(f"method {rival.label!r}: threads= is for texts one by one; leave it out under --load")
-        try:
-            taking_part[rival.label] = OurServer(asked.join(rival))
-        except OutdraftError as error:
-            if asked.strict:
-                raise
-            absent[rival.label] = str(error)
-    return taking_part, absent
-
-
-def report_load(
-    console: "Console", path: Path, *, plots: bool, as_json: bool, like: str | None = None,
-    more: Mapping[str, Any] | None = None,
-) -> int:  # fmt: skip
-    """Table, picture and exit code of a record file: 1 if a text was not plain decoding's."""
-    from outdraft.analysis.load import read_load, summarise_load
-    from outdraft.analysis.load_sheet import load_sheet
-    from outdraft.cli.console import write_json
-    from outdraft.cli.sheets import show_sheet, write_sheets
-
-    records = read_load(path, like)
-    cells = summarise_load(records)
-    sheet = load_sheet(records, cells)
-    show_sheet(console, sheet)
-    if records.num_others:
-        others = f"{records.num_others} lines of the file are of another model, machine, sampling or requests"
-        console.print(f"{others}, and left out", style="dim", markup=False)
-    stem = path.with_name(f"{path.stem}-load")
-    written = write_sheets(stem, [sheet])
-    if plots:
-        try:
-            from outdraft.analysis.plots.load import draw_load
-        except ImportError:
-            console.print("no picture: it needs matplotlib, pip install 'outdraft[bench]'", markup=False)
-        else:
-            written.append(stem.with_suffix(".png"))
-            draw_load(records, cells, written[-1])
-    for one in [path, *written]:
-        console.print(str(one), style="dim", markup=False, soft_wrap=True)
-    failed = [f"{cell.method} with {cell.clients} clients" for cell in cells if cell.identical is False]
-    if as_json:
-        made = {"records": str(path), "written": [str(one) for one in written], "failed": failed}
-        write_json(made | {"cells": [asdict(cell) for cell in cells]} | dict(more or {}))
-    return 1 if failed else 0
+    usual = [] if without else [*(rival for rival in RIVALS if rival.name in _USUAL), _DEFAULT]
+    return asked.gather(asked.chosen or usual, lambda llm, rival: OurServer(llm))

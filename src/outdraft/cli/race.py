@@ -15,8 +15,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from outdraft.cli.colours import Colours, paint
 from outdraft.cli.console import has_style
+from outdraft.cli.streamed import Colours, paint
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 

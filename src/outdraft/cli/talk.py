@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from outdraft.cli.colours import Colours, paint
 from outdraft.cli.console import lossy_note
 from outdraft.cli.flags import SamplingFlags
 from outdraft.cli.remote.answer import answer, is_ours, served_model
 from outdraft.cli.remote.http import RemoteServer
+from outdraft.cli.streamed import painted
 from outdraft.codecs.chat import Message, render_chat
 from outdraft.engine.callers.result import Chunk
 from outdraft.engine.llm import LLM
@@ -44,17 +44,15 @@ class Here:
         if llm.codec is None:
             raise RequestError(f"{llm.config['model']} has no tokenizer, and a chat needs text")
         self._llm, self._codec, self._sampling, self._references = llm, llm.codec, sampling, references
-        self._colour = colour
+        self._coloured = self._codec if colour else None
         self.warnings = _notes(lossless=llm.lossless, verifier=llm.config["verifier"]["name"], is_taught=True)
         self.notes = _notes(lossless=True, verifier="", is_taught=self._codec.chat_template is not None) + self.warnings
 
     def stream(self, messages: Seq[Message]) -> Iterator[tuple[Chunk, Text]]:
         asked = render_chat(self._codec.chat_template, messages, control=self._codec.control)
-        ids = self._codec.encode_chat(asked)
-        colours = Colours(self._codec) if self._colour else None
-        prompt = {"prompt_token_ids": ids, "references": self._references}
-        for chunk in self._llm.stream(prompt, self._sampling.params(stop=(*self._sampling.stop, *asked.stop))):
-            yield chunk, paint(colours.take(chunk)) if colours else Text(chunk.text)
+        prompt = {"prompt_token_ids": self._codec.encode_chat(asked), "references": self._references}
+        params = self._sampling.params(stop=(*self._sampling.stop, *asked.stop))
+        yield from painted(self._llm.stream(prompt, params), self._coloured)
 
 
 class Elsewhere:

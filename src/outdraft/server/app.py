@@ -5,36 +5,25 @@ import logging
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from outdraft import __version__
 from outdraft.options.errors import OutdraftError
+from outdraft.server.connection import error_reply
 from outdraft.server.doors.auth import Auth
 from outdraft.server.doors.body_limit import BodyLimit
-from outdraft.server.doors.origins import add_origins
 from outdraft.server.doors.rate_limit import RateLimit
 from outdraft.server.doors.request_log import REQUEST_ID, RequestLog
-from outdraft.server.endpoints import (
-    chat,
-    completions,
-    generate,
-    health,
-    kv_events,
-    metrics,
-    models,
-    page,
-    responses,
-    tokenize,
-)
+from outdraft.server.endpoints import chat, completions, generate, page, responses, status, tokenize
 from outdraft.server.errors import FORESEEN, ApiError, told
 from outdraft.server.openapi import describe
-from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
 from outdraft.server.strict_json import StrictRoute
 
-_ENDPOINTS = (completions, chat, responses, generate, tokenize, models, health, metrics, kv_events, page)
+_ENDPOINTS = (completions, chat, responses, generate, tokenize, status, page)
 _log = logging.getLogger("outdraft.server")
 
 
@@ -55,7 +44,13 @@ def make_app(service: Service) -> FastAPI:
     app.add_middleware(BodyLimit, most=settings.max_body_bytes, seconds=settings.body_timeout)
     app.add_middleware(RateLimit, a_minute=settings.rate_limit)
     app.add_middleware(Auth, keys=settings.api_keys)
-    add_origins(app, settings.allow_origins)
+    if settings.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.allow_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
     app.add_middleware(RequestLog, codec=service.llm.codec, shows_texts=settings.log_requests)
     return app
 

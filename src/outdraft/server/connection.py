@@ -1,4 +1,4 @@
-"""The client's end of a request: replies as a stream of server-sent events, and what to do when it hangs up.
+"""The client's end of a request: JSON, or a stream of server-sent events, and what to do when it hangs up.
 
     data: {...}          one for each piece
     : keep-alive         after some seconds of silence, so that nothing between us closes the connection
@@ -9,7 +9,7 @@ engine. Comments are sent by a task beside the one that waits for events; neithe
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
@@ -19,11 +19,25 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from outdraft.server.errors import broke_off
+from outdraft.server.errors import ApiError, broke_off
 
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
 _COMMENT = b": keep-alive\n\n"
+
+
+class JsonReply(Response):
+    """A body of plain data. Numbers that JSON does not have (minus infinity of a log probability) become null."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
+
+
+def error_reply(error: ApiError, headers: Mapping[str, str] | None = None) -> JsonReply:
+    """The reply that an error is."""
+    return JsonReply(error.body, status_code=error.status, headers={**error.headers, **(headers or {})})
 
 
 def event(data: Any, name: str | None = None) -> bytes:

@@ -16,14 +16,11 @@ from outdraft.engine.callers.result import Result
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError, clean
-from outdraft.server.form_errors import told_by_field
-from outdraft.server.grammar import bound
-from outdraft.server.parsers.marked_tokens import special_marks
-from outdraft.server.parsers.message import MessageReader, Thoughts
+from outdraft.server.grammar import ToolsAsked, bound, tools_asked
+from outdraft.server.parsers.message import MessageReader, Thoughts, special_marks
 from outdraft.server.parsers.thinking import ReasoningFormat, ThinkingReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
-from outdraft.server.tool_choice import ToolsAsked, tools_asked
 
 _DEVELOPER = re.compile(r"""(['"])developer\1""")  # a template that knows the role compares with its name
 _RESERVED = ("messages", "tools", "add_generation_prompt", "continue_final_message")
@@ -45,7 +42,7 @@ class Conversation:
     def reader(self) -> MessageReader:
         """A new reader, which takes one answer apart."""
         tools = self.tools
-        calls = None if tools is None else tools.format.reader(tools.names, opened=_is_opened(tools))
+        calls = None if tools is None else tools.format.reads(tools.names, opened=bool(tools.opening))
         many = tools is None or tools.many
         return MessageReader(self.codec, marks=self.marks, thinking=self._thinking(), calls=calls, many=many)
 
@@ -69,11 +66,11 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     codec, formats = service.codec, service.formats
     tools = tools_asked(body, formats.tools)
     asked = _render(service, body, tools)
-    begun = asked if tools is None or not _is_opened(tools) else _opened(asked, tools.format.opening, codec)
+    begun = _opened(asked, tools.opening, codec) if tools is not None and tools.opening else asked
     service.reading.check(begun.text, codec, "messages")
     message = body.messages[-1].told()["content"] if body.continue_final_message else None
     thinking = None if formats.reasoning is None else formats.reasoning.reader(asked.text, message)
-    with told_by_field(body):
+    with body.told_by_field():
         form = bound(tools, body.form(), thinking)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
     return Conversation(
@@ -82,11 +79,6 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
         codec=codec, text=asked.text, message=message, tools=tools, reasoning=formats.reasoning,
         marks=special_marks(codec, named),
     )  # fmt: skip
-
-
-def _is_opened(tools: ToolsAsked) -> bool:
-    """Whether the prompt ends with the mark that begins a call."""
-    return tools.is_required and bool(tools.format.opening)
 
 
 def _opened(asked: ChatPrompt, mark: str, codec: TextCodec) -> ChatPrompt:

@@ -14,16 +14,11 @@ from outdraft.options.errors import BusyError, NumericsError, OutdraftError, Req
 TOO_LONG = "context_length_exceeded"  # the code that clients of OpenAI's API look for before they shorten a prompt
 _log = logging.getLogger("outdraft.server")
 _PLACES = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:\\|/)(?:[\w.@+-]+[/\\])+[\w.@+-]*|0x[0-9a-fA-F]{6,}")
-_TYPES = {
-    400: "invalid_request_error",
+_TYPES = {  # of other statuses: invalid_request_error, and server_error from 500
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     408: "timeout_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
-    431: "invalid_request_error",
     429: "rate_limit_error",
     501: "not_supported_error",
     503: "unavailable_error",

@@ -1,4 +1,4 @@
-"""The grammar of a chat's answer, where several things bind it: thoughts, calls of functions, a form.
+"""What binds a chat's answer: the functions that it may call, and a grammar where several things bind it at once.
 
 start: thought calls                   a call is required
 start: thought (calls | answer)        a call, or an answer of the form
@@ -6,14 +6,79 @@ start: thought answer                  a form, behind a thought that has none
 """
 
 import json
+from collections import Counter
+from dataclasses import dataclass
 
 from outdraft.codecs.grammar.spelling import laid_out, slashed
+from outdraft.options.near_miss import near_miss
 from outdraft.options.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
-from outdraft.server.parsers.call_grammar import literal
 from outdraft.server.parsers.thinking import ThinkingReader
-from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat
-from outdraft.server.tool_choice import ToolsAsked
+from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, literal
+from outdraft.server.schema.chat import ChatRequest, ToolChoice
+
+_SHOWN = 160  # characters of the tools' names in an error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsAsked:
+    """Tools that are in force for one request."""
+
+    format: ToolFormat
+    functions: tuple[FunctionAsked, ...]  # that may be called
+    is_required: bool
+    is_strict: bool  # a call that the model is free to make has the schema of its function all the same
+    many: bool  # several calls in an answer
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the functions."""
+        return frozenset(one.name for one in self.functions)
+
+    @property
+    def opening(self) -> str:
+        """The mark that begins a call, where the prompt ends with it; else empty."""
+        return self.format.opening if self.is_required else ""
+
+
+def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | None:
+    """None: the answer is text alone. `written`: how the model writes calls, if that is known.
+
+    Raises `ApiError` for a choice that cannot be met.
+    """
+    tools, choice = body.tools or [], body.tool_choice or ("auto" if body.tools else "none")
+    names = [tool.function.name for tool in tools]
+    if len({*names}) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise ApiError(400, f"tools: {twice} stands there twice: each function has a name of its own", param="tools")
+    if choice == "none" or (choice == "auto" and not tools):
+        return None
+    if not tools:
+        raise ApiError(400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called",
+                       param="tool_choice")  # fmt: skip
+    if isinstance(choice, ToolChoice) and choice.function.name not in names:
+        known = ", ".join(names)
+        known = known if len(known) <= _SHOWN else f"{known[:_SHOWN]}..."
+        raise ApiError(400, f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
+                       f"tools are {known}", param="tool_choice")  # fmt: skip
+    if written is None:
+        raise ApiError(400, "tools: it is not known how this model writes calls; the server's operator says it with "
+                       "--tool-call-parser", param="tools")  # fmt: skip
+    named = (one.function for one in tools)
+    functions = tuple(
+        FunctionAsked(name=one.name, parameters=one.parameters or {})
+        for one in named
+        if not isinstance(choice, ToolChoice) or one.name == choice.function.name
+    )
+    return ToolsAsked(
+        format=written, functions=functions, is_required=choice != "auto",
+        is_strict=any(one.function.strict for one in tools),
+        many=body.parallel_tool_calls is not False and not isinstance(choice, ToolChoice),
+    )  # fmt: skip
+
+
+def _shown(choice: str | ToolChoice) -> str:
+    return choice if isinstance(choice, str) else choice.function.name
 
 
 def bound(

@@ -7,7 +7,7 @@
     an answer of which the client takes nothing for `send_timeout` seconds        the connection ends
 
 Until then a refused body is read and dropped, so that a client which sends first and reads then gets the answer, and no
-reset (`lingering.py`).
+reset (`Lingering`).
 """
 
 import asyncio
@@ -18,12 +18,11 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from outdraft.server.connection import error_reply
 from outdraft.server.errors import ApiError
-from outdraft.server.head_limit import LONGEST_HEAD, HeadLimited
-from outdraft.server.lingering import Lingering
-from outdraft.server.replies import error_reply
 from outdraft.server.settings import ServerSettings
 
+LONGEST_HEAD = 64 * 1024  # bytes of the request line and the headers, the empty line included
 _LINGERS = 2.0  # seconds
 
 
@@ -135,3 +134,64 @@ class LimitedProtocol(H11Protocol):
         if self._is_refused:
             return _LINGERS
         return self._settings.body_timeout if self.conn.their_state is h11.SEND_BODY else 0.0
+
+
+class HeadLimited(h11.Connection):
+    """h11's reader with an exact limit of a request's head: its own holds for heads that are incomplete alone.
+
+    `is_too_large`: it has met a head that is larger, and raised `h11.RemoteProtocolError`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, LONGEST_HEAD)
+        self.is_too_large = False
+
+    def next_event(self) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
+        before = len(self.trailing_data[0]) if self.their_state is h11.IDLE else None
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError:
+            self.is_too_large = before is not None and before > LONGEST_HEAD
+            raise
+        if before is not None and isinstance(event, h11.Request):
+            self.is_too_large = before - len(self.trailing_data[0]) > LONGEST_HEAD
+            if self.is_too_large:
+                raise h11.RemoteProtocolError("the head is too large", error_status_hint=431)
+        return event
+
+
+class Lingering:
+    """Around a transport of asyncio which, once closed, reads and drops what its client still sends.
+
+        close()   the answer ends here, shown to the client where the transport can    what comes is dropped
+        then      the client's own end, or the end of its seconds                     the connection ends
+
+    A connection that ends with unread bytes is reset, and a reset takes the answer with it: RFC 9112, section 9.6.
+    `seconds`: for how long, asked when it is closed; 0: nothing more will come.
+    """
+
+    def __init__(self, transport: asyncio.Transport, seconds: Callable[[], float]) -> None:
+        self._transport, self._seconds = transport, seconds
+        self._closed: asyncio.TimerHandle | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Whether nothing more is written to it."""
+        return self._closed is not None or self._transport.is_closing()
+
+    def close(self) -> None:
+        """End it now, or when the client has ended."""
+        if self.is_closing() or not (seconds := self._seconds()):
+            self._transport.close()
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._transport.resume_reading()
+        self._closed = asyncio.get_running_loop().call_later(seconds, self._transport.close)
+
+    def end(self) -> None:
+        """The connection is gone."""
+        if self._closed is not None:
+            self._closed.cancel()

@@ -8,7 +8,11 @@ a second one            ends at once
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -18,9 +22,7 @@ from starlette.types import ASGIApp
 
 from outdraft.options.errors import ConfigError
 from outdraft.server.app import make_app
-from outdraft.server.certificate import Certificate
 from outdraft.server.listener import Listener
-from outdraft.server.notify import tell_system
 from outdraft.server.protocol import protocol_of
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
@@ -28,6 +30,35 @@ from outdraft.server.upkeep import give_back_for_ever, prepare
 
 _IDLE = 30  # seconds that a connection is kept for the next request
 _LAST = 0.5  # seconds that connections have at least to end, once nothing is under way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Two files in PEM; the first holds the whole chain. Raises `ConfigError` where they cannot be used together.
+
+    They are looked at before a model is loaded for a server that could not serve.
+    """
+
+    certfile: Path
+    keyfile: Path
+
+    def __post_init__(self) -> None:
+        for one in (self.certfile, self.keyfile):
+            if not one.is_file():
+                raise ConfigError(f"there is no file {one}: name the certificate and its private key, in PEM")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certfile, self.keyfile, password=self._refuse_password)
+        except (ssl.SSLError, OSError) as error:
+            told = getattr(error, "reason", None) or error
+            raise ConfigError(
+                f"{self.certfile} and {self.keyfile} are no certificate with its private key in PEM ({told}): name "
+                "the pair that belongs together"
+            ) from error
+
+    def _refuse_password(self) -> str:
+        """A server that starts by itself can be asked for none."""
+        raise ConfigError(f"{self.keyfile} is encrypted: openssl pkey -in {self.keyfile} -out PLAIN writes it without")
 
 
 def check_address(host: str, port: int) -> None:
@@ -148,3 +179,17 @@ class _Server(uvicorn.Server):
         self._end = monotonic() + self._settings.drain_timeout
         await self._drain_app()
         self.should_exit = True
+
+
+def tell_system(state: str) -> None:
+    """Report to systemd how the server is, where systemd has asked (`Type=notify`): READY=1, STOPPING=1.
+
+    One line to the socket that NOTIFY_SOCKET names; nothing where there is none.
+    https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@") or not hasattr(socket, "AF_UNIX"):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect(f"\0{address[1:]}" if address[0] == "@" else address)  # "@": a name that is no file
+        line.sendall(state.encode())

@@ -22,8 +22,7 @@ from outdraft.options.errors import RequestError
 from outdraft.options.limits import ALL_REFERENCES
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
-from outdraft.server.metrics.instruments import Instruments
-from outdraft.server.metrics.watch import EngineWatch
+from outdraft.server.metrics import EngineWatch, Instruments
 from outdraft.server.parsers.found import Formats, find_formats
 from outdraft.server.reading import Reading
 from outdraft.server.schema.sampling import SamplingFields

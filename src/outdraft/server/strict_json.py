@@ -1,6 +1,10 @@
 """Bodies are JSON as RFC 8259 has it: UTF-8, without NaN and Infinity, without halves of characters or endless depth.
 
 Python's own reader takes all of these, and they would come up again where an answer is written or a schema is read.
+
+Nor may a body hold any number of values: a reader of JSON makes an object of each, and no other thread runs meanwhile.
+Four megabytes of text are read in milliseconds; four megabytes of small tables and lists take a second. They are
+counted before anything is read, by the signs that stand between them, outside of texts.
 """
 
 import asyncio
@@ -14,11 +18,13 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from outdraft.server.body_values import MOST_VALUES, check_values, seems_large
+from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import refuse
 
+MOST_VALUES = 131_072  # of lists and tables together; or twice the context, where that is more
+MOST_TABLES = 32_768  # members of tables, and lists, each
+_PIECE = 1 << 16  # bytes that are looked at before other threads may have their turn
 _LONG = 1 << 14  # bytes, which are checked within a millisecond
-
 _SAID = {  # what orjson says, in the client's words
     "surrogate": "a text in it has half a character (a surrogate that stands alone)",
     "not valid UTF-8": "it is not UTF-8",
@@ -78,3 +84,27 @@ class StrictRoute(APIRoute):
 def _fits(word: str, body: bytes) -> bool:
     """orjson names surrogates for bytes that are no UTF-8, too."""
     return word != "surrogate" or b"\\u" in body
+
+
+def seems_large(body: bytes, most: int = MOST_VALUES) -> bool:
+    """Whether it must be counted, as few bodies must: its texts may have all the signs."""
+    return body.count(b",") >= most or body.count(b":") > MOST_TABLES or body.count(b"[") > MOST_TABLES
+
+
+def check_values(body: bytes, most: int = MOST_VALUES) -> None:
+    """Raise `ApiError` for more than `most` values, or more than `MOST_TABLES` members or lists."""
+    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    values, members, lists, is_text = 1, 0, 0, False
+    for at in range(0, len(bare), _PIECE):
+        parts = bare[at : at + _PIECE].split(b'"')
+        for outside in parts[is_text::2]:
+            values += outside.count(b",")
+            members += outside.count(b":")
+            lists += outside.count(b"[")
+        is_text ^= len(parts) % 2 == 0
+        for count, limit, told in (
+            (values, most, "values"), (members, MOST_TABLES, "members of tables"), (lists, MOST_TABLES, "lists"),
+        ):  # fmt: skip
+            if count > limit:
+                raise ApiError(400, f"the body holds more than {limit:,} {told}, and no more are taken: send less",
+                               code="too_many_values")  # fmt: skip

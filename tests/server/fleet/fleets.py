@@ -5,8 +5,7 @@ from contextlib import aclosing
 
 from starlette.types import ASGIApp
 
-from outdraft.server.fleet.ask import Ask, Head, ReplicaLost
-from outdraft.server.fleet.in_process import ask_here
+from outdraft.server.fleet.ask import Ask, Head, ReplicaLost, ask_here
 from outdraft.server.fleet.route_key import RouteKey
 
 

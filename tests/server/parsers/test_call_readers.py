@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outdraft.server.parsers.call_reader import Piece
-from outdraft.server.parsers.found import find
+from outdraft.server.parsers.found import TOOLS
 from outdraft.server.parsers.json_text import Call
 
 NAMES = frozenset({"weather", "look_up"})
@@ -81,9 +81,9 @@ CASES = [
 
 
 def read(kind: str, pieces: Seq[str]) -> tuple[str, list[tuple[str, dict[str, object]]], list[Piece]]:
-    form = find("tools", kind, None)
+    form = TOOLS[kind]
     assert form is not None
-    reader = form.reader(NAMES, opened=False)
+    reader = form.reads(NAMES, opened=False)
     found = [one for piece in pieces for one in reader.push(piece)] + reader.finish()
     calls = [(one.name, json.loads(one.arguments)) for one in found if isinstance(one, Call)]
     return "".join(one for one in found if isinstance(one, str)), calls, found
@@ -133,9 +133,9 @@ def test_any_text_comes_out_the_same_however_it_is_cut(kind: str, data: st.DataO
 
 
 def test_text_goes_on_at_once_and_a_mark_never_does() -> None:
-    form = find("tools", "hermes", None)
+    form = TOOLS["hermes"]
     assert form is not None
-    reader = form.reader(NAMES, opened=False)
+    reader = form.reads(NAMES, opened=False)
     assert reader.push("Let me look. <") == ["Let me look."]
     assert reader.push("b>") == [" <b>"]
     assert reader.push(" <tool_ca") == []
@@ -154,15 +154,15 @@ def test_half_characters_in_arguments_stay_escapes() -> None:
 
 
 def test_a_list_behind_the_prompts_own_mark() -> None:
-    form = find("tools", "mistral", None)
+    form = TOOLS["mistral"]
     assert form is not None
-    reader = form.reader(NAMES, opened=True)
+    reader = form.reads(NAMES, opened=True)
     found = [*reader.push('[{"name": "weather", "arguments": {}}'), *reader.push("]"), *reader.finish()]
     assert [one.name for one in found if isinstance(one, Call)] == ["weather"] and len(found) == 1
 
 
 def test_mistral_ids_are_nine_letters_and_the_same_every_time() -> None:
-    form = find("tools", "mistral", None)
+    form = TOOLS["mistral"]
     assert form is not None
     made = form.call_id("call_0123456789abcdef01234567")
     assert len(made) == 9 and made.isalnum() and form.call_id("call_0123456789abcdef01234567") == made

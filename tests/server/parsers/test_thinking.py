@@ -4,8 +4,8 @@ import pytest
 
 from outdraft.codecs.chat import ChatTemplate
 from outdraft.options.errors import ConfigError
-from outdraft.server.parsers.found import find, find_formats, names
-from outdraft.server.parsers.thinking import ReasoningFormat
+from outdraft.server.parsers.found import TOOLS, find, find_formats
+from outdraft.server.parsers.thinking import REASONING
 
 CASES = [
     (
@@ -31,16 +31,16 @@ CASES = [
 SHOWN = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 
 
-def form(name: str) -> ReasoningFormat:
-    found = find("reasoning", name, None)
-    assert found is not None
-    return found
+def guessed(template: str | None) -> tuple[str | None, str | None]:
+    tools = find("tool_call_parser", TOOLS, "auto", template)
+    reasoning = find("reasoning_parser", REASONING, "auto", template)
+    return tools and tools.name, reasoning and reasoning.name
 
 
 @pytest.mark.parametrize(("name", "prompt", "text", "reasoning", "content"), CASES)
 def test_whole_and_at_every_cut(name: str, prompt: str, text: str, reasoning: str, content: str) -> None:
     for pieces in ([text], list(text), *([text[:cut], text[cut:]] for cut in range(1, len(text)))):
-        reader = form(name).reader(prompt)
+        reader = REASONING[name].reader(prompt)
         read = [*(reader.push(piece) for piece in pieces), reader.finish()]
         assert ("".join(one for one, _ in read), "".join(one for _, one in read)) == (reasoning, content), pieces
 
@@ -60,7 +60,7 @@ def test_an_answer_that_goes_on_with_a_message(
     name: str, message: str, text: str, reasoning: str, content: str
 ) -> None:
     for pieces in ([text], list(text)):
-        reader = form(name).reader(f"<｜Assistant｜>{message}", message)
+        reader = REASONING[name].reader(f"<｜Assistant｜>{message}", message)
         assert reader.may_think == reader.is_thinking == bool(reasoning)
         read = [*(reader.push(piece) for piece in pieces), reader.finish()]
         assert ("".join(one for one, _ in read), "".join(one for _, one in read)) == (reasoning, content)
@@ -68,25 +68,22 @@ def test_an_answer_that_goes_on_with_a_message(
 
 def test_formats_are_guessed_by_the_template() -> None:
     qwen = "{{ '<|im_start|>' }}{{ '<think>' }}{{ '</think>' }}{{ tools }}" + SHOWN
-    assert (find("tools", "auto", qwen), find("reasoning", "auto", qwen)) == (
-        find("tools", "hermes", None),
-        form("qwen3"),
-    )
-    assert find("reasoning", "auto", "<｜Assistant｜> ... </think>") == form("deepseek_r1")
-    assert find("tools", "auto", "[TOOL_CALLS]") == find("tools", "mistral", None)
-    assert find("tools", "auto", 'ipython {"name": ..., "parameters": ...}') == find("tools", "llama3", None)
-    assert find("tools", "auto", "{{ messages }}") is None and find("reasoning", "auto", None) is None
-    assert find("tools", "none", qwen) is None
+    assert guessed(qwen) == ("hermes", "qwen3")
+    assert guessed("<｜Assistant｜> ... </think>") == (None, "deepseek_r1")
+    assert guessed("[TOOL_CALLS]") == ("mistral", None)
+    assert guessed('ipython {"name": ..., "parameters": ...}') == ("llama3", None)
+    assert guessed("{{ messages }}") == guessed(None) == (None, None)
+    assert find("tool_call_parser", TOOLS, "none", qwen) is None
 
 
 def test_calls_are_guessed_by_the_template_that_is_used_with_tools() -> None:
     listed = [{"name": "default", "template": "<think></think>"}, {"name": "tool_use", "template": SHOWN}]
-    for kept, tools in ((listed, find("tools", "hermes", None)), (listed[:1], None)):
+    for kept, tools in ((listed, TOOLS["hermes"]), (listed[:1], None)):
         found = find_formats("auto", "auto", ChatTemplate.from_config(kept, {}))
-        assert (found.tools, found.reasoning) == (tools, find("reasoning", "auto", "<think></think>"))
+        assert (found.tools, found.reasoning) == (tools, None)
 
 
 def test_an_unknown_format_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"tool_call_parser='hermess' is not known.*'hermes'.*llama3"):
-        find("tools", "hermess", None)
-    assert names("tools") == ["hermes", "llama3", "mistral"] and names("reasoning") == ["deepseek_r1", "qwen3"]
+        find("tool_call_parser", TOOLS, "hermess", None)
+    assert [*TOOLS] == ["hermes", "llama3", "mistral"] and [*REASONING] == ["deepseek_r1", "qwen3"]

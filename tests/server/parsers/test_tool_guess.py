@@ -5,7 +5,7 @@ A model whose form is not among the parsers gets none, so that tools are refused
 
 import pytest
 
-from outdraft.server.parsers.found import find
+from outdraft.server.parsers.found import TOOLS, find
 
 HERMES = [
     # Qwen
@@ -47,5 +47,5 @@ NONE = [
      for one in known],
 )  # fmt: skip
 def test_a_template_is_taken_for_what_it_teaches(name: str | None, template: str) -> None:
-    found = find("tools", "auto", template)
+    found = find("tool_call_parser", TOOLS, "auto", template)
     assert (found and found.name) == name

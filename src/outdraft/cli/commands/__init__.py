@@ -1,4 +1,4 @@
-"""One file for each command, and no list to edit: `outdraft <name>` is `commands/<name>.py`, which holds `COMMAND`.
+"""One file for each command, and no list to edit: `outdraft <name>` is `commands/<name>.py`, as `cli/command.py` says.
 
 Everything heavy (torch, rich, the engine) is imported inside `run`, so that `--help` and `--version` answer at once.
 """

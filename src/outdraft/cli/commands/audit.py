@@ -75,7 +75,7 @@ def run(options: Options) -> int:
         )
     console = make_console(stderr=options.json)
     checks = []
-    with console.status("loading") if console.is_terminal else _Quiet() as status:
+    with console.status("loading") as status:
         for check in run_checks(options, samples, status.update, partial(console.print, markup=False)):
             checks.append(check)
             console.print(f"{_mark(check)}  [bold]{escape(check.name)}[/]")
@@ -234,16 +234,3 @@ def list_settings(options: Options) -> "list[Setting]":
 
 def _named(check: "Check", where: str) -> "Check":
     return replace(check, name=f"{where}: {check.name}")
-
-
-class _Quiet:
-    """A status line that is not shown."""
-
-    def __enter__(self) -> "_Quiet":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def update(self, message: str) -> None:
-        """Say nothing, for output that a program reads."""

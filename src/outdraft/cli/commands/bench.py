@@ -4,7 +4,6 @@ Four ways: measure (and go on with a file that is there), `--load` (many request
 file), `--compare` (two files).
 """
 
-from collections.abc import Sequence as Seq
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -13,12 +12,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
-from outdraft.cli.asked import Asked
-from outdraft.cli.bench_report import compare_files, report_file, report_rows
+from outdraft.cli.bench_report import compare_files, measure, report_file, report_rows
 from outdraft.cli.flags import ROLES, SamplingFlags
-from outdraft.cli.load import LoadFlags, measure_load, parse_server
+from outdraft.cli.load import Asked, LoadFlags, measure_load
 from outdraft.cli.options import default_of, flag
-from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from outdraft.bench.entrant import Entrant
     from outdraft.bench.runner import Outcome, Plan
+    from outdraft.engine.llm import LLM
 
 SUMMARY = "measure methods against plain decoding: records, tables, pictures"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
@@ -127,16 +126,14 @@ def run(options: Options) -> int:
 
 def _load(console: "Console", options: Options, path: Path) -> int:
     """`--load`: requests of many clients at once, of ours and of other servers."""
+    from outdraft.bench.load.over_http import parse_server
+
     servers = [parse_server(text) for text in options.peer]
     asked = _read(options, peers=bool(servers), **options.load.settings())
-    try:
-        return measure_load(
-            console, asked, options.load, servers, path, neighbours=options.neighbours, plots=options.plots,
-            as_json=options.json,
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
-        raise
+    return measure_load(
+        console, asked, options.load, servers, path, neighbours=options.neighbours, plots=options.plots,
+        as_json=options.json,
+    )  # fmt: skip
 
 
 def _check(options: Options) -> None:
@@ -155,24 +152,13 @@ def _check(options: Options) -> None:
 
 def _measure(console: "Console", options: Options, path: Path) -> int:
     from outdraft.bench.runner import Bench
-    from outdraft.bench.write import Journal
-    from outdraft.cli.progress import progress_bar
 
     with ExitStack() as closing:
         plan, absent = make_plan(options, closing)
-        for label, why in absent.items():
-            console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
-        journal = closing.enter_context(Journal(path))
-        if journal.num_found:
-            console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
-        for note in _forecast(plan):
-            console.print(note, style="dim", markup=False, soft_wrap=True)
-        try:
-            with progress_bar(console, plan.num_texts, "texts") as tell:
-                outcome = Bench(plan, journal, tell).run()
-        except KeyboardInterrupt:
-            console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
-            raise
+        outcome = measure(
+            console, path, absent, _forecast(plan), plan.num_texts, "texts",
+            lambda journal, tell: Bench(plan, journal, tell),
+        )  # fmt: skip
     if outcome.too_long and outcome.key is None:
         raise ConfigError(
             f"no prompt fits: {outcome.too_long[0]} and --max-tokens {plan.params.max_tokens} exceed the context "
@@ -197,12 +183,12 @@ def _forecast(plan: "Plan") -> list[str]:
     pace = text_pace(plan.subject.plain, tokens, round(fmean(lengths)) if lengths else 1)
     beside = OVERHEAD_SECONDS * (1 + plan.curve)
     took = how_long(pace.seconds * plan.num_texts + beside, pace.quiet * plan.num_texts + beside)
-    notes = [f"at most {plan.num_texts} texts of {tokens} tokens: {took}"]
-    return notes + ([note] if (note := busy_note()) else [])
+    return [f"at most {plan.num_texts} texts of {tokens} tokens: {took}", busy_note()]
 
 
 def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, str]]":
     """Everything loaded and checked, before the first text; and who is left out, and why. `closing` ends the peers."""
+    from outdraft.bench.entrant import Ours
     from outdraft.bench.peers.entrant import join_peers
     from outdraft.bench.peers.spec import parse_peer
     from outdraft.bench.runner import Plan
@@ -210,7 +196,11 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     peers = [parse_peer(text) for text in options.peer]
     asked = _read(options, peers=bool(peers))
     lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
-    entrants, absent = _join(asked, lineup)
+
+    def ours(llm: "LLM", rival: Rival | None) -> "Entrant":
+        return Ours(llm, rival.threads if rival is not None else None)
+
+    entrants, absent = asked.gather(lineup, ours)
     absent |= join_peers(entrants, peers, asked.subject, asked.shelf, closing)
     plan = Plan(
         subject=asked.subject, entrants=entrants, prompts=asked.prompts, params=asked.params, rounds=asked.rounds,
@@ -249,26 +239,6 @@ def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
         subject=subject, shelf=shelf, prompts=prompts, params=params, rounds=rounds, chosen=chosen,
         strict=bool(chosen) or zoo,
     )  # fmt: skip
-
-
-def _join(asked: Asked, lineup: Seq[Rival]) -> "tuple[dict[str, Entrant], dict[str, str]]":
-    from outdraft.bench.entrant import Ours
-    from outdraft.bench.trial import PLAIN
-
-    entrants: dict[str, Entrant] = {PLAIN: Ours(asked.subject.plain)}
-    absent: dict[str, str] = {}
-    for rival in lineup:
-        if rival.label == PLAIN:
-            continue  # it always runs
-        if rival.label in entrants:
-            raise ConfigError(f"method {rival.label!r} is given twice")
-        try:
-            entrants[rival.label] = Ours(asked.join(rival), rival.threads)
-        except OutdraftError as error:
-            if asked.strict:
-                raise
-            absent[rival.label] = str(error)
-    return entrants, absent
 
 
 def _notes(outcome: "Outcome") -> list[str]:

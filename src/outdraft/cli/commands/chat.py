@@ -16,8 +16,8 @@ from outdraft.options.errors import ConfigError, RequestError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from outdraft.cli.streamed import Tally
     from outdraft.cli.talk import Talker
-    from outdraft.cli.tally import Tally
 
 SUMMARY = "talk with a model"
 EPILOG = """examples:
@@ -82,7 +82,7 @@ def _talker(options: Options) -> "Talker":
 
         body = asked(options.engine, options.sampling, references)
         return Elsewhere(RemoteServer(options.remote.server, options.remote.api_key), body, colour=options.color)
-    from outdraft.cli.notes import notes_shown
+    from outdraft.cli.console import notes_shown
     from outdraft.cli.talk import Here
 
     with notes_shown():
@@ -127,7 +127,7 @@ class Chat:
 
     def answer(self, question: str) -> None:
         """Stream one answer; Ctrl-C ends it and keeps what was written."""
-        from outdraft.cli.tally import Tally
+        from outdraft.cli.streamed import Tally
 
         self.messages.append({"role": "user", "content": question})
         self.last = Tally()

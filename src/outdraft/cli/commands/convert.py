@@ -30,8 +30,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Convert, and say who serves it how."""
-    from outdraft.cli.console import make_console, write_json
-    from outdraft.cli.taps import taps_line
+    from outdraft.cli.console import make_console, taps_line, write_json
     from outdraft.training.convert import convert
 
     missing = [name for name in ("source", "target", "to", "out") if getattr(options, name) is None]

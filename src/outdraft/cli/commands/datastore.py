@@ -191,8 +191,7 @@ def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
     with console.status("reading") as status:
 
         def tell(what: str, share: float) -> None:
-            if console.is_terminal:
-                status.update(what if math.isnan(share) else f"{what} {share:.0%}")
+            status.update(what if math.isnan(share) else f"{what} {share:.0%}")
 
         yield tell
 

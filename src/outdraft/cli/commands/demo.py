@@ -5,7 +5,6 @@ itself, measured in turn in the same run; with --all, every head trained for thi
 if any drafter's text is not the plain one.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,7 @@ def run(options: Options) -> int:
             max_tokens=options.max_tokens,
             seconds=options.seconds,
             strict=options.model == ZOO_TARGET,
-            progress=_teller(status.update if console.is_terminal else None),
+            progress=status.update,
         )
     if options.json:
         scores = [asdict(score) for score in contest.scores]
@@ -175,7 +174,3 @@ def _length(speedup: float, fastest: float, console: "Console") -> str:
     cells.insert(plain, "|")
     colour = "green" if speedup > 1 else "red"
     return f"[{colour}]{''.join(cells)}[/]"
-
-
-def _teller(update: Callable[[str], None] | None) -> Callable[[str], None]:
-    return update if update is not None else lambda message: None

@@ -12,7 +12,7 @@ from outdraft.options.errors import RequestError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from outdraft.cli.tally import Tally
+    from outdraft.cli.streamed import Tally
     from outdraft.engine.llm import LLM
     from outdraft.options.params import SamplingParams
 
@@ -22,6 +22,8 @@ EPILOG = """examples:
   outdraft generate --drafter ngram -k 8 --temperature 0.8 --seed 7 < prompt.txt
   outdraft generate "Her name and her age: " --json-schema person.json
   outdraft generate "It was late when" --server http://127.0.0.1:8000 --color --stats"""
+
+_PATH = "/v1/completions"  # of a running server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,8 @@ def run(options: Options) -> int:
     options.remote.check()
     if options.remote.server is not None:
         return _remotely(options, prompt)
-    from outdraft.cli.console import make_console, warn_if_lossy
-    from outdraft.cli.notes import notes_shown
+    from outdraft.cli.console import make_console, notes_shown
+    from outdraft.cli.streamed import painted, write_stream
 
     with notes_shown():
         llm = options.engine.load()
@@ -62,16 +64,19 @@ def run(options: Options) -> int:
         return _as_json(llm, prompt, params)
 
     console = make_console()
-    tally = _stream(llm, prompt, params, console, colour=options.color)
-    warn_if_lossy(make_console(stderr=True), llm)
-    _explain(options, console, tally)
+    codec = llm.codec if options.color else None
+    tally = write_stream(console, painted(llm.stream(prompt, params), codec), colour=codec is not None)
+    _explain(options, console, tally, None if llm.lossless else llm.config["verifier"]["name"])
     return 0
 
 
-def _explain(options: Options, console: "Console", tally: "Tally") -> None:
-    from outdraft.cli.console import has_style, legend, make_console
+def _explain(options: Options, console: "Console", tally: "Tally", lossy: str | None) -> None:
+    """What is said of the text, on stderr. `lossy`: the rule that did not keep the target's distribution."""
+    from outdraft.cli.console import has_style, legend, lossy_note, make_console
 
     errors = make_console(stderr=True)
+    if lossy is not None:
+        errors.print(lossy_note(lossy), style="bold red", markup=False)
     if options.color and has_style(console):
         errors.print(legend())
     if options.stats:
@@ -80,24 +85,39 @@ def _explain(options: Options, console: "Console", tally: "Tally") -> None:
 
 def _remotely(options: Options, prompt: dict[str, Any]) -> int:
     """The same by a running server."""
-    from outdraft.cli.console import lossy_note, make_console, write_json
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.remote.answer import answer, is_ours, served_model
     from outdraft.cli.remote.flags import asked
-    from outdraft.cli.remote.generate import as_json, stream
     from outdraft.cli.remote.http import RemoteServer
+    from outdraft.cli.streamed import write_stream
 
     form = {name: value for name, value in options.form.changes().get("structured_outputs", {}).items() if value}
-    body = {**asked(options.engine, options.sampling, prompt.pop("references")), **prompt}
-    body |= {"structured_outputs": form} if form else {}
+    given = {**asked(options.engine, options.sampling, prompt.pop("references")), **prompt}
+    given |= {"structured_outputs": form} if form else {}
     server = RemoteServer(options.remote.server or "", options.remote.api_key)
+    model = served_model(server)
+    body = {"model": model.get("id"), **{name: value for name, value in given.items() if value is not None}}
     if options.json:
-        write_json(as_json(server, body))
+        told = server.post(_PATH, {**body, "return_token_ids": True} if is_ours(model) else body)
+        choice = told["choices"][0]
+        write_json(
+            {
+                "text": choice["text"],
+                "token_ids": choice.get("token_ids"),
+                "sources": choice.get("token_sources"),
+                "finish_reason": choice["finish_reason"],
+                "variant": model.get("variant"),
+                "lossless": model.get("lossless"),
+                "metrics": told.get("metrics"),
+                "config": model,  # what the server reports of it
+            }
+        )
         return 0
     console = make_console()
-    tally, model = stream(server, body, console, colour=options.color)
-    if not model.get("lossless", True):
-        told = lossy_note((model.get("speculative") or {}).get("verifier", ""))
-        make_console(stderr=True).print(told, style="bold red", markup=False)
-    _explain(options, console, tally)
+    pieces = answer(server, _PATH, body, ours=is_ours(model), colour=options.color)
+    tally = write_stream(console, pieces, colour=options.color)
+    verifier = (model.get("speculative") or {}).get("verifier", "")
+    _explain(options, console, tally, None if model.get("lossless", True) else verifier)
     return 0
 
 
@@ -114,38 +134,20 @@ def read_prompt(given: str | None) -> str:
     return prompt.removesuffix("\n") if given is None else prompt
 
 
-def _stream(
-    llm: "LLM", prompt: dict[str, Any], params: "SamplingParams", console: "Console", *, colour: bool
-) -> "Tally":
-    from outdraft.cli.colours import Colours, paint
-    from outdraft.cli.tally import Tally
-
-    colours = Colours(llm.codec) if llm.codec is not None and colour else None
-    tally = Tally()
-    for chunk in llm.stream(prompt, params):
-        tally.add(chunk)
-        if colours is None:
-            console.out(chunk.text, end="", highlight=False)
-        else:
-            console.print(paint(colours.take(chunk)), end="", soft_wrap=True)
-        console.file.flush()
-    console.out()
-    return tally
-
-
 def _as_json(llm: "LLM", prompt: dict[str, Any], params: "SamplingParams") -> int:
     from outdraft.cli.console import write_json
 
     result = llm.generate(prompt, params)
-    made: dict[str, Any] = {
-        "text": result.text,
-        "token_ids": list(result.token_ids),
-        "sources": [str(source) for source in result.sources],
-        "finish_reason": result.finish_reason,
-        "variant": result.variant,
-        "lossless": result.lossless,
-        "metrics": result.metrics,
-        "config": llm.config,
-    }
-    write_json(made)
+    write_json(
+        {
+            "text": result.text,
+            "token_ids": list(result.token_ids),
+            "sources": [str(source) for source in result.sources],
+            "finish_reason": result.finish_reason,
+            "variant": result.variant,
+            "lossless": result.lossless,
+            "metrics": result.metrics,
+            "config": llm.config,
+        }
+    )
     return 0

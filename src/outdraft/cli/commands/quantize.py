@@ -67,7 +67,7 @@ def run(options: Options) -> int:
     )  # fmt: skip
     console = make_console(stderr=options.json)
     with console.status("loading") as status:
-        report = quantize(options, config, out, status.update if console.is_terminal else _silent)
+        report = quantize(options, config, out, status.update)
     if options.json:
         write_json(report)
         return 0
@@ -168,7 +168,3 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
 def _weight_bytes(path: Path) -> int:
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     return sum(file.stat().st_size for file in files)
-
-
-def _silent(message: str) -> None:
-    """Where no terminal watches."""

@@ -2,18 +2,19 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.flags import KeepingFlags, read_file
-from outdraft.cli.options import argument, flag
-from outdraft.cli.ray_flags import RayFlags, from_anywhere
+from outdraft.cli.options import argument, default_of, flag, flag_name
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
-    from outdraft.server.certificate import Certificate
+    from outdraft.server.fleet.on_ray.settings import ReplicaSettings
+    from outdraft.server.serve import Certificate
     from outdraft.server.settings import ServerSettings
 
 SUMMARY = "serve a model over HTTP, as OpenAI's API"
@@ -24,6 +25,7 @@ EPILOG = """examples:
   outdraft serve DIR --host 0.0.0.0 --port 8443 --ssl-certfile cert.pem --ssl-keyfile key.pem --api-key-file keys
   curl localhost:8000/v1/completions --json '{"prompt": "It was late when", "max_tokens": 20}'
 see docs/server.md and docs/deploy.md"""
+_PLACES = ("model", "draft_model", "head", "datastore")  # flags of an engine that may name a place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,36 @@ class ServerFlags:
     ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate, in PEM", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
     log_requests: bool = flag(False, "write prompts and answers into the log, not only their sizes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayFlags:
+    """Several engines behind one address (docs/scale.md)."""
+
+    ray: bool = flag(False, "run the server as an application of Ray Serve (docs/scale.md)")
+    ray_address: str | None = flag(
+        None, "the Ray cluster; without it Ray runs on this machine alone", metavar="ADDRESS"
+    )
+    replicas: int = flag(1, "engines; with --max-replicas, the fewest")
+    max_replicas: int | None = flag(None, "the most engines; Ray starts and ends them by load")
+    target_ongoing_requests: int = flag(8, "requests of an engine; with more of them Ray starts another engine")
+    cpus_per_replica: float = flag(1.0, "cores that Ray reserves for an engine")
+    ray_routing: bool = flag(False, "Ray chooses the engine of a request by load alone, not by what is warm where")
+
+    def settings(self) -> "ReplicaSettings":
+        """As the deployment takes them. Raises `ConfigError` naming what is out of range."""
+        from outdraft.server.fleet.on_ray.settings import ReplicaSettings
+
+        return ReplicaSettings(
+            replicas=self.replicas, max_replicas=self.max_replicas, cpus=self.cpus_per_replica,
+            target_ongoing_requests=self.target_ongoing_requests, affinity=not self.ray_routing,
+        )  # fmt: skip
+
+    def check_unused(self) -> None:
+        """Without --ray, raise `ConfigError` for what means nothing there."""
+        for one in fields(self):
+            if one.name != "ray" and getattr(self, one.name) != default_of(one):
+                raise ConfigError(f"--{flag_name(one.name)} is for several engines: add --ray, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +163,12 @@ def _run_on_ray(
     )  # fmt: skip
 
 
+def from_anywhere(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an engine as other processes read them: paths that begin at the root of the file system."""
+    found = {name: engine[name] for name in _PLACES if engine.get(name) and Path(engine[name]).exists()}
+    return {**engine, **{name: str(Path(place).resolve()) for name, place in found.items()}}
+
+
 def _check_speculation(options: Options) -> None:
     engine, config = options.engine, options.engine.speculative_config
     plain = "none" in (engine.drafter, config.get("method")) or engine.num_speculative_tokens == 0
@@ -175,7 +213,7 @@ def _keys(given: ServerFlags) -> tuple[str, ...]:
 
 
 def _certificate(given: ServerFlags) -> "Certificate | None":
-    from outdraft.server.certificate import Certificate
+    from outdraft.server.serve import Certificate
 
     certfile, keyfile = given.ssl_certfile, given.ssl_keyfile
     if certfile is None and keyfile is None:

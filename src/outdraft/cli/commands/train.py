@@ -117,8 +117,7 @@ def run(options: Options) -> int:
 
 
 def _train(options: Options) -> int:
-    from outdraft.cli.console import make_console, write_json
-    from outdraft.cli.taps import taps_line
+    from outdraft.cli.console import make_console, taps_line, write_json
     from outdraft.training.course import prepare
     from outdraft.training.plan import PLAN_FIELDS, make_plan, merged, read_plan
     from outdraft.training.team import join_team

@@ -51,8 +51,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Search, write, and say what was found."""
-    from outdraft.cli.console import make_console, write_json
-    from outdraft.cli.progress import progress_bar
+    from outdraft.cli.console import make_console, progress_bar, write_json
     from outdraft.drafters.draft_verify import Tuned, tune
     from outdraft.drafters.shared.own_layers.skip_sets import save_skip
     from outdraft.engine.assembly.variant import network_of

@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from outdraft.cli.colours import Laid, paint
 from outdraft.cli.remote.http import RemoteServer
+from outdraft.cli.streamed import Laid, paint
 from outdraft.core.events import Source
 from outdraft.engine.callers.result import Chunk
 

@@ -12,8 +12,8 @@ from hmac import compare_digest
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from outdraft.server.connection import error_reply
 from outdraft.server.errors import ApiError
-from outdraft.server.replies import error_reply
 
 _GUARDED = ("/v1", "/v2", "/inference", "/tokenize", "/detokenize", "/load", "/kv_events")
 

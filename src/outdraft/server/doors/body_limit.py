@@ -10,8 +10,8 @@ from time import monotonic
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from outdraft.server.connection import error_reply
 from outdraft.server.errors import ApiError
-from outdraft.server.replies import error_reply
 
 SIZE = "outdraft.body_size"  # in the scope: bytes of the body that have come
 _BODIES = 64

@@ -10,8 +10,8 @@ from time import monotonic
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from outdraft.server.connection import error_reply
 from outdraft.server.errors import ApiError
-from outdraft.server.replies import error_reply
 
 _MOST_KNOWN = 10_000  # buckets; the one that was used longest ago is forgotten, and full when it comes again
 

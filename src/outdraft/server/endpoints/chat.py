@@ -1,6 +1,6 @@
 """`POST /v1/chat/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/chat"""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from typing import Any
 
@@ -9,20 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
-from outdraft.server.connection import DONE, event
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.endpoints.answering import Shape, answer, reason
+from outdraft.server.parsers.json_text import Call
+from outdraft.server.parsers.message import MessageReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
-from outdraft.server.wire import draft_tree
-from outdraft.server.wire.deltas import Deltas, message
 from outdraft.server.wire.logprobs import of_chat, of_ids
-from outdraft.server.wire.tokens import TokensTold
-
-_KIND, _PIECE = "chat.completion", "chat.completion.chunk"
+from outdraft.server.wire.tokens import TokensTold, draft_tree
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -34,78 +31,74 @@ def add(app: FastAPI, service: Service) -> None:
         return await answer(request, service, body, [asked.prompt], asked.params, Chat(service, body, asked))
 
 
-class Chat:
+class Chat(Shape):
     """The shape of its replies."""
 
+    kind, piece_kind = "chat.completion", "chat.completion.chunk"
+
     def __init__(self, service: Service, body: ChatRequest, asked: Conversation) -> None:
-        self._service, self._body, self._asked = service, body, asked
-        self._heading = Heading(service, body, "chatcmpl-")
+        super().__init__(service, body, "chatcmpl-")
+        self._body, self._asked = body, asked
         self._tokens = TokensTold(service.llm.codec)
+        self._deltas: dict[int, Deltas] = {}  # of each text
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
-        choices = [self._choice(text) for text in results[0].outputs]
-        return {
-            **self._heading.head(_KIND),
-            "choices": choices,
-            **self._of_prompt(results[0].prompt_token_ids, results[0].prompt_logprobs),
-            **self._heading.foot(results, self._asked.num_reasoning_tokens(results)),
-        }
+        (one,) = results
+        choices = [self._choice(text) for text in one.outputs]
+        read = self._of_prompt(one.prompt_token_ids, one.prompt_logprobs)
+        return {**self.head(self.kind), "choices": choices, **read, **self.foot(results)}
 
-    async def events(self, answers: Answers) -> AsyncIterator[bytes]:
-        readers = [Deltas(self._asked.reader()) for _ in range(answers.requests[0].params.n)]
-        for index in range(len(readers)):
-            first = {
-                "index": index,
-                "delta": {"role": "assistant", "content": ""},
-                "logprobs": None,
-                "finish_reason": None,
-            }
+    def begin(self, answers: Answers) -> Iterator[dict[str, Any]]:
+        for index in range(answers.requests[0].params.n):
+            self._deltas[index] = Deltas(self._asked.reader())
+            delta = {"role": "assistant", "content": ""}
+            first = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
             prompt = answers.requests[0].prompt_token_ids if index == 0 else None
-            yield self._event([first], answers, Chunk(text=""), **self._of_prompt(ids=prompt))
-        async for _, chunk in answers:
-            delta = readers[chunk.index].delta(chunk)
-            read = self._of_prompt(logprobs=chunk.prompt_logprobs if chunk.index == 0 else None)
-            tells = chunk.logprobs or read or self._body.return_token_ids or self._body.return_draft_tree
-            if delta or chunk.finish_reason is not None or tells:
-                yield self._event([self._piece(chunk, readers[chunk.index], delta)], answers, chunk, **read)
-            else:
-                self._heading.piece_usage(answers, chunk)  # it is counted, and shown with the next one
-        answers.raise_error()
-        if (last := self._heading.last(_PIECE, answers, self._asked.num_reasoning_tokens)) is not None:
-            yield event(last)
-        yield DONE
+            yield self.told(answers, Chunk(text=""), first, **self._of_prompt(ids=prompt))
 
-    def _event(self, choices: list[dict[str, Any]], answers: Answers, chunk: Chunk, **more: Any) -> bytes:
-        usage = self._heading.piece_usage(answers, chunk)
-        return event({**self._heading.head(_PIECE), "choices": choices, **more, **usage})
+    def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any] | None:
+        deltas = self._deltas[chunk.index]
+        delta = deltas.delta(chunk)
+        read = self._of_prompt(logprobs=chunk.prompt_logprobs if chunk.index == 0 else None)
+        tells = chunk.logprobs or read or self._body.return_token_ids or self._body.return_draft_tree
+        if not (delta or chunk.finish_reason is not None or tells):
+            self.piece_usage(answers, chunk)  # it is counted, and shown with the next one
+            return None
+        ended, stopped = reason(chunk)
+        choice = {
+            "index": chunk.index,
+            "delta": delta,
+            "logprobs": self._logprobs(chunk.logprobs),
+            "finish_reason": "tool_calls" if deltas.num_calls and ended == "stop" else ended,
+            **self._ids(chunk),
+            **({} if ended is None else {"stop_reason": stopped}),
+        }
+        return self.told(answers, chunk, choice, **read)
+
+    def num_reasoning_tokens(self, results: list[Result]) -> int:
+        return self._asked.num_reasoning_tokens(results)
 
     def _choice(self, text: Result) -> dict[str, Any]:
         said = self._asked.reader().whole(text.text, text.token_ids)
         ended, stopped = reason(text)
+        message: dict[str, Any] = {"role": "assistant", "content": said.content, "refusal": None}
+        if said.reasoning:
+            message["reasoning_content"] = said.reasoning
+        if said.calls:
+            message |= {"content": said.content or None, "tool_calls": [_called(one) for one in said.calls]}
         return {
             "index": text.index,
-            "message": message(said),
+            "message": message,
             "logprobs": self._logprobs(text.logprobs or ()),
             "finish_reason": "tool_calls" if said.calls and ended == "stop" else ended,
             "stop_reason": stopped,
             **self._ids(text),
         }
 
-    def _piece(self, chunk: Chunk, read: Deltas, delta: dict[str, Any]) -> dict[str, Any]:
-        ended, stopped = reason(chunk)
-        made = {
-            "index": chunk.index,
-            "delta": delta,
-            "logprobs": self._logprobs(chunk.logprobs),
-            "finish_reason": "tool_calls" if read.num_calls and ended == "stop" else ended,
-            **self._ids(chunk),
-        }
-        return made if ended is None else {**made, "stop_reason": stopped}
-
     def _ids(self, text: Chunk | Result) -> dict[str, Any]:
         told = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
         if self._body.return_draft_tree:
-            told["draft_tree"] = draft_tree.told(text.draft_tree, self._service.llm.codec)
+            told["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.codec)
         return told
 
     def _of_prompt(
@@ -122,4 +115,29 @@ class Chat:
     def _logprobs(self, tokens: Any) -> dict[str, Any] | None:
         if not self._body.logprobs:
             return None
-        return of_chat(tokens, self._service.codec, self._body.top_logprobs or 0)
+        return of_chat(tokens, self.service.codec, self._body.top_logprobs or 0)
+
+
+class Deltas:
+    """The deltas of one answer. A call is one delta, because it is sent when it is complete."""
+
+    def __init__(self, reader: MessageReader) -> None:
+        self._reader = reader
+        self.num_calls = 0
+
+    def delta(self, chunk: Chunk) -> dict[str, Any]:
+        """What a piece adds; empty where nothing is certain yet."""
+        said = self._reader.push(chunk.text, chunk.token_ids, final=chunk.finish_reason is not None)
+        told: dict[str, Any] = {}
+        if said.reasoning:
+            told["reasoning_content"] = said.reasoning
+        if said.content:
+            told["content"] = said.content
+        if said.calls:
+            told["tool_calls"] = [{"index": self.num_calls + i, **_called(one)} for i, one in enumerate(said.calls)]
+            self.num_calls += len(said.calls)
+        return told
+
+
+def _called(call: Call) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

@@ -1,6 +1,5 @@
 """`POST /v1/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/completions"""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,17 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
-from outdraft.server.connection import DONE, event
-from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.endpoints.answering import Shape, answer, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
-from outdraft.server.wire import draft_tree
 from outdraft.server.wire.logprobs import Offsets, of_completion, of_ids
-from outdraft.server.wire.tokens import TokensTold
-
-_KIND = "text_completion"
+from outdraft.server.wire.tokens import TokensTold, draft_tree
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -31,13 +26,14 @@ def add(app: FastAPI, service: Service) -> None:
         return await answer(request, service, body, body.prompts(), params, Completion(service, body))
 
 
-class Completion:
+class Completion(Shape):
     """The shape of its replies."""
 
+    kind = piece_kind = "text_completion"
+
     def __init__(self, service: Service, body: CompletionRequest) -> None:
-        self._service, self._body = service, body
-        self._writes = body.max_tokens != 0
-        self._heading = Heading(service, body, "cmpl-", writes=self._writes)
+        super().__init__(service, body, "cmpl-", writes=body.max_tokens != 0)
+        self._body = body
         self._tokens = TokensTold(service.llm.codec)
         self._begun: set[int] = set()  # texts of which a piece was sent
         self._offsets: dict[int, Offsets] = {}
@@ -45,18 +41,12 @@ class Completion:
     def whole(self, results: list[Result]) -> dict[str, Any]:
         texts = [(text, one.prompt_logprobs) for one in results for text in one.outputs]
         choices = [self._choice(text, i, of_prompt) for i, (text, of_prompt) in enumerate(texts)]
-        return {**self._heading.head(_KIND), "choices": choices, **self._heading.foot(results)}
+        return {**self.head(self.kind), "choices": choices, **self.foot(results)}
 
-    async def events(self, answers: Answers) -> AsyncIterator[bytes]:
-        count = answers.requests[0].params.n
-        async for place, chunk in answers:
-            at = place.prompt * count + place.index
-            choice = self._piece(chunk, at, answers.requests[place.prompt].prompt_token_ids)
-            yield event({**self._heading.head(_KIND), "choices": [choice], **self._heading.piece_usage(answers, chunk)})
-        answers.raise_error()
-        if (last := self._heading.last(_KIND, answers)) is not None:
-            yield event(last)
-        yield DONE
+    def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any]:
+        at = place.prompt * answers.requests[0].params.n + place.index
+        choice = self._piece(chunk, at, answers.requests[place.prompt].prompt_token_ids)
+        return self.told(answers, chunk, choice)
 
     def _choice(self, text: Result, index: int, of_prompt: tuple[TokenLogprobs | None, ...] | None) -> dict[str, Any]:
         """`of_prompt`: its log probabilities, which the engine gives with the first of a prompt's texts alone."""
@@ -71,13 +61,13 @@ class Completion:
         """One piece of a text, or all of it; the prompt before the first where it is to be echoed."""
         body, begins = self._body, index not in self._begun
         self._begun.add(index)
-        if not self._writes:  # the engine has written a token all the same
+        if not self.writes:  # the engine has written a token all the same
             ended = "length" if chunk.finish_reason == "stop" else chunk.finish_reason
             chunk = replace(
                 chunk, text="", token_ids=(), sources=(), logprobs=(), finish_reason=ended, stop_reason=None
             )
         echoed = prompt if body.echo and begins else ()
-        before = self._service.codec.decode(echoed) if echoed else ""
+        before = self.service.codec.decode(echoed) if echoed else ""
         told, stopped = reason(chunk)
         choice: dict[str, Any] = {
             "index": index,
@@ -92,7 +82,7 @@ class Completion:
             choice |= self._tokens.of(chunk, index)
             choice |= {"prompt_token_ids": list(prompt)} if begins else {}
         if body.return_draft_tree:
-            choice["draft_tree"] = draft_tree.told(chunk.draft_tree, self._service.llm.codec)
+            choice["draft_tree"] = draft_tree(chunk.draft_tree, self.service.llm.codec)
         return choice
 
     def _logprobs(self, chunk: Chunk, index: int, prompt: tuple[int, ...], begin: int) -> dict[str, Any] | None:
@@ -100,7 +90,7 @@ class Completion:
         probabilities, but a length; those of the prompt come with the next one then."""
         if self._body.logprobs is None:
             return None
-        codec = self._service.codec
+        codec = self.service.codec
         echoed = prompt if self._body.echo and chunk.prompt_logprobs is not None else ()
         asked = zip(
             echoed, Offsets(codec.stream(continues=False)).of(echoed), chunk.prompt_logprobs or (), strict=False

@@ -3,7 +3,6 @@
 A model without a tokenizer can be asked here too.
 """
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,14 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
-from outdraft.server.connection import DONE, event
-from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.endpoints.answering import Shape, answer, reason
 from outdraft.server.schema.tokens import GenerateRequest, TokenSampling
 from outdraft.server.service import Service
-from outdraft.server.wire import draft_tree
 from outdraft.server.wire.logprobs import number, of_ids
+from outdraft.server.wire.tokens import draft_tree
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -31,39 +29,29 @@ def add(app: FastAPI, service: Service) -> None:
         return await answer(request, service, settings, prompts, params, Generation(service, settings))
 
 
-class Generation:
+class Generation(Shape):
     """The shape of its replies."""
 
     def __init__(self, service: Service, body: TokenSampling) -> None:
+        super().__init__(service, body, "" if body.request_id else "generate-")
         self._body = body
-        self._heading = Heading(service, body, "" if body.request_id else "generate-")
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return {"request_id": self.id, "created": self.created, "model": self.model}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
-        told = {**self._head(), "choices": [self._choice(text) for text in results[0].outputs]}
-        if (read := results[0].prompt_logprobs) is not None:
-            told["prompt_logprobs"] = of_ids(read)
-        return {**told, **self._heading.foot(results)}
+        choices = [self._choice(text) for text in results[0].outputs]
+        return {**self.head(""), "choices": choices, **_of_prompt(results[0]), **self.foot(results)}
 
-    async def events(self, answers: Answers) -> AsyncIterator[bytes]:
-        async for _, chunk in answers:
-            told = {**self._head(), "choices": [self._choice(chunk)]}
-            if chunk.prompt_logprobs is not None:
-                told["prompt_logprobs"] = of_ids(chunk.prompt_logprobs)
-            yield event({**told, **self._heading.piece_usage(answers, chunk)})
-        answers.raise_error()
-        if (last := self._heading.last("", answers)) is not None:
-            yield event({**self._head(), **{name: last[name] for name in last if name not in ("id", "object")}})
-        yield DONE
-
-    def _head(self) -> dict[str, Any]:
-        return {"request_id": self._heading.id, "created": self._heading.created, "model": self._heading.model}
+    def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any]:
+        return self.told(answers, chunk, self._choice(chunk), **_of_prompt(chunk))
 
     def _choice(self, text: Chunk | Result) -> dict[str, Any]:
         ended, stopped = reason(text)
         return {
             "index": text.index, "token_ids": list(text.token_ids), "token_sources": list(text.sources),
             "logprobs": self._logprobs(text.logprobs or ()), "finish_reason": ended, "stop_reason": stopped,
-            **({"draft_tree": draft_tree.told(text.draft_tree, None)} if self._body.return_draft_tree else {}),
+            **({"draft_tree": draft_tree(text.draft_tree, None)} if self._body.return_draft_tree else {}),
         }  # fmt: skip
 
     def _logprobs(self, tokens: tuple[TokenLogprobs, ...]) -> dict[str, Any] | None:
@@ -76,6 +64,10 @@ class Generation:
                 for one in tokens
             ]
         }
+
+
+def _of_prompt(text: Chunk | Result) -> dict[str, Any]:
+    return {} if text.prompt_logprobs is None else {"prompt_logprobs": of_ids(text.prompt_logprobs)}
 
 
 def _told(token: int, value: float) -> dict[str, Any]:

@@ -19,15 +19,14 @@ from outdraft.options.errors import OutdraftError
 from outdraft.server.connection import event
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.endpoints.answering import Shape, answer, reason
 from outdraft.server.errors import ApiError, broke_off, renamed, told
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.responses import LOGPROBS, SEALED, ResponsesRequest
 from outdraft.server.service import Service
-from outdraft.server.wire.by_token import ByToken
 from outdraft.server.wire.logprobs import of_chat
 from outdraft.server.wire.response_items import Event, Logprobs, ResponseItems
-from outdraft.server.wire.response_object import as_asked, response_usage
+from outdraft.server.wire.tokens import ByToken
 
 _CALLED = {  # as a chat says it -> as it is said here
     r"\bmax(_completion)?_tokens\b": "max_output_tokens",
@@ -36,6 +35,7 @@ _CALLED = {  # as a chat says it -> as it is said here
     r"^messages\b": "input",
     r"^(tools\.\d+)\.function\b": r"\1",
 }
+_SAME = ("instructions", "max_output_tokens", "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key")
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -52,12 +52,12 @@ def add(app: FastAPI, service: Service) -> None:
             raise renamed(told(error), _CALLED) from error
 
 
-class Responding:
+class Responding(Shape):
     """The shape of its replies."""
 
     def __init__(self, service: Service, body: ResponsesRequest, chat: ChatRequest, asked: Conversation) -> None:
-        self._service, self._body, self._asked = service, body, asked
-        self._heading = Heading(service, chat, "resp_")
+        super().__init__(service, chat, "resp_")
+        self._body, self._asked = body, asked
         self._reader, self._thoughts = asked.reader(), asked.thoughts()
         self._items = ResponseItems(seals=body.wants(SEALED))
         self._by_token = ByToken(service.codec)
@@ -93,6 +93,9 @@ class Responding:
             ended = self._response("failed", error={"code": "server_error", "message": found.message})
         yield numbered({"type": f"response.{ended['status']}", "response": ended})
 
+    def num_reasoning_tokens(self, results: list[Result]) -> int:
+        return self._asked.num_reasoning_tokens(results)
+
     def _written(self, chunk: Chunk) -> Iterator[Event]:
         for piece in self._by_token.push(chunk) if self._body.wants(LOGPROBS) else (chunk,):
             is_last = piece.finish_reason is not None
@@ -103,8 +106,8 @@ class Responding:
 
     def _ended(self, results: list[Result]) -> dict[str, Any]:
         (text,) = results
-        foot = self._heading.foot(results, self._asked.num_reasoning_tokens(results))
-        foot["usage"] = response_usage(foot["usage"])
+        foot = self.foot(results)
+        foot["usage"] = _usage(foot["usage"])
         why, status = None, _status(text)
         if status == "incomplete":
             _, stopped = reason(text)
@@ -113,11 +116,10 @@ class Responding:
 
     def _response(self, status: str, **more: Any) -> dict[str, Any]:
         """The object; the same id, time and settings in every event."""
-        heading = self._heading
         return {
-            "id": heading.id, "object": "response", "created_at": heading.created, "status": status,
-            "completed_at": None, "error": None, "incomplete_details": None, "model": heading.model,
-            "output": self._items.items, "usage": None, **as_asked(self._body), **more,
+            "id": self.id, "object": "response", "created_at": self.created, "status": status,
+            "completed_at": None, "error": None, "incomplete_details": None, "model": self.model,
+            "output": self._items.items, "usage": None, **_as_asked(self._body), **more,
         }  # fmt: skip
 
     def _logprobs(self, chunk: Chunk) -> Logprobs:
@@ -126,9 +128,41 @@ class Responding:
         if not self._body.wants(LOGPROBS) or not chunk.logprobs:  # a piece that was resumed has none
             return []
         shown = [one for one, is_spoken in zip(chunk.logprobs, spoken, strict=True) if is_spoken]
-        told: Logprobs = of_chat(shown, self._service.codec, self._body.top_logprobs or 0)["content"]
+        told: Logprobs = of_chat(shown, self.service.codec, self._body.top_logprobs or 0)["content"]
         return told
 
 
 def _status(text: Chunk | Result) -> str:
     return "completed" if text.finish_reason == "stop" else "incomplete"
+
+
+def _as_asked(body: ResponsesRequest) -> dict[str, Any]:
+    """The settings, with what was in force where the request says nothing."""
+    form = None if body.text is None else body.text.format
+    choice = body.tool_choice or "auto"
+    return {
+        **{name: body.in_force(name) for name in _SAME},
+        "metadata": body.metadata or {},
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "reasoning": {"effort": None if body.reasoning is None else body.reasoning.effort, "summary": None},
+        "text": {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)},
+        "tools": [tool.model_dump() for tool in body.tools or ()],
+        "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
+        "top_logprobs": body.top_logprobs or 0,
+        "truncation": "disabled",
+        "background": False,
+        "store": False,
+        "previous_response_id": None,
+        "service_tier": "default",
+    }
+
+
+def _usage(usage: dict[str, Any]) -> dict[str, Any]:
+    """A chat's usage under this API's names."""
+    return {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": {**usage["prompt_tokens_details"], "cache_write_tokens": 0},
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": usage["completion_tokens_details"],
+        "total_tokens": usage["total_tokens"],
+    }

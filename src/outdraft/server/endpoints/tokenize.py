@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from outdraft.codecs.text import TextCodec
+from outdraft.server.connection import JsonReply
 from outdraft.server.conversation import converse
 from outdraft.server.doors.body_limit import SIZE
 from outdraft.server.errors import ApiError
-from outdraft.server.replies import JsonReply
 from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
 from outdraft.server.service import Service
 

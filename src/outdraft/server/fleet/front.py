@@ -11,8 +11,6 @@ here.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
@@ -22,14 +20,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from outdraft.server.connection import EventStream, unless_gone
+from outdraft.server.connection import EventStream, JsonReply, error_reply, unless_gone
 from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.errors import ApiError, told
 from outdraft.server.fleet.ask import Ask, Fleet
 from outdraft.server.fleet.cut_stream import CutStream, can_resume
 from outdraft.server.fleet.relay import Relay, Tally
 from outdraft.server.fleet.route_key import route_key
-from outdraft.server.replies import JsonReply, error_reply
 from outdraft.server.settings import ServerSettings
 
 _log = logging.getLogger("outdraft.server.fleet")
@@ -108,7 +105,7 @@ class Front:
                 if name.lower() not in _OF_CONNECTION
             }
             if head.is_stream:
-                made = EventStream(_told(relay), close=lambda: None, keep_alive=0)  # _told closes the relay
+                made = EventStream(relay.events(), close=lambda: None, keep_alive=0)  # its end closes the relay
                 made.headers.update(headers)
                 return made
             whole = await unless_gone(request, relay.whole())
@@ -116,12 +113,6 @@ class Front:
         except BaseException:
             await relay.close()
             raise
-
-
-async def _told(relay: Relay) -> AsyncIterator[bytes]:
-    async with aclosing(relay.events()) as events:
-        async for piece in events:
-            yield piece
 
 
 def _read(body: bytes) -> Any:

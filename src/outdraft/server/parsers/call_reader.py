@@ -10,7 +10,7 @@ comes out.
 
 from collections.abc import Iterator
 
-from outdraft.server.parsers.json_text import Call
+from outdraft.server.parsers.json_text import Balance, Call
 
 Piece = str | Call
 
@@ -27,6 +27,7 @@ class CallReader:
         self._held = ""
         self._fresh = True  # no text stands before this place, or none since the last call
         self._num_calls = 0
+        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
 
     def push(self, text: str) -> list[Piece]:
         """What is certain after so much more of the answer."""
@@ -61,6 +62,20 @@ class CallReader:
     def _body(self, *, final: bool) -> list[Piece] | None:
         """Read what stands behind the mark from `_held`, and leave there what follows. None: it goes on."""
         raise NotImplementedError
+
+    def _value_end(self, *, final: bool) -> int | None:
+        """Where the JSON value ends that `_held` begins with; of a last, unfinished one the end. None: it goes on."""
+        for at in range(self._seen, len(self._held)):
+            if self._balance.push(self._held[at]):
+                return at + 1
+        self._seen = len(self._held)
+        return self._seen if final else None
+
+    def _take(self, end: int) -> str:
+        """So many characters of `_held`, which are a call or none; what follows is read anew."""
+        body, self._held = self._held[:end], self._held[end:]
+        self._balance, self._seen = Balance(), 0
+        return body
 
     def _begins_bare(self) -> bool:
         """Whether a call begins here without a mark."""

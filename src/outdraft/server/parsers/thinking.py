@@ -1,4 +1,4 @@
-"""What a file of `parsers/reasoning` offers, and the reader of an answer that thinks before it speaks.
+"""How models mark what they think, and the reader of an answer that thinks before it speaks.
 
     "<think>\nLet me see.\n</think>\n\nIt is four."   ->   reasoning "Let me see."   content "It is four."
 
@@ -42,6 +42,15 @@ class ReasoningFormat:
         if end.endswith(self.close):
             return ThinkingReader(self, "after")
         return ThinkingReader(self, "begins", inside=self.always or end.endswith(self.open))
+
+
+_DEEPSEEK_R1 = ReasoningFormat(  # and its distilled models, which often leave the opening mark out
+    name="deepseek_r1", open="<think>", close="</think>", always=True, template_has=("</think>", "<｜Assistant｜>")
+)
+_QWEN3 = ReasoningFormat(  # and QwQ and others: a thought before the answer, or at once where the template opens it
+    name="qwen3", open="<think>", close="</think>", always=False, template_has=("<think>", "<|im_start|>")
+)
+REASONING = {one.name: one for one in (_DEEPSEEK_R1, _QWEN3)}
 
 
 class ThinkingReader:

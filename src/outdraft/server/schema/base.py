@@ -7,7 +7,7 @@
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import orjson
 from pydantic import (
@@ -82,11 +82,13 @@ class Table(BaseModel):
     """A JSON object whose fields are all known, and of exactly their types.
 
     `CURES`: fields that clients send and that are not here, with what to send in their place. What is null or empty
-    says nothing, so such a field may be that.
+    says nothing, so such a field may be that. `TYPE_CURE`: what to send in place of a table of another `type`, which
+    is then refused by that name, before all else.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
     CURES: ClassVar[Mapping[str, str]] = {}
+    TYPE_CURE: ClassVar[str] = ""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -99,6 +101,8 @@ class Table(BaseModel):
     def _check_names(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
+        if cls.TYPE_CURE:
+            _check_type(given.get("type"), get_args(cls.model_fields["type"].annotation), cls.TYPE_CURE)
         if given.keys() <= _names(cls).keys():  # as most are: there may be very many tables
             return given
         known = [*_names(cls)]
@@ -111,6 +115,14 @@ class Table(BaseModel):
                 told = {"name": name, "cure": _cure(name, cures, known)}
                 raise PydanticCustomError("unknown_field", "there is no such field{cure}", told)
         return kept
+
+
+def _check_type(kind: Any, known: Seq[str], cure: str) -> None:
+    if isinstance(kind, str) and kind not in known:
+        told = {"kind": shown(kind), "known": ", ".join(known), "cure": cure}
+        raise PydanticCustomError(
+            "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
+        )
 
 
 @cache
@@ -128,9 +140,14 @@ def _is_short(given: dict[str, Any]) -> dict[str, Any]:
     except orjson.JSONEncodeError:  # it could not be given back either
         raise PydanticCustomError("too_deep", "its lists and tables are nested too deeply") from None
     if size > MOST_METADATA:
-        told = {"size": size, "most": MOST_METADATA}
-        raise PydanticCustomError("too_long", "as JSON it has {size} bytes, and {most} are taken: send less", told)
+        raise too_long(f"as JSON it has {size} bytes", MOST_METADATA)
     return given
+
+
+def too_long(has: str, most: int, cure: str = "send less") -> PydanticCustomError:
+    """The error of a value that is larger than is taken. `has`: how large it is, such as "it has 5 entries"."""
+    told = {"has": has, "most": most, "cure": cure}
+    return PydanticCustomError("too_long", "{has}, and {most} are taken: {cure}", told)
 
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]  # it names something, and is not read
@@ -145,20 +162,6 @@ class Body(Table):
     service_tier: Name | None = None
     safety_identifier: Name | None = None
     prompt_cache_key: Name | None = None
-
-
-def only_types(*known: str, cure: str) -> Any:
-    """A check before all others: a table of another `type` is refused by that name. `cure`: what to send then."""
-
-    def check(given: Any) -> Any:
-        if isinstance(given, dict) and isinstance(kind := given.get("type"), str) and kind not in known:
-            told = {"kind": shown(kind), "known": ", ".join(known), "cure": cure}
-            raise PydanticCustomError(
-                "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
-            )
-        return given
-
-    return check
 
 
 def _no_number(given: Any) -> Any:

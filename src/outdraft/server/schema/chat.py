@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from outdraft.options.limits import MOST_PARTS
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
-from outdraft.server.schema.base import NO_BREAKPOINT, Name, No, Table, only_types, otherwise
+from outdraft.server.schema.base import NO_BREAKPOINT, Name, No, Table, otherwise
 from outdraft.server.schema.conversation_size import CallId, Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import SamplingFields
 
@@ -18,13 +18,10 @@ class TextPart(Table):
     """A piece of a message."""
 
     CURES: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": NO_BREAKPOINT}
+    TYPE_CURE: ClassVar[str] = "no model here reads anything else, so leave it out"
 
     type: Literal["text"]
     text: str
-
-    _known = model_validator(mode="before")(
-        only_types("text", cure="no model here reads anything else, so leave it out")
-    )
 
 
 class Called(Table):

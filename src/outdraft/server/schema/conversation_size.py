@@ -21,6 +21,7 @@ from outdraft.options.limits import (
     MOST_TOOLS,
     MOST_VARIABLES,
 )
+from outdraft.server.schema.base import too_long
 
 
 def _count(given: Any) -> Any:
@@ -28,12 +29,7 @@ def _count(given: Any) -> Any:
         return given
     within = (part for one in given if isinstance(one, dict) for part in one.values() if isinstance(part, list))
     if (count := len(given) + sum(map(len, within))) > MOST_PARTS:
-        told = {"count": count, "most": MOST_PARTS}
-        raise PydanticCustomError(
-            "too_long",
-            "with its parts and calls it has {count}, and {most} are taken: send a shorter conversation",
-            told,
-        )
+        raise too_long(f"with its parts and calls it has {count}", MOST_PARTS, "send a shorter conversation")
     return given
 
 
@@ -44,8 +40,7 @@ def _limit(most: int, most_bytes: int) -> Callable[[Any], Any]:
         if not isinstance(given, list | dict):
             return given
         if len(given) > most:
-            told = {"count": len(given), "most": most}
-            raise PydanticCustomError("too_long", "it has {count} entries, and {most} are taken: send fewer", told)
+            raise too_long(f"it has {len(given)} entries", most, "send fewer")
         if _levels(given) > DEEPEST:
             raise PydanticCustomError("too_deep", "it is nested deeper than {most} levels", {"most": DEEPEST})
         try:
@@ -53,8 +48,7 @@ def _limit(most: int, most_bytes: int) -> Callable[[Any], Any]:
         except orjson.JSONEncodeError:  # it comes from a request that was checked
             return given
         if size > most_bytes:
-            told = {"size": size, "most": most_bytes}
-            raise PydanticCustomError("too_long", "as JSON it has {size} bytes, and {most} are taken: send less", told)
+            raise too_long(f"as JSON it has {size} bytes", most_bytes)
         return given
 
     return check

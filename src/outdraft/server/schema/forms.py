@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from outdraft.options.errors import RequestError
 from outdraft.options.structured import ELSEWHERE, StructuredOutputsParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Table, only_types
+from outdraft.server.schema.base import Table
 
 
 class StructuredOutputs(Table):
@@ -49,12 +49,10 @@ class JsonSchema(Table):
 class ResponseFormat(Table):
     """text, json_object, or json_schema with its schema."""
 
+    TYPE_CURE: ClassVar[str] = "write tags into a grammar of structured_outputs"
+
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
-
-    _known = model_validator(mode="before")(
-        only_types("text", "json_object", "json_schema", cure="write tags into a grammar of structured_outputs")
-    )
 
     def params(self) -> StructuredOutputsParams | None:
         """None: any text. Raises `ApiError` where the type and the schema do not go together."""

@@ -11,10 +11,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import NO_BREAKPOINT, Name, Table, only_types
+from outdraft.server.schema.base import NO_BREAKPOINT, Name, Table
 from outdraft.server.schema.chat import Called, Message, ToolCall
 
 _MARK = b"outdraft thought\n"
@@ -25,13 +25,12 @@ class Part(Table):
     """A piece of a message's text."""
 
     CURES: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": NO_BREAKPOINT}
+    TYPE_CURE: ClassVar[str] = "send texts alone"
 
     type: Literal["input_text", "output_text", "text"]
     text: str
     annotations: list[dict[str, Any]] | None = None
     logprobs: list[dict[str, Any]] | None = None
-
-    _known = model_validator(mode="before")(only_types("input_text", "output_text", "text", cure="send texts alone"))
 
 
 class _Item(Table):

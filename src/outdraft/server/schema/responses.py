@@ -6,10 +6,10 @@ A response is the answer to a chat in other words, and `chat` says it in those o
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Metadata, Name, No, Table, only_types, otherwise
+from outdraft.server.schema.base import Metadata, Name, No, Table, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.conversation_size import Counted, FewTools, Variables
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
@@ -31,14 +31,13 @@ class FunctionTool(Table):
         "allowed_callers": "the model alone calls: leave it out",
         "output_schema": "what a function returns is not checked: leave it out",
     }
+    TYPE_CURE: ClassVar[str] = _NO_TOOLS
 
     type: Literal["function"]
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
-
-    _known = model_validator(mode="before")(only_types("function", cure=_NO_TOOLS))
 
     def tool(self) -> Tool:
         """As a chat has it."""
@@ -49,25 +48,22 @@ class FunctionTool(Table):
 class FunctionChoice(Table):
     """The function that must be called."""
 
+    TYPE_CURE: ClassVar[str] = _NO_TOOLS
+
     type: Literal["function"]
     name: Name
-
-    _known = model_validator(mode="before")(only_types("function", cure=_NO_TOOLS))
 
 
 class TextFormat(Table):
     """text, json_object, or json_schema with its schema."""
 
     CURES: ClassVar[Mapping[str, str]] = JsonSchema.CURES
+    TYPE_CURE: ClassVar[str] = "send one of these, or structured_outputs"
 
     type: Literal["text", "json_object", "json_schema"]
     name: Name | None = None
     schema_: dict[str, Any] | None = Field(None, alias="schema")
     strict: bool | None = None
-
-    _known = model_validator(mode="before")(
-        only_types("text", "json_object", "json_schema", cure="send one of these, or structured_outputs")
-    )
 
     def response_format(self) -> ResponseFormat:
         """As a chat has it. Raises `ApiError` where the type and the schema do not go together."""

@@ -4,13 +4,16 @@ Ranges that depend on one field alone stand in the schema; what depends on sever
 Data out: `SamplingParams`, and the settings of the request beside them.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import inf
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from outdraft.options.errors import ContextLengthError, RequestError
 from outdraft.options.limits import (
     ALL_REFERENCES,
     LONGEST_BAD_WORD,
@@ -24,12 +27,12 @@ from outdraft.options.limits import (
     PLAIN_ID,
 )
 from outdraft.options.params import SamplingParams
+from outdraft.options.ranges import MOST_NODES
 from outdraft.options.shown import shown
 from outdraft.options.structured import StructuredOutputsParams
-from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Body, Name, No, Table, otherwise
+from outdraft.server.errors import TOO_LONG, ApiError, clean
+from outdraft.server.schema.base import Body, Name, No, Table, otherwise, too_long
 from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of
-from outdraft.server.schema.speculative import SpeculativeField, words
 
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -47,8 +50,7 @@ _SETTINGS = (
 def _numbers(given: Any) -> Any:
     """The first wrong value of a table says enough, and an error for each takes memory."""
     if isinstance(given, dict) and len(given) > MOST_BIASES:
-        sizes = {"size": len(given), "most": MOST_BIASES}
-        raise PydanticCustomError("too_long", "it has {size} tokens, and {most} are taken: send less", sizes)
+        raise too_long(f"it has {len(given)} tokens", MOST_BIASES)
     wrong = [key for key, one in given.items() if type(one) not in (int, float)] if isinstance(given, dict) else []
     if wrong:
         told = {"key": shown(wrong[0]), "value": shown(given[wrong[0]])}
@@ -57,9 +59,18 @@ def _numbers(given: Any) -> Any:
 
 
 _Biases = Annotated[dict[str, float], Field(max_length=MOST_BIASES), BeforeValidator(_numbers)]
-RequestId = Annotated[str, Field(pattern=PLAIN_ID)]  # it stands in every chunk
 _Reference = Annotated[str, Field(max_length=ALL_REFERENCES)]
-References = Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)]  # texts that the answer may copy from
+_OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
+_GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server made means nothing to the reader
+
+
+class Speculative(Table):
+    """How one request is drafted. What is left out is the server's own choice; the text is the same either way."""
+
+    method: Name | None = None  # one of the methods that this server holds
+    num_speculative_tokens: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = None  # the most of a round; 0: plain
+    verifier: Name | None = None  # the acceptance rule
+    policy: Name | None = None  # fixed: always as many as num_speculative_tokens says; else the server's own
 
 
 class ObfuscationOptions(Table):
@@ -77,13 +88,24 @@ class StreamOptions(ObfuscationOptions):
     continuous_usage_stats: bool = False  # the usage so far in every chunk
 
 
-StreamInterval = Annotated[int, Field(ge=0)] | None  # tokens of a chunk; 0: what each pass has written
-
-
-class ChoiceFields(Body):
-    """How the next token is chosen, and what belongs to a request beside that: fields of all endpoints that write."""
+class AskFields(Body):
+    """What belongs to a request beside the choice of its tokens: fields of all endpoints that write."""
 
     model: Name | None = None
+    references: Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)] | None = None  # that drafters copy from
+    speculative: Speculative | No | None = None  # False: plain decoding
+    priority: int = 0
+    timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
+    cache_salt: Name | None = None
+    resume_token_ids: list[list[_Id]] | None = None  # what each text had written when its stream was cut off
+    request_id: Annotated[str, Field(pattern=PLAIN_ID)] | None = None  # it stands in every chunk
+    stream: bool | None = False
+    stream_interval: Annotated[int, Field(ge=0)] | None = None  # tokens of a chunk; 0: what each pass has written
+
+
+class ChoiceFields(AskFields):
+    """How the next token is chosen."""
+
     temperature: Annotated[float, Field(ge=0)] | None = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     top_k: Annotated[int, Field(ge=-1)] | None = 0
@@ -105,21 +127,14 @@ class ChoiceFields(Body):
     guidance_scale: Annotated[float, Field(ge=0)] | None = 1.0
     negative_prompt: str | list[_Id] | None = None
     structured_outputs: StructuredOutputs | None = None
-    references: References | None = None  # for drafters that look up
-    speculative: SpeculativeField = None
-    priority: int = 0
-    timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
-    cache_salt: Name | None = None
-    resume_token_ids: list[list[_Id]] | None = None  # what each text had written when its stream was cut off
-    request_id: RequestId | None = None
-    stream: bool | None = False
-    stream_interval: StreamInterval = None
 
     def beside(self) -> Mapping[str, Any]:
         """What `LLM.open` is given of the request beside prompts and sampling settings."""
+        asked = self.speculative
+        drafted = asked.model_dump(exclude_none=True) if isinstance(asked, Speculative) else asked
         return {
             "references": self.references, "negative_prompt": self.negative_prompt, "priority": self.priority,
-            "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": words(self.speculative),
+            "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": drafted,
             "resume_token_ids": self.resume_token_ids or (),
         }  # fmt: skip
 
@@ -161,3 +176,27 @@ class SamplingFields(ChoiceFields):
     def form(self) -> StructuredOutputsParams | None:
         """The form that is asked for, in either spelling."""
         return form_of(self.response_format, self.structured_outputs)
+
+    @contextmanager
+    def told_by_field(self) -> Iterator[None]:
+        """Name the field of this request in an error of the engine, which has one field for all forms and prompts.
+
+        Raises `ApiError` in place of a `RequestError` about a prompt that is too long, or about a form.
+        """
+        try:
+            yield
+        except ContextLengthError as error:
+            own = next((name for name in ("messages", "prompt") if name in type(self).model_fields), "token_ids")
+            param = "negative_prompt" if "negative prompt" in str(error) else own
+            raise ApiError(400, clean(error), param=param, code=TOO_LONG) from error
+        except RequestError as error:
+            found = _OF_FORM.match(str(error))
+            if found is None:
+                raise
+            if self.structured_outputs is not None:
+                raise ApiError(400, clean(error), param="structured_outputs") from error
+            form = self.response_format is not None and self.response_format.type != "text"
+            given = {"response_format": form, "tools": getattr(self, "tools", None)}
+            fields = [name for name, is_given in given.items() if is_given]
+            why = _GRAMMAR.sub("", found[1])
+            raise ApiError(400, f"{' or '.join(fields)}: its schema {why}", param=fields[0]) from error

@@ -10,15 +10,13 @@ from pydantic import Field
 from outdraft.options.limits import MOST_IDS
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Body, Name, Table
+from outdraft.server.schema.base import Name, Table
 from outdraft.server.schema.chat import ChatRequest, Message, Tool
 from outdraft.server.schema.conversation_size import Counted, FewTools, Template, Variables
-from outdraft.server.schema.sampling import References, RequestId, SamplingFields, StreamInterval, StreamOptions
-from outdraft.server.schema.speculative import SpeculativeField
+from outdraft.server.schema.sampling import AskFields, SamplingFields, StreamOptions
 
 _Ids = list[Annotated[int, Field(ge=0)]]
-_BESIDE = ("model", "request_id", "stream", "stream_options", "stream_interval", "cache_salt", "priority", "timeout",
-           "references", "return_draft_tree", "resume_token_ids", "speculative", *Body.model_fields)  # fmt: skip
+_BESIDE = ("stream_options", "return_draft_tree", *AskFields.model_fields)
 
 
 class TokenizeRequest(Table):
@@ -66,23 +64,13 @@ class TokenSampling(SamplingFields):
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
 
-class GenerateRequest(Body):
+class GenerateRequest(AskFields):
     """A prompt of token ids, and how it goes on."""
 
-    model: Name | None = None
-    request_id: RequestId | None = None
     token_ids: Annotated[_Ids, Field(min_length=1)]
     sampling_params: TokenSampling = Field(default_factory=TokenSampling)
-    stream: bool | None = False
     stream_options: StreamOptions | None = None
-    stream_interval: StreamInterval = None
     return_draft_tree: bool = False
-    cache_salt: Name | None = None
-    priority: int = 0
-    timeout: Annotated[float, Field(gt=0)] | None = None
-    references: References | None = None
-    resume_token_ids: list[_Ids] | None = None
-    speculative: SpeculativeField = None
 
     def sampling(self) -> TokenSampling:
         """All settings in one. Raises `ApiError` for what stands in the wrong table."""

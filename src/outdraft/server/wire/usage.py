@@ -1,6 +1,6 @@
 """How many tokens a request took, and how they were drafted.
 
-`speculation` is the shape that vLLM gives and that load tools read (`metrics.speculative_decoding`): its histogram has
+`metrics` has the shape that vLLM gives and that load tools read (`metrics.speculative_decoding`): its histogram has
 K + 1 whole numbers, K being the most that a round may draft, so that a tool can tell a round that accepted all.
 """
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from outdraft.core.events import Source
 from outdraft.engine.callers.result import Result
-from outdraft.engine.stats import RequestStats
 
 
 def usage(results: Iterable[Result], num_reasoning_tokens: int = 0, *, writes: bool = True) -> dict[str, Any]:
@@ -46,13 +45,14 @@ def count_usage(
 
 
 def metrics(texts: Seq[Result], num_spec_tokens: int) -> dict[str, Any] | None:
-    """Statistics of a request for one text; None for several, as tools expect."""
-    return {"speculative_decoding": speculation(texts[0].stats, num_spec_tokens)} if len(texts) == 1 else None
+    """Statistics of a request for one text; None for several, as tools expect.
 
-
-def speculation(stats: RequestStats, num_spec_tokens: int) -> dict[str, Any]:
-    """`num_spec_tokens`: the most that a round may draft."""
+    `num_spec_tokens`: the most that a round may draft.
+    """
+    if len(texts) != 1:
+        return None
+    stats = texts[0].stats
     told: dict[str, Any] = stats.as_metrics()["speculative_decoding"]
     longest = max(num_spec_tokens, len(told["acceptance_histogram"]) - 1)
     counts = [stats.accepted_lengths[i] for i in range(longest + 1)]
-    return {**told, "num_spec_tokens": longest, "acceptance_histogram": counts}
+    return {"speculative_decoding": {**told, "num_spec_tokens": longest, "acceptance_histogram": counts}}

@@ -67,7 +67,7 @@ class Ledger:
             for path in self._parts():
                 lines = list(_lines(path))
                 if not all(map(has_worked, lines)):
-                    self._store([line for line in lines if has_worked(line)])
+                    self.write([line for line in lines if has_worked(line)])
                     path.unlink()
             answers = self._answers()
         return [job for job in jobs if self.key(job) not in answers]
@@ -79,7 +79,10 @@ class Ledger:
 
     def write(self, answers: Seq[dict[str, Any]]) -> None:
         """Keep these answers; from now on they are there, whatever happens."""
-        self._store(answers)
+        if not answers:
+            return
+        with new_file(self._part(one["asked"] for one in answers)) as path, path.open("wb") as file:
+            file.writelines(orjson.dumps(one) + b"\n" for one in answers)
 
     def finish(self, jobs: Seq[Job], todo: Seq[Job]) -> Account:
         """Count, and write `results.jsonl` where nothing is missing. `todo`: what the run had to do."""
@@ -107,12 +110,6 @@ class Ledger:
     def _part(self, keys: Iterable[str]) -> Path:
         name = blake2b("\n".join(sorted(keys)).encode(), digest_size=16).hexdigest()
         return self.folder / f"part-{name}.jsonl"
-
-    def _store(self, answers: Seq[dict[str, Any]]) -> None:
-        if not answers:
-            return
-        with new_file(self._part(one["asked"] for one in answers)) as path, path.open("wb") as file:
-            file.writelines(orjson.dumps(one) + b"\n" for one in answers)
 
 
 def has_worked(answer: dict[str, Any]) -> bool:

@@ -12,10 +12,9 @@ import orjson
 
 from outdraft.engine.llm import LLM
 from outdraft.server.app import make_app
-from outdraft.server.fleet.ask import Ask, Head
+from outdraft.server.fleet.ask import Ask, Head, ask_here
 from outdraft.server.fleet.batch.jobs import Job
 from outdraft.server.fleet.batch.ledger import Ledger
-from outdraft.server.fleet.in_process import ask_here
 from outdraft.server.fleet.route_key import route_key
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings

@@ -17,8 +17,7 @@ from typing import Any
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from outdraft.server.fleet.on_ray.front import FrontReplica
-from outdraft.server.fleet.on_ray.replica import AppReplica, EngineReplica
+from outdraft.server.fleet.on_ray.replica import AppReplica, EngineReplica, FrontReplica
 from outdraft.server.fleet.on_ray.router import AffinityRouter
 from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 from outdraft.server.settings import ServerSettings

@@ -1,4 +1,4 @@
-"""One engine as an actor of Ray Serve: the application of `outdraft serve`, asked through a handle.
+"""Deployments of Ray Serve: engines, each the application of `outdraft serve` behind a handle, and their front.
 
 Ray starts it on some node, asks after its health, and lets requests under way finish before it ends it.
 """
@@ -12,8 +12,9 @@ import torch
 from outdraft.core.cores import count_cores
 from outdraft.engine.llm import LLM
 from outdraft.server.app import make_app
-from outdraft.server.fleet.ask import Ask, Head
-from outdraft.server.fleet.in_process import ask_here
+from outdraft.server.fleet.ask import Ask, Head, ask_here
+from outdraft.server.fleet.front import Front
+from outdraft.server.fleet.on_ray.fleet import RayFleet
 from outdraft.server.fleet.route_key import RouteKey
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
@@ -53,3 +54,17 @@ class AppReplica(EngineReplica):
     def __serve_build_asgi_app__(self) -> Any:
         """Ray asks for it once the engine is there."""
         return self._app
+
+
+class FrontReplica:
+    """The front as a deployment: the only one that Ray's HTTP proxy knows.
+
+    `replicas`: Ray puts the handle of the engines here.
+    """
+
+    def __init__(self, replicas: Any, settings: ServerSettings) -> None:
+        self._front = Front(RayFleet(replicas), settings)
+
+    def __serve_build_asgi_app__(self) -> Any:
+        """Ray asks for it once."""
+        return self._front

@@ -10,12 +10,11 @@ import ray
 from ray import serve
 
 from outdraft.options.errors import ConfigError
-from outdraft.server.certificate import Certificate
 from outdraft.server.fleet.front import Front
 from outdraft.server.fleet.on_ray.application import make_engines
 from outdraft.server.fleet.on_ray.fleet import RayFleet
 from outdraft.server.fleet.on_ray.settings import ReplicaSettings
-from outdraft.server.serve import serve_app
+from outdraft.server.serve import Certificate, serve_app
 from outdraft.server.settings import ServerSettings
 
 NAME = "outdraft"  # of the application, among those of the cluster

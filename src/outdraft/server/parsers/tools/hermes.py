@@ -4,10 +4,9 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
-from outdraft.server.parsers.call_grammar import call_rules, literal
 from outdraft.server.parsers.call_reader import CallReader, Piece
-from outdraft.server.parsers.json_text import Balance, call_of, read_json
-from outdraft.server.parsers.tool_format import FunctionAsked
+from outdraft.server.parsers.json_text import call_of, read_json
+from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further, literal
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _SHOWN = re.compile(r"""<tool_call>(?:\\n|\s)*\{+\\*["'](?:name|arguments)\\*["']""")  # how a template teaches the form
@@ -17,10 +16,6 @@ class HermesReader(CallReader):
     """A call ends at the first closing mark outside of its strings; at the end of the answer it may lack the mark."""
 
     mark = _OPEN
-
-    def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
-        super().__init__(names, opened=opened)
-        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
 
     def _body(self, *, final: bool) -> list[Piece] | None:
         while (at := self._held.find(_CLOSE, self._seen)) >= 0:
@@ -41,44 +36,36 @@ class HermesReader(CallReader):
         self._seen = end
 
     def _leave(self, body: str, close: str, call: Piece | None) -> list[Piece]:
-        self._held = self._held[len(body) + len(close) :]
-        self._balance, self._seen = Balance(), 0
+        self._take(len(body) + len(close))
         return [body if call is None else call]
 
 
-class Hermes:
+class Hermes(ToolFormat):
     """See the top of the file."""
 
     name = "hermes"
     marks = (_OPEN, _CLOSE)
-    opening = ""
+    reads = HermesReader
 
     def fits(self, template: str) -> bool:
         return _SHOWN.search(template) is not None and "<function=" not in template
 
-    def reader(self, names: frozenset[str], *, opened: bool) -> HermesReader:
-        return HermesReader(names, opened=opened)
-
     def calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
-        further = f"({literal(chr(10))} {literal(_OPEN)} body)*" if many else ""
-        return f"calls: {literal(_OPEN)} body {further}\n{_bodies(functions)}"
+        return f"calls: {literal(_OPEN)} body {_further(many)}\n{_bodies(functions)}"
 
     def perhaps_calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
-        further = f"({literal(chr(10))} {literal(_OPEN)} body)*" if many else ""
         return (
-            f"calls: NO_CALL | before body {further}\n"
+            f"calls: NO_CALL | before body {_further(many)}\n"
             f"before[suffix={literal(_OPEN)}]: /(?s:.*)/\n"
             f"NO_CALL: /(?s:.+)/ & ~/(?s:.*){_OPEN}(?s:.*)/\n{_bodies(functions)}"
         )
 
-    def call_id(self, given: str) -> str:
-        return given
+
+def _further(many: bool) -> str:
+    return further(f"{literal(_OPEN)} body", "\n", many=many)
 
 
 def _bodies(functions: Seq[FunctionAsked]) -> str:
     """`body`: what follows the opening mark."""
     rules = call_rules(functions, lambda name: (f'\n{{"name": {json.dumps(name)}, "arguments": ', f"}}\n{_CLOSE}"))
     return f"body: call\n{rules}"
-
-
-FORMAT = Hermes()

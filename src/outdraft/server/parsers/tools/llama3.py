@@ -7,10 +7,9 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
-from outdraft.server.parsers.call_grammar import call_rules, literal
 from outdraft.server.parsers.call_reader import CallReader, Piece, begun
-from outdraft.server.parsers.json_text import Balance, call_of, read_json
-from outdraft.server.parsers.tool_format import FunctionAsked
+from outdraft.server.parsers.json_text import call_of, read_json
+from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further
 
 _TAG = "<|python_tag|>"
 _BETWEEN = " \t\r\n;"
@@ -21,10 +20,6 @@ class LlamaReader(CallReader):
     """Without a tag a call stands at the beginning, or behind another call."""
 
     mark = _TAG
-
-    def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
-        super().__init__(names, opened=opened)
-        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
 
     def _begins_bare(self) -> bool:
         rest = self._held.lstrip(_BETWEEN if self._num_calls else None)
@@ -48,47 +43,33 @@ class LlamaReader(CallReader):
             self._held = self._held.lstrip()
             if self._held and not self._held.startswith("{"):  # what stands behind a tag may be a program
                 return []
-        for at in range(self._seen, len(self._held)):
-            if self._balance.push(self._held[at]):
-                return self._leave(at + 1)
-        self._seen = len(self._held)
-        return self._leave(self._seen) if final else None
+        end = self._value_end(final=final)
+        return None if end is None else self._leave(end)
 
     def _leave(self, end: int) -> list[Piece]:
-        body, self._held = self._held[:end], self._held[end:]
-        self._balance, self._seen = Balance(), 0
+        body = self._take(end)
         call = call_of(read_json(body))
         return [body if call is None or call.name not in self._names else call] if body else []
 
 
-class Llama3:
+class Llama3(ToolFormat):
     """See the top of the file."""
 
     name = "llama3"
     marks = (_TAG,)
-    opening = ""
+    reads = LlamaReader
 
     def fits(self, template: str) -> bool:
         family = _TAG in template or "ipython" in template
         return family and _SHOWN.search(template) is not None and "<function" not in template
 
-    def reader(self, names: frozenset[str], *, opened: bool) -> LlamaReader:
-        return LlamaReader(names, opened=opened)
-
     def calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
-        further = f"({literal('; ')} call)*" if many else ""
-        return f"calls: call {further}\n{_rules(functions)}"
+        return f"calls: call {further('call', '; ', many=many)}\n{_rules(functions)}"
 
     def perhaps_calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
-        further = f"({literal('; ')} call)*" if many else ""
-        return f"calls: NO_CALL | call {further}\nNO_CALL: /[^{{\\s](?s:.*)/\n{_rules(functions)}"
-
-    def call_id(self, given: str) -> str:
-        return given
+        calls = f"NO_CALL | call {further('call', '; ', many=many)}"
+        return f"calls: {calls}\nNO_CALL: /[^{{\\s](?s:.*)/\n{_rules(functions)}"
 
 
 def _rules(functions: Seq[FunctionAsked]) -> str:
     return call_rules(functions, lambda name: (f'{{"name": {json.dumps(name)}, "parameters": ', "}"))
-
-
-FORMAT = Llama3()

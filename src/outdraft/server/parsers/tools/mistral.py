@@ -9,10 +9,9 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
-from outdraft.server.parsers.call_grammar import call_rules, literal
 from outdraft.server.parsers.call_reader import CallReader, Piece
-from outdraft.server.parsers.json_text import Balance, Call, call_of, made, read_json
-from outdraft.server.parsers.tool_format import FunctionAsked
+from outdraft.server.parsers.json_text import Call, call_of, made, read_json
+from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further, literal
 
 _MARK, _ID, _ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _NAMED = re.compile(r"\s*([\w.-]{1,64})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*")
@@ -26,18 +25,14 @@ class MistralReader(CallReader):
 
     def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
         super().__init__(names, opened=opened)
-        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was given
         self._head: str | None = None  # what stands before the bracket, once one has come
 
     def _body(self, *, final: bool) -> list[Piece] | None:
         if self._head is None and not self._begin():
             size = min(len(self._held), _LONGEST_HEAD)
             return self._leave(size) if final or size == _LONGEST_HEAD else None
-        for at in range(self._seen, len(self._held)):
-            if self._balance.push(self._held[at]):
-                return self._leave(at + 1)
-        self._seen = len(self._held)
-        return self._leave(self._seen) if final else None
+        end = self._value_end(final=final)
+        return None if end is None else self._leave(end)
 
     def _begin(self) -> bool:
         """Find the bracket that opens the list, or the arguments."""
@@ -49,12 +44,9 @@ class MistralReader(CallReader):
         return True
 
     def _leave(self, end: int) -> list[Piece]:
-        head, body, self._held = self._head, self._held[:end], self._held[end:]
-        self._balance, self._seen, self._head = Balance(), 0, None
+        head, body, self._head = self._head, self._take(end), None
         calls = [] if head is None else _calls(head, body[len(head) :])
-        if not calls:
-            return [body]
-        return [*calls]
+        return [*calls] or [body]
 
 
 def _calls(head: str, body: str) -> list[Call]:
@@ -68,30 +60,21 @@ def _calls(head: str, body: str) -> list[Call]:
     return calls if len(calls) == len(found) and not (head.strip() and named is None) else []
 
 
-class Mistral:
+class Mistral(ToolFormat):
     """See the top of the file."""
 
     name = "mistral"
     marks = (_MARK, _ID, _ARGUMENTS)
     opening = _MARK
+    reads = MistralReader
 
     def fits(self, template: str) -> bool:
         return _MARK in template
 
-    def reader(self, names: frozenset[str], *, opened: bool) -> MistralReader:
-        return MistralReader(names, opened=opened)
-
     def calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
-        further = f"({literal(', ')} call)*" if many else ""
         rules = call_rules(functions, lambda name: (f'{{"name": {json.dumps(name)}, "arguments": ', "}"))
-        return f"calls: {literal('[')} call {further} {literal(']')}\n{rules}"
-
-    def perhaps_calls(self, functions: Seq[FunctionAsked], *, many: bool) -> None:
-        return None
+        return f"calls: {literal('[')} call {further('call', ', ', many=many)} {literal(']')}\n{rules}"
 
     def call_id(self, given: str) -> str:
         fine = len(given) == 9 and given.isascii() and given.isalnum()
         return given if fine else hashlib.sha256(given.encode("utf-8", "replace")).hexdigest()[:9]
-
-
-FORMAT = Mistral()

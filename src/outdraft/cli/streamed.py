@@ -1,19 +1,24 @@
-"""The colours of a streamed text: which characters came from which kind of token.
+"""A text as it is streamed: the colours of its characters by where their tokens came from, and its figures.
 
 A chunk's text lags behind its tokens (half a character, a possible stop string). So tokens are decoded here once more,
 and each chunk takes as many characters as it shows: chunk -> [(text, source)], which join to the chunk's text.
+Figures are counted from chunks, too: one chunk is one target pass. What a chunk does not report (how many nodes were
+offered beyond the first rejection) is not shown.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
+from time import perf_counter
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.text import Text
 
 from outdraft.cli.console import STYLES
 from outdraft.codecs.codec import Codec
-from outdraft.core.events import Source
+from outdraft.core.events import Source, StepEvent
+from outdraft.engine.stats import RequestStats
 
 if TYPE_CHECKING:
     from outdraft.engine.callers.result import Chunk
@@ -74,3 +79,56 @@ def paint(runs: Iterable[tuple[str, Source]], *, marks: bool = False) -> Text:
         bracketed = f"[{text}]" if marks and source == Source.ACCEPTED else text
         painted.append(bracketed, style=STYLES[source])
     return painted
+
+
+def painted(chunks: "Iterable[Chunk]", codec: Codec | None) -> "Iterator[tuple[Chunk, Text]]":
+    """Each chunk beside its text in colours, which a codec tells."""
+    colours = None if codec is None else Colours(codec)
+    for chunk in chunks:
+        yield chunk, Text(chunk.text) if colours is None else paint(colours.take(chunk))
+
+
+class Tally:
+    """Feeds a `RequestStats`, and looks at the clock."""
+
+    def __init__(self) -> None:
+        self.stats = RequestStats()
+        self._began = self._last = perf_counter()
+        self._first: float | None = None
+
+    def add(self, chunk: "Chunk") -> None:
+        accepted = sum(source == Source.ACCEPTED for source in chunk.sources)
+        rejected = Source.RECOVERED in chunk.sources
+        drafted = accepted + rejected
+        self.stats.add(
+            StepEvent(
+                seq_id=0, tokens=chunk.token_ids, num_draft_tokens=drafted, num_accepted=accepted, rejected=rejected
+            )
+        )
+        self._last = perf_counter()
+        self._first = self._last if self._first is None else self._first
+
+    def show(self, console: Console) -> None:
+        stats, seconds = self.stats, self._last - self._began
+        speed = f", {stats.num_tokens / seconds:.0f} tokens/s" if seconds > 0 else ""
+        first = f", the first after {self._first - self._began:.2f} s" if self._first is not None else ""
+        console.print(f"{stats.num_tokens} tokens in {seconds:.2f} s{speed}{first}")
+        line = f"{stats.num_steps} target passes, {stats.tau:.2f} tokens a pass"
+        if stats.acceptance_by_position:
+            rates = " ".join(f"{rate:.2f}" for rate in stats.acceptance_by_position)
+            line += f"; accepted by position: {rates}"
+        console.print(line)
+
+
+def write_stream(console: Console, pieces: "Iterable[tuple[Chunk, Text]]", *, colour: bool) -> Tally:
+    """Write a text as it comes; its figures."""
+    tally = Tally()
+    for chunk, text in pieces:
+        tally.add(chunk)
+        if colour:
+            console.print(text, end="", soft_wrap=True)
+        else:
+            console.out(chunk.text, end="", highlight=False)
+        console.file.flush()
+    console.out()
+    return tally

@@ -1,0 +1,210 @@
+"""The instruments of `GET /metrics`: vLLM's names with the prefix `outdraft:`, and its meanings, so that its dashboards
+and gateways need one change. https://docs.vllm.ai/en/latest/usage/metrics.html
+
+Seconds and tokens; the label of all is `model_name`. What one token took is given twice, because a round of speculation
+writes several at once: `inter_token_latency_seconds` is the gap between two rounds, which is what vLLM counts, and
+`inter_token_latency_per_token_seconds` has an entry for each token, 0 for all of a round but the first.
+
+    asked_at ---- queue ---- first pass ---- prefill ---- first token ---- decode ---- last token
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from outdraft.core.cache import PAGE
+from outdraft.core.events import StepEvent
+from outdraft.core.sequence import Sequence
+from outdraft.engine.loop import Engine
+from outdraft.options.errors import CapabilityError
+
+_PREFIX = "outdraft:"
+_SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2.5, 5, 10, 40, 160)
+_FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 160, 640, 2560)
+_LONG = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 20, 30, 60, 120, 240, 480, 960, 1920, 7680)
+_COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+_REASONS = ("stop", "length", "timeout", "abort", "error")
+_ENDED = {"cancelled": "abort", None: "error"}  # vLLM's words for the engine's
+
+
+class Instruments:
+    """One registry of its own for each server. `model_name`: what answers call the model."""
+
+    def __init__(self, model_name: str) -> None:
+        self.registry = CollectorRegistry()
+        self._name = model_name
+        self.running = self._gauge("num_requests_running", "texts that are being read or written")
+        self.waiting = self._gauge("num_requests_waiting", "texts that wait for a seat or for memory")
+        self.cache_usage = self._gauge("kv_cache_usage_perc", "share of the key/value cache in use, 0 to 1")
+        self.prompt_tokens = self._counter("prompt_tokens", "prompt tokens of texts that have begun")
+        self.generation_tokens = self._counter("generation_tokens", "tokens written")
+        self.prefix_queries = self._counter("prefix_cache_queries", "prompt tokens looked for among earlier texts")
+        self.prefix_hits = self._counter("prefix_cache_hits", "prompt tokens taken over from earlier texts")
+        self.preemptions = self._counter("num_preemptions", "times that a text gave back its memory")
+        self._success = Counter(
+            f"{_PREFIX}request_success", "texts that are over", ("model_name", "finished_reason"),
+            registry=self.registry,
+        )  # fmt: skip
+        self.success = {reason: self._success.labels(model_name, reason) for reason in _REASONS}
+        self.num_drafts = self._counter("spec_decode_num_drafts", "rounds with a draft")
+        self.draft_tokens = self._counter("spec_decode_num_draft_tokens", "tokens drafted")
+        self.accepted_tokens = self._counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
+        self._per_position = Counter(
+            f"{_PREFIX}spec_decode_num_accepted_tokens_per_pos", "drafted tokens accepted, by position from 0",
+            ("model_name", "position"), registry=self.registry,
+        )  # fmt: skip
+        self.first_token = self._histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
+        self.gap = self._histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
+        self.token_gap = self._histogram(
+            "inter_token_latency_per_token_seconds", "the same for each token; 0 for those that came together", _SHORT
+        )
+        self.per_output = self._histogram(
+            "request_time_per_output_token_seconds", "mean of a text's tokens after its first", _SHORT
+        )
+        self.whole = self._histogram("e2e_request_latency_seconds", "from the call to the end", _LONG)
+        self.queued = self._histogram("request_queue_time_seconds", "from the call to the first pass", _LONG)
+        self.prefill = self._histogram("request_prefill_time_seconds", "from the first pass to the first token", _LONG)
+        self.decode = self._histogram("request_decode_time_seconds", "from the first token to the last", _LONG)
+        self.inference = self._histogram(
+            "request_inference_time_seconds", "from the first pass to the last token", _LONG
+        )
+        self.prompt_sizes = self._histogram("request_prompt_tokens", "prompt tokens of a text", _COUNTS)
+        self.written_sizes = self._histogram("request_generation_tokens", "tokens written of a text", _COUNTS)
+        self.asked_sizes = self._histogram("request_params_max_tokens", "the most tokens a text might have", _COUNTS)
+        self.pass_tokens = self._histogram(
+            "iteration_tokens_total", "prompt tokens read and tokens written, of one pass", _COUNTS
+        )
+
+    def accepted_at(self, position: int) -> None:
+        """A draft token at this position, from 0, was accepted."""
+        self._per_position.labels(self._name, str(position)).inc()
+
+    def _gauge(self, name: str, told: str) -> Gauge:
+        return Gauge(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry).labels(self._name)
+
+    def _counter(self, name: str, told: str) -> Counter:
+        return Counter(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry).labels(self._name)
+
+    def _histogram(self, name: str, told: str, buckets: tuple[float, ...]) -> Histogram:
+        made = Histogram(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry, buckets=buckets)
+        return made.labels(self._name)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Text:
+    """What is known of a text that is not over. Seconds by the engine's clock."""
+
+    asked: float
+    began: float | None = None  # its first pass
+    first: float | None = None  # its first token
+    last: float = 0.0
+    num_written: int = 0
+    num_preempted: int = 0
+
+
+class EngineWatch:
+    """Hears the engine, in its thread, and moves the instruments; texts asked for before it listened are left out."""
+
+    def __init__(self, instruments: Instruments, engine: Engine) -> None:
+        self._to, self._engine = instruments, engine
+        self._texts: dict[int, _Text] = {}
+
+    def asked(self, seq: Sequence, now: float) -> None:
+        """A request has been queued."""
+        self._texts[seq.id] = _Text(asked=now if seq.asked_at is None else seq.asked_at)
+        self._to.prompt_sizes.observe(seq.prompt_len)
+        self._to.asked_sizes.observe(seq.room)
+        self._tell_load()
+
+    def refused(self, seq: Sequence, now: float) -> None:
+        """vLLM has no instrument for it, and never refuses: it is no success, and it waited for nothing."""
+
+    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
+        """A pass: what it read, wrote and drafted."""
+        if not events:  # a slice: its pass counts when it is over, but began with the first
+            for text in (self._texts.get(seq.id) for seq in seqs):
+                if text is not None and text.began is None:
+                    self._begin(text, seqs[0], now - seconds)
+            return
+        own = {event.seq_id: event for event in events}
+        self._to.pass_tokens.observe(sum(event.num_certain + len(event.tokens) for event in events))
+        for seq in seqs:
+            text, event = self._texts.get(seq.id), own.get(seq.id)
+            if text is None or event is None:
+                continue
+            if text.began is None:
+                self._begin(text, seq, now - seconds)
+            self._count_preemptions(text, seq)
+            if event.tokens:
+                self._write(text, seq, event, now)
+            if event.num_draft_tokens:
+                self._count_draft(event)
+        self._tell_load()
+        self._tell_cache()
+
+    def ended(self, seq: Sequence, now: float) -> None:
+        """It is over, in whatever way; a caller who leaves late may end it once more."""
+        text = self._texts.pop(seq.id, None)
+        if text is not None:
+            self._count_preemptions(text, seq)
+            reason = _ENDED.get(seq.finish_reason, seq.finish_reason or "error")
+            self._to.success.get(reason, self._to.success["error"]).inc()
+            self._to.whole.observe(now - text.asked)
+            self._to.written_sizes.observe(text.num_written)
+            if text.began is not None and text.first is not None:
+                self._to.decode.observe(text.last - text.first)
+                self._to.inference.observe(text.last - text.began)
+                if text.num_written > 1:
+                    self._to.per_output.observe((text.last - text.first) / (text.num_written - 1))
+        self._tell_load()
+        self._tell_cache()
+
+    def _count_preemptions(self, text: _Text, seq: Sequence) -> None:
+        self._to.preemptions.inc(seq.num_preempted - text.num_preempted)
+        text.num_preempted = seq.num_preempted
+
+    def _begin(self, text: _Text, seq: Sequence, began: float) -> None:
+        text.began = began
+        self._to.queued.observe(max(0.0, began - text.asked))
+        self._to.prefix_queries.inc(seq.prompt_len)
+        self._to.prefix_hits.inc(seq.num_taken_over)
+
+    def _write(self, text: _Text, seq: Sequence, event: StepEvent, now: float) -> None:
+        self._to.generation_tokens.inc(len(event.tokens))
+        if text.first is None:
+            text.first = now
+            self._to.prompt_tokens.inc(seq.prompt_len)
+            self._to.first_token.observe(now - text.asked)
+            self._to.prefill.observe(now - (text.began or now))
+        else:
+            self._to.gap.observe(now - text.last)
+            self._to.token_gap.observe(now - text.last)
+        for _ in event.tokens[1:]:
+            self._to.token_gap.observe(0.0)
+        text.last, text.num_written = now, text.num_written + len(event.tokens)
+
+    def _count_draft(self, event: StepEvent) -> None:
+        self._to.num_drafts.inc()
+        self._to.draft_tokens.inc(event.num_draft_tokens)
+        self._to.accepted_tokens.inc(event.num_accepted)
+        for position in range(event.num_accepted):
+            self._to.accepted_at(position)
+
+    def _tell_load(self) -> None:
+        self._to.running.set(len(self._engine.running))
+        self._to.waiting.set(len(self._engine.waiting))
+
+    def _tell_cache(self) -> None:
+        self._to.cache_usage.set(_used(self._engine))
+
+
+def _used(engine: Engine) -> float:
+    """The share of the cache that running texts have; without a pool, of what all seats could hold."""
+    try:
+        room, longest = engine.parts.room, engine.parts.target.max_len
+    except CapabilityError:  # no weights are held, so there is no cache either
+        return 0.0
+    if room.capacity is not None:
+        return 1 - room.free * PAGE / room.capacity
+    return sum(len(seq.tokens) for seq in engine.running) / (engine.scheduler.settings.max_num_seqs * longest)

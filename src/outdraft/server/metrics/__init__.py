@@ -1,1 +1,0 @@
-"""What the server counts and measures, for Prometheus: `instruments` has the names, `watch` hears the engine."""
