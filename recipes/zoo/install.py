@@ -18,11 +18,11 @@ from pathlib import Path
 
 from figures import drafts_of, own_target, weights_bytes
 
+from lab.trials.trial import read_trial
 from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.heads.joint import TAUGHT
 from outdraft.engine.naming.roles import FILE as COMPANIONS
-from outdraft.training.trial import read_trial
 
 ROOM = 64_000_000
 WHEEL, MORE = Path("src/outdraft/zoo"), Path("packages/zoo/outdraft_zoo")

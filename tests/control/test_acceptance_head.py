@@ -32,7 +32,7 @@ from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import OWN
+from outdraft.learn.losses import OWN
 from outdraft.training.packing import Rows
 from outdraft.verify.auto import Auto
 from outdraft.verify.rejection import METHOD as REJECTION

@@ -21,9 +21,9 @@ from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.compare import compare
+from outdraft.learn.compare import compare
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import soft_cross_entropy
+from outdraft.learn.losses import soft_cross_entropy
 from outdraft.training.packing import Rows
 
 VOCAB, WIDTH = 31, 32

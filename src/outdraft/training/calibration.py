@@ -24,8 +24,8 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.options.paths import user_path
 from outdraft.training.answers import Asking, prompts_of
+from outdraft.training.examples import find_files
 from outdraft.training.record import fingerprint, read_record, require_target
-from outdraft.training.records import find_files
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 

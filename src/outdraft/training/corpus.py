@@ -23,7 +23,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
 from outdraft.options.read_file import load_json
-from outdraft.training.records import encode, pieces_of, read_records
+from outdraft.training.examples import encode, pieces_of, read_records
 
 Ids = NDArray[np.int32]
 _PIECE = 1 << 24  # tokens that are counted at once

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import AssessedLearner, Learner, Lesson, Outlook
+from outdraft.learn.compare import Compared, accepted, compare
+from outdraft.learn.losses import Loss
 from outdraft.options.errors import ConfigError
-from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import Loss
 from outdraft.training.objective import Evaluation
 from outdraft.training.packing import Rows
 from outdraft.training.reinforce import Reinforcement
