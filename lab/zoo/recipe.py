@@ -14,7 +14,7 @@ names the near miss.
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
@@ -58,6 +58,8 @@ class PretrainLoop(LoopConfig):
 
     bfloat16: bool | None = None  # whether passes compute in it; None: where the machine has instructions for it
     compile: bool = False  # torch.compile the loss; needs a C++ compiler
+    eval_tokens: int = 65536  # of held-out text that an evaluation reads
+    watching: ClassVar[tuple[str, ...]] = (*LoopConfig.watching, "eval_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,9 +165,10 @@ def write_mixture(recipe: TrainingRecipe, data: Path, out: Path) -> None:
     sources = replace(recipe.data, copies_share=options.copies_share or recipe.data.copies_share)
     valid, test = halve(open_streams(sources, data, "valid"))
     parts = {
-        "train": (open_streams(sources, data, "train"), options.num_texts), "valid": (valid, options.num_valid),
+        "train": (open_streams(sources, data, "train"), options.num_texts),
+        "valid": (valid, options.num_valid),
         "test": (test, options.num_valid),
-    }  # fmt: skip
+    }
     for name, (streams, count) in parts.items():
         sampler = Sampler(streams, recipe.loop.seed)
         with new_file(out / f"{name}.jsonl") as beside, beside.open("w", encoding="utf-8") as lines:

@@ -45,7 +45,7 @@ def toy_decoder(seed: int = 0, hidden: int = 32, layers: int = 3) -> Decoder:
 def toy_config(**changes: object) -> LoopConfig:
     given = {
         "steps": 50, "batch_tokens": 256, "micro_tokens": 128, "seq_len": 16, "warmup": 5, "lr": 1e-2, "muon_lr": 1e-2,
-        "eval_every": 1000, "eval_tokens": 1024, "save_every": 1000, **changes,
+        "eval_every": 1000, "save_every": 1000, **changes,
     }  # fmt: skip
     return LoopConfig(**given)  # type: ignore[arg-type]
 

@@ -121,9 +121,10 @@ def mixed(weights: Mapping[str, float]) -> Mix:
     _check(weights, [*LOSSES, *BESIDE])
     of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
     return Mix(
-        rows=_sum_of(of_rows), beside={STATES: weights[STATES]} if STATES in weights else {},
+        rows=_sum_of(of_rows),
+        beside={STATES: weights[STATES]} if STATES in weights else {},
         reinforce=weights.get("reinforce", 0.0),
-    )  # fmt: skip
+    )
 
 
 def weighted(weights: Mapping[str, float]) -> Loss:

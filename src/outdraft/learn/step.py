@@ -40,9 +40,10 @@ class Optimizer:
         given = list(named)
         self.parameters = [p for _, p in given]
         matrices = [
-            p for name, p in given
+            p
+            for name, p in given
             if muon_lr > 0 and p.dim() == 2 and vocab_size not in p.shape and TABLES.isdisjoint(name.split("."))
-        ]  # fmt: skip
+        ]
         taken = {id(p) for p in matrices}
         rest = [p for p in self.parameters if id(p) not in taken]
         self._parts: list[tuple[torch.optim.Optimizer, float]] = []

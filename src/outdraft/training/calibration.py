@@ -100,11 +100,12 @@ def measure_calibration(
     prompts = list(islice(found, texts))
     settings = [
         SamplingParams(
-            max_tokens=asking.max_tokens, temperature=asking.temperatures[i % len(asking.temperatures)],
+            max_tokens=asking.max_tokens,
+            temperature=asking.temperatures[i % len(asking.temperatures)],
             seed=asking.seed + i,
         )
         for i in range(len(prompts))
-    ]  # fmt: skip
+    ]
     written = all_whole(llm.generate([{"prompt_token_ids": one} for one in prompts], settings)) if prompts else []
     halves: tuple[list[Pair], list[Pair]] = ([], [])
     for i, one in enumerate(written):

@@ -10,12 +10,10 @@ that the warm-up has reached. A checkpoint of the stable phase can be continued 
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
-
-_WATCHING = ("eval_every", "eval_tokens", "patience", "save_every", "seed")  # of a loop: changes no step of a run
 
 
 def decay_end(decay_at: int, share: float) -> int:
@@ -27,6 +25,7 @@ def decay_end(decay_at: int, share: float) -> int:
 class LoopConfig:
     """The loop's numbers: schedule, batch, optimiser, reporting."""
 
+    watching: ClassVar[tuple[str, ...]] = ("eval_every", "patience", "save_every", "seed")  # these change no step
     steps: int = 0  # ceiling; the signal to finish may come earlier
     batch_tokens: int = 16384  # of a step; 0 in a plan: by how much text there is
     micro_tokens: int = 4096  # per forward of one worker
@@ -41,12 +40,11 @@ class LoopConfig:
     clip: float = 1.0
     eval_every: int = 200
     patience: int = 0  # evaluations without a better score after which training ends; 0: it goes on to the end
-    eval_tokens: int = 65536
     save_every: int = 200
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_range(self, "micro_tokens", "seq_len", "eval_every", "eval_tokens", "save_every", least=1)
+        check_range(self, "micro_tokens", "seq_len", "eval_every", "save_every", least=1)
         check_range(self, "batch_tokens", "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
         check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
         check_range(self, "decay_share", "clip", least=1e-6)
@@ -59,7 +57,7 @@ class LoopConfig:
     @property
     def of_steps(self) -> dict[str, Any]:
         """What the steps of a run depend on, beside the seed."""
-        return {name: value for name, value in asdict(self).items() if name not in _WATCHING}
+        return {name: value for name, value in asdict(self).items() if name not in self.watching}
 
 
 class Schedule:

@@ -97,12 +97,13 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     teacher = Teacher(target, learner.taps, _cache(plan, out, target, learner, (train, held_out), team))
     config = _loop_config(plan, target, accounts, team)
     exam = Exam(
-        batches=example_rows(held_out, plan.held_out_texts, config.seq_len, config.micro_tokens), depth=plan.depth,
+        batches=example_rows(held_out, plan.held_out_texts, config.seq_len, config.micro_tokens),
+        depth=plan.depth,
         temperature=plan.temperature,
-    )  # fmt: skip
+    )
     rows = _rows(plan, config, train, learner, vocab_size)
     objective = DraftObjective(
-        trained, teacher, loss.rows, temperature=plan.loss_temperature, beside=loss.beside,
+        trained, teacher, loss.rows, beside=loss.beside,
         reinforce=_reinforcement(plan, config, loss.reinforce, trained, vocab_size) if loss.reinforce else None,
     )  # fmt: skip
     if loss.beside.keys() - method.loss.keys():
@@ -128,9 +129,7 @@ def _corpora(
     codec, vocab_size, cache = load_codec(source), target.config.vocab_size, user_path(plan.out) / "run" / "data"
     if not team.leads:
         team.wait()  # one worker encodes, the others find it
-    train, held_out, accounts = open_corpus(
-        files, codec, vocab_size, cache, held_out=0.0 if judged else plan.held_out
-    )  # fmt: skip
+    train, held_out, accounts = open_corpus(files, codec, vocab_size, cache, held_out=0.0 if judged else plan.held_out)
     if judged:
         held_out, _, told = open_corpus(judged, codec, vocab_size, cache, held_out=0.0)
         accounts = replace(accounts, held_out=told.kept)
@@ -178,7 +177,7 @@ def _rows(plan: TrainPlan, config: LoopConfig, texts: Corpus, learner: Learner, 
 
 def _reinforcement(
     plan: TrainPlan, config: LoopConfig, weight: float, trained: Learner, vocab_size: int
-) -> Reinforcement:  # fmt: skip
+) -> Reinforcement:
     window, row = plan.reinforce.window, min(config.seq_len, config.final_seq_len or config.seq_len)
     if window > row:
         raise ConfigError(
@@ -207,9 +206,7 @@ def _options(method: LearnMethod[Any, Any], plan: TrainPlan) -> Any:
         raise
 
 
-def _learner(
-    plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder, texts: Corpus
-) -> Learner:  # fmt: skip
+def _learner(plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder, texts: Corpus) -> Learner:
     if plan.init is not None:
         learner = method.load(options, target, resolve(plan.init))
         require_shape(learner, method, plan.options, target, plan.init)
@@ -222,7 +219,7 @@ def _learner(
 
 def _cache(
     plan: TrainPlan, out: Path, target: Decoder, learner: Learner, texts: tuple[Corpus, Corpus], team: Team
-) -> StateCache | None:  # fmt: skip
+) -> StateCache | None:
     if not plan.cache_bytes:
         return None
     place = user_path(plan.cache_dir) if plan.cache_dir else out / "run" / "states"

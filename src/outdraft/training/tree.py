@@ -1,6 +1,6 @@
 """How often each rank of each head is right on texts that a draft did not learn from, and the tree that follows.
 
-Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. Data in: a trained draft, its target, texts; data out:
+Cai et al. 2024, https://arxiv.org/abs/2401.10774. Data in: a trained draft, its target, texts; data out:
 accuracies by head and rank, and the tree of the largest products, written beside the draft.
 """
 
