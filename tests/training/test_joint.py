@@ -166,7 +166,7 @@ def test_a_run_that_is_resumed_after_the_warm_up_began_ends_with_the_same_bits(t
         config = LoopConfig(steps=8, seq_len=12, batch_tokens=24, micro_tokens=24, warmup=1, save_every=1000)
         return learner, Loop(
             DraftObjective(learner, teacher, forward_kl), Data(), config, tmp_path / place, lambda line: None,
-            listens=False, rates=learner.rates,
+            listens=False, shares=learner.rates,
         )  # fmt: skip
 
     whole, run = loop("whole")

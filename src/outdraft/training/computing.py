@@ -21,6 +21,7 @@ import torch
 from outdraft.models.files.load import fill_decoder, named_dtype, open_weights
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.device import choose_device
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +90,15 @@ def without_denormals() -> Iterator[None]:
 def name_of(dtype: torch.dtype) -> str:
     """As users write it: "float32"."""
     return str(dtype).removeprefix("torch.")
+
+
+def require_format(run_dir: Path, begun: str, now: str) -> None:
+    """Raise `ConfigError` where a run would go on in another format than it began in: its weights would be others."""
+    if begun == now:
+        return
+    lacks = "" if has_bfloat16() else " (this CPU has no instructions for bfloat16)"
+    raise ConfigError(
+        f"{run_dir} holds a run that computes in {begun}, and here it would go on in {now}{lacks} and end with other "
+        f"weights: ask for the format it began in (--dtype {begun}), continue on a machine like the one it began "
+        "on, or name another directory"
+    )

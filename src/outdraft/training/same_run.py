@@ -11,7 +11,7 @@ from typing import Any
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.shown import shown
-from outdraft.training.computing import has_bfloat16, name_of
+from outdraft.training.computing import name_of, require_format
 from outdraft.training.config import LoopConfig
 from outdraft.training.corpus import Corpus
 from outdraft.training.plan import TrainPlan
@@ -42,7 +42,7 @@ def settings_of(
 def require_same(run_dir: Path, *, begun: Mapping[str, Any], now: Mapping[str, Any], say: Callable[[str], Any]) -> None:
     """Raise `ConfigError` for a run of other settings. What an older version did not note cannot be compared."""
     theirs = {"dtype": now["dtype"], **begun}
-    _require_format(run_dir, str(theirs["dtype"]), str(now["dtype"]))
+    require_format(run_dir, str(theirs["dtype"]), str(now["dtype"]))
     for key in sorted(theirs):
         if now.get(key) != theirs[key]:
             raise ConfigError(
@@ -54,15 +54,3 @@ def require_same(run_dir: Path, *, begun: Mapping[str, Any], now: Mapping[str, A
             f"{run_dir} was begun by an older version, which did not note {', '.join(unknown)}: whether they "
             "are the same now is not checked"
         )
-
-
-def _require_format(run_dir: Path, begun: str, now: str) -> None:
-    """Raise `ConfigError` where a run would go on in another format than it began in: its weights would be others."""
-    if begun == now:
-        return
-    lacks = "" if has_bfloat16() else " (this CPU has no instructions for bfloat16)"
-    raise ConfigError(
-        f"{run_dir} holds a run that computes in {begun}, and here it would go on in {now}{lacks} and end with other "
-        f"weights: ask for the format it began in (--dtype {begun}), continue on a machine like the one it began "
-        "on, or name another directory"
-    )
