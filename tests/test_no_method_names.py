@@ -35,7 +35,6 @@ SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
     "engine/naming/foreign.py": {"draft_model"},  # the same, as a cure
     "engine/naming/roles.py": {"draft_model"},  # the same, as a recipe's role
     "engine/llm.py": {"draft_model"},  # the same
-    "training/evaluate.py": {"ngram"},  # a language model of counts, which others are compared with
     "drafters/shared/composed/nested.py": {"ngram"},  # the example that an error gives
     "drafters/shared/networks/load_draft.py": {"vocab_map", "universal"},  # the cure that an error gives
 }

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from outdraft.drafters.draft_model.learn import DraftLearner
 from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
+from outdraft.learn.losses import LOSSES, weighted
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
@@ -27,7 +28,6 @@ from outdraft.training.config import LoopConfig
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.losses import LOSSES, weighted
 from outdraft.training.packing import Rows
 from tutorial.models import Model, directory_of
 
@@ -100,7 +100,7 @@ class DraftModelTrainer:
         config = LoopConfig(
             steps=epochs * steps, batch_tokens=tokens, micro_tokens=tokens, seq_len=rows.shape[1] - 1, warmup=0,
             lr=self.learning_rate, muon_lr=0, weight_decay=0.0, eval_every=epochs * steps + 1,
-            save_every=epochs * steps + 1, bfloat16=False,
+            save_every=epochs * steps + 1,
         )  # fmt: skip
         with TemporaryDirectory() as place:
             loop = Loop(

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from outdraft import LLM, SamplingParams
-from outdraft.training.records import encode, pieces_of
+from outdraft.training.examples import encode, pieces_of
 
 TEMPERATURES = (0.0, 0.7, 0.85, 1.0)
 MAX_TOKENS = 256

@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from lab.trials.table import TAU, Run, chosen
+from lab.trials.trial import RECORD, Trial, lacking, read_runs, read_trial
 from outdraft.bench.machine import describe
 from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner, read_options
@@ -32,12 +34,10 @@ from outdraft.training.check import check_directory
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import open_corpus
 from outdraft.training.draft import Exam
+from outdraft.training.examples import find_files
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import example_rows
 from outdraft.training.record import RECORD as RECORD_OF_DRAFT
-from outdraft.training.records import find_files
-from outdraft.training.trial import RECORD, Trial, lacking, read_runs, read_trial
-from outdraft.training.trial_table import TAU, Run, chosen
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 

@@ -16,11 +16,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab.trials.trial import read_trial
 from lab.zoo.figures import drafts_of, own_target, weights_bytes
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.heads.joint import TAUGHT
 from outdraft.engine.naming.roles import FILE as COMPANIONS
-from outdraft.training.trial import read_trial
 
 ROOM = 64_000_000
 WHEEL = Path("src/outdraft/zoo")

@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from outdraft.learn.save import load_state
 from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.checkpoint import load_state
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 

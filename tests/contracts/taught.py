@@ -15,13 +15,13 @@ from contracts.sides import Side
 
 from outdraft.core.learner import TARGET, Learner
 from outdraft.core.registry import find_learner
+from outdraft.learn.losses import OWN, mixed
 from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import Decoder
 from outdraft.testing.contract.distribution import PROMPT
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import OWN, mixed
 from outdraft.training.packing import Rows
 from outdraft.training.record import fingerprint
 

@@ -12,14 +12,16 @@ from contracts.spec_rows import learning
 
 from outdraft.core.learner import OWN, TARGET, TargetLearner
 from outdraft.core.registry import find, find_learner, learner_names, make_options
+from outdraft.learn.losses import forward_kl
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import OutdraftError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import Terms, measure, promise
+from outdraft.training.check import measure
 from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import forward_kl
 from outdraft.training.packing import Rows
+from outdraft.training.promise import promise
+from outdraft.training.record import Terms
 
 VOCAB = 31
 # Each with its defaults, then as the file of its rows says besides: LEARNING = {label: options}.

@@ -22,6 +22,7 @@ from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import find, find_learner, learner_names, make_options
 from outdraft.core.request import Request
 from outdraft.engine.assembly.assemble import arms_of
+from outdraft.learn.losses import OWN
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
@@ -32,7 +33,6 @@ from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import OWN
 from outdraft.training.packing import Rows
 from outdraft.verify.auto import Auto
 from outdraft.verify.rejection import METHOD as REJECTION

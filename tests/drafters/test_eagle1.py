@@ -18,12 +18,12 @@ from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.static_tree import STATIC, TreeOptions
 from outdraft.engine.runner import Runner
+from outdraft.learn.compare import compare
+from outdraft.learn.losses import soft_cross_entropy
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.compare import compare
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import soft_cross_entropy
 from outdraft.training.packing import Rows
 
 VOCAB, WIDTH = 31, 32

@@ -22,9 +22,11 @@ from outdraft.models.networks.config import llama_config
 from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import Terms, measure, promise
+from outdraft.training.check import measure
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
+from outdraft.training.promise import promise
+from outdraft.training.record import Terms
 
 PEERS = Path(__file__).parents[1] / "peers/eagle3"
 VARIANTS = ("plain", "three_one", "qwen_two_layers")

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
+from lab.zoo.recipe import read_recipe
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.config import read_recipe
 from outdraft.training.course import batch_for, prepare
 from outdraft.training.plan import make_plan
 

@@ -8,13 +8,13 @@ import torch
 
 from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.beginnings import beginnings
-from outdraft.training.check import LEAST_ROUNDS, Checked
+from outdraft.training.check import Checked
 from outdraft.training.corpus import Corpus
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
+from outdraft.training.promise import LEAST_ROUNDS, beginnings, promises
 from outdraft.training.record import read_record, write_record
-from outdraft.training.train import make_record, promises
+from outdraft.training.train import make_record
 from outdraft.training.walk import Walk
 
 VOCAB, PER_TEXT = 61, 63.0
@@ -74,7 +74,7 @@ def drafting(monkeypatch, tau):
         n = len(terms.prompts)
         return Walk(tokens=(PER_TEXT,) * n, rounds=(PER_TEXT / tau,) * n, reached=(1.0,), kept=(1.0,))
 
-    monkeypatch.setattr("outdraft.training.train.promise", promise)
+    monkeypatch.setattr("outdraft.training.promise.promise", promise)
     return asked
 
 

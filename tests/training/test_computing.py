@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.zoo.pretrain import NextToken
+from lab.zoo.recipe import DataConfig, PretrainLoop, TextSource, TrainingRecipe
+from lab.zoo.run import run_recipe
 from outdraft.engine.llm import LLM
+from outdraft.learn.save import load_state
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.options.errors import ConfigError
@@ -18,17 +22,13 @@ from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import tiny_model
 from outdraft.training import computing
 from outdraft.training.check import check_directory
-from outdraft.training.checkpoint import load_state
 from outdraft.training.computing import choose_format, open_target
-from outdraft.training.config import DataConfig, LoopConfig, TextSource, TrainingRecipe
 from outdraft.training.costs import served
 from outdraft.training.course import prepare
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.plan import make_plan
-from outdraft.training.pretrain import NextToken
 from outdraft.training.record import fingerprint
-from outdraft.training.run import run_recipe
 from outdraft.training.train import train
 from outdraft.training.tree import measure_tree
 from tests.training.toys import toy_decoder, toy_loop
@@ -161,11 +161,6 @@ def test_a_run_goes_on_in_its_own_format_or_not_at_all(scene, tmp_path, machine,
     assert whole.keys() == parts.keys() and all(torch.equal(one, parts[name]) for name, one in whole.items())
 
 
-def test_the_loops_own_setting_is_not_for_drafts(scene, tmp_path):
-    with pytest.raises(ConfigError, match=r"bfloat16=True of the loop .*--dtype bfloat16"):
-        course_of(scene, tmp_path, loop={"bfloat16": True})
-
-
 def test_costs_are_those_of_the_engine_that_will_draft():
     target = tiny_model(vocab=VOCAB, layers=2, seed=1, dtype=FLOAT)
     Teacher(target, ())
@@ -182,10 +177,10 @@ def recipe(tmp_path):
     source = TextSource(name="books", path="books.jsonl.gz", share=1, repository="", commit="", licence="")
     data = DataConfig(sources=(source,), num_copies=5, holdout_percent=20)
     words = {"vocab_size": 300, "max_len": 64}
-    first = TrainingRecipe(kind="tokenizer", name="tokenizer", data=data, loop=LoopConfig(), task=words)
+    first = TrainingRecipe(kind="tokenizer", name="tokenizer", data=data, loop=PretrainLoop(), task=words)
     run_recipe(first, tmp_path, tmp_path / "out", lambda line: None)
     shape = dict(vocab_size=300, hidden_size=16, num_layers=1, num_heads=2, intermediate_size=32, max_len=64)
-    loop = LoopConfig(steps=3, batch_tokens=128, micro_tokens=64, seq_len=32, warmup=1, eval_tokens=128, eval_every=2)
+    loop = PretrainLoop(steps=3, batch_tokens=128, micro_tokens=64, seq_len=32, warmup=1, eval_tokens=128, eval_every=2)
     return TrainingRecipe(kind="pretrain", name="target", data=data, loop=loop, model=shape)
 
 

@@ -12,8 +12,8 @@ from outdraft.codecs.chat import ChatTemplate
 from outdraft.codecs.text import TextCodec
 from outdraft.options.errors import ConfigError
 from outdraft.training.corpus import open_corpus
+from outdraft.training.examples import encode, find_files, pieces_of, read_records
 from outdraft.training.packing import Packing, example_rows
-from outdraft.training.records import encode, find_files, pieces_of, read_records
 
 TEMPLATE = ChatTemplate(
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"

@@ -7,6 +7,7 @@ import types
 import pytest
 import torch
 
+from lab.zoo.pretrain import NextToken
 from outdraft.analysis.theory import expected_speedup, expected_tokens
 from outdraft.core.registry import find_learner
 from outdraft.engine.llm import LLM
@@ -15,12 +16,11 @@ from outdraft.nn.linear import LinearMap
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.board import open_board
 from outdraft.training.costs import Costs, measure_costs, served
+from outdraft.training.journal import open_board
 from outdraft.training.lessons import Teacher
 from outdraft.training.objective import Evaluation
 from outdraft.training.packing import Rows
-from outdraft.training.pretrain import NextToken
 from tests.training.toys import toy_decoder, toy_loop
 
 

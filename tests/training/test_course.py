@@ -150,6 +150,20 @@ def test_a_run_of_an_older_version_goes_on_and_is_told_what_is_not_checked(place
     assert "was begun by an older version, which did not note depth, init, texts: whether they are the same" in told[0]
 
 
+def test_a_run_of_an_older_version_goes_on_that_noted_more_settings(place):
+    """Two of them could be chosen then: a run that did goes on with neither."""
+    begun(place)
+    path = place / "out/run/checkpoint.pt"
+    state = torch.load(path, weights_only=True)
+    state["about"] |= {"compile": False, "loss_temperature": 1.0, "bfloat16": None}
+    torch.save(state, path)
+    course(place).loop.resume()
+    state["about"]["loss_temperature"] = 2.0
+    torch.save(state, path)
+    with pytest.raises(ConfigError, match="holds a run with loss_temperature="):
+        course(place).loop.resume()
+
+
 def test_a_run_of_an_older_version_from_a_beginning_of_another_shape_is_refused(place):
     begun(place, kind="eagle", init=saved(place, "old", "eagle", intermediate_size=16))
     forget(place, "init")

@@ -13,6 +13,7 @@ from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.drafters.mtp import learn as mtp
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
+from outdraft.learn.losses import forward_kl, mixed
 from outdraft.models.remake.cut import cut_decoder, every_third
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.context import CausalContext
@@ -20,7 +21,6 @@ from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import forward_kl, mixed
 from tests.training.toys import draft_loop, draft_objective, lesson_rows, rates, rows, toy_decoder, trained_target
 
 EAGLE = eagle.EagleLearning(taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=3)

@@ -6,6 +6,7 @@ from copy import deepcopy
 import pytest
 import torch
 
+from lab.zoo.pretrain import NextToken
 from outdraft.core.registry import find_learner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.remake.quantize import round_decoder
@@ -13,9 +14,8 @@ from outdraft.nn.quant.config import QuantConfig
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 from outdraft.training.course import prepare
-from outdraft.training.init import require_shape
 from outdraft.training.plan import make_plan
-from outdraft.training.pretrain import NextToken
+from outdraft.training.possible import require_shape
 from outdraft.training.record import fingerprint, write_record
 
 from .toys import draft_loop, draft_objective, rates, toy_ids, toy_loop, toy_sampler, trained_target

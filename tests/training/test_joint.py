@@ -8,18 +8,18 @@ import torch
 
 from outdraft.core.learner import TARGET, Moment
 from outdraft.core.registry import find_learner
+from outdraft.learn.compare import accepted, compare
+from outdraft.learn.losses import forward_kl
+from outdraft.learn.step import Optimizer
 from outdraft.models.files.load import load_model
 from outdraft.models.remake.lora import changed, load_lora, merged
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.compare import accepted, compare
 from outdraft.training.config import LoopConfig
 from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.losses import forward_kl
-from outdraft.training.modified import own_nats
-from outdraft.training.optim import Optimizer
 from outdraft.training.packing import Rows
+from outdraft.training.train import own_nats
 
 VOCAB = 31
 
@@ -145,8 +145,8 @@ def test_the_targets_own_loss_is_its_divergence_or_the_texts_tokens(target):
 def test_the_changes_learn_at_their_share_of_the_rate(target, muon):
     learner, _ = joint(target, target_lr_share=0.25)
     parameters = list(learner.module.parameters())
-    config = LoopConfig(lr=0.1, muon_lr=muon, weight_decay=0.5)
-    optimizer = Optimizer(learner.module.named_parameters(), config, VOCAB, learner.rates)
+    named = learner.module.named_parameters()
+    optimizer = Optimizer(named, lr=0.1, muon_lr=muon, weight_decay=0.5, vocab_size=VOCAB, shares=learner.rates)
     optimizer.step(0.5)
     seen = {id(p): group["lr"] for part, _ in optimizer._parts for group in part.param_groups for p in group["params"]}
     assert len(seen) == len(parameters)
@@ -166,7 +166,7 @@ def test_a_run_that_is_resumed_after_the_warm_up_began_ends_with_the_same_bits(t
         config = LoopConfig(steps=8, seq_len=12, batch_tokens=24, micro_tokens=24, warmup=1, save_every=1000)
         return learner, Loop(
             DraftObjective(learner, teacher, forward_kl), Data(), config, tmp_path / place, lambda line: None,
-            listens=False, rates=learner.rates,
+            listens=False, shares=learner.rates,
         )  # fmt: skip
 
     whole, run = loop("whole")

@@ -10,11 +10,11 @@ import torch
 from outdraft.cli.main import main
 from outdraft.core.learner import Guess, Outlook
 from outdraft.core.registry import find_learner
+from outdraft.learn.compare import CHUNK, accepted, compare
+from outdraft.learn.losses import forward_kl
 from outdraft.models.files.load import find_architecture, load_model, save_model
 from outdraft.testing.tiny import random_decoder
-from outdraft.training.compare import CHUNK, accepted, compare
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import forward_kl
 from outdraft.training.packing import Rows
 
 VOCAB = 151_936

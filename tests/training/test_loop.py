@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lab.zoo.pretrain import NextToken
 from outdraft.drafters.early_exit.learn import EarlyExitLearning, new
+from outdraft.learn.save import load_state
 from outdraft.options.errors import ConfigError, DecodingError
-from outdraft.training.checkpoint import load_state
+from outdraft.training.config import Schedule
 from outdraft.training.loop import BEST, CHECKPOINT, Loop
 from outdraft.training.objective import Evaluation
-from outdraft.training.pretrain import NextToken
-from outdraft.training.schedule import Schedule
 from outdraft.training.team import Team
 from tests.training.toys import (
     VOCAB,
@@ -68,12 +68,12 @@ def test_a_checkpoint_reloads_bit_for_bit(tmp_path):
                 assert not torch.is_tensor(value) or value.dtype == torch.float32
 
 
-@pytest.mark.parametrize("bfloat16", [False, True])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, bfloat16):
-    whole = toy_loop(NextToken(toy_decoder()), tmp_path / "whole", steps=12, bfloat16=bfloat16)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, dtype):
+    whole = toy_loop(NextToken(toy_decoder()), tmp_path / "whole", steps=12, dtype=dtype)
     whole.run()
     for until in (5, 6, 11, 12):
-        part = toy_loop(NextToken(toy_decoder(9 if until > 5 else 0)), tmp_path / "parts", steps=12, bfloat16=bfloat16)
+        part = toy_loop(NextToken(toy_decoder(9 if until > 5 else 0)), tmp_path / "parts", steps=12, dtype=dtype)
         if until > 5:
             part.resume()
         part.run(until=until)

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
+from lab.zoo.pretrain import NextToken
+from lab.zoo.streams import Sampler, Stream
 from outdraft.core.registry import find_learner
-from outdraft.training.data import Sampler, Stream
 from outdraft.training.lessons import Teacher
-from outdraft.training.pretrain import NextToken
 from outdraft.training.tree import count_ranks
 
 from .toys import draft_loop, draft_objective, lesson_rows, toy_decoder, toy_loop

@@ -6,7 +6,7 @@ import pytest
 
 from outdraft.options.errors import ConfigError
 from outdraft.training.corpus import open_corpus
-from outdraft.training.records import pieces_of, read_records
+from outdraft.training.examples import pieces_of, read_records
 
 datasets = pytest.importorskip("datasets")
 CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]

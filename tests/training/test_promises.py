@@ -20,8 +20,9 @@ from outdraft.drafters.shared.heads.states import LastStates
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import ERRORS, LEAST_ROUNDS, Checked, as_saved, check_directory, measure, promise
+from outdraft.training.check import ERRORS, Checked, as_saved, check_directory, measure
 from outdraft.training.lessons import Teacher
+from outdraft.training.promise import LEAST_ROUNDS, promise
 from outdraft.training.record import Promise, Terms
 
 from .toys import draft_loop, draft_objective, rows, trained_target

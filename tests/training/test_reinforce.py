@@ -6,13 +6,13 @@ from itertools import product
 import pytest
 import torch
 
+from lab.zoo.pretrain import hidden_states
 from outdraft.core.learner import Moment
 from outdraft.drafters.draft_model import learn as draft_model
+from outdraft.learn.losses import mixed
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import mixed
 from outdraft.training.packing import Rows
-from outdraft.training.pretrain import hidden_states
 from outdraft.training.reinforce import Baseline, Reinforcement, ReinforceOptions, choose, surrogate, to_go
 from outdraft.training.rewards import accepted, bleu4, of_windows, rouge_l
 from outdraft.training.writing import write_on

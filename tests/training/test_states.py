@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from outdraft.learn.save import Progress, State, load_state, save_state
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.states import StateCache, States

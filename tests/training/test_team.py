@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from outdraft.learn.save import load_state
 from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.checkpoint import load_state
 
 pytestmark = pytest.mark.slow
 SOURCE = Path(__file__).parents[2] / "src"

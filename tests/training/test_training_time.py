@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from lab.zoo.pretrain import NextToken
+from lab.zoo.streams import Sampler, Stream
 from outdraft.drafters.eagle.learn import LEARN, EagleLearning
 from outdraft.models.files.load import save_model
-from outdraft.training.check import Checked, Promise, Terms, measure, promise
-from outdraft.training.data import Sampler, Stream
+from outdraft.training.check import Checked, measure
 from outdraft.training.lessons import Teacher
-from outdraft.training.pretrain import NextToken
+from outdraft.training.promise import promise
+from outdraft.training.record import Promise, Terms
 from outdraft.training.walk import Walk
 from tests.training.toys import VOCAB, draft_loop, draft_objective, toy_decoder, toy_loop
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from lab.zoo.pretrain import NextToken
 from outdraft import zoo
 from outdraft.core.registry import find_learner
 from outdraft.models.files.foreign_heads import recognise
 from outdraft.models.files.load import load_model
 from outdraft.options.errors import ModelLoadError
-from outdraft.training.pretrain import NextToken
 from tests.training.toys import draft_objective, rates
 
 ALWAYS = {"draft", "eagle", "early_exit", "foreign_draft", "target"}

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lab.zoo.streams import Sampler, Stream
+from outdraft.learn.losses import weighted
 from outdraft.models.files.load import save_model
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import llama_config
 from outdraft.training.config import LoopConfig
-from outdraft.training.data import Sampler, Stream
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.losses import weighted
 from outdraft.training.packing import Rows
 
 VOCAB = 32
@@ -45,7 +45,7 @@ def toy_decoder(seed: int = 0, hidden: int = 32, layers: int = 3) -> Decoder:
 def toy_config(**changes: object) -> LoopConfig:
     given = {
         "steps": 50, "batch_tokens": 256, "micro_tokens": 128, "seq_len": 16, "warmup": 5, "lr": 1e-2, "muon_lr": 1e-2,
-        "eval_every": 1000, "eval_tokens": 1024, "save_every": 1000, "bfloat16": False, **changes,
+        "eval_every": 1000, "save_every": 1000, **changes,
     }  # fmt: skip
     return LoopConfig(**given)  # type: ignore[arg-type]
 
@@ -56,16 +56,17 @@ def toy_loop(
     data: object = None,
     evaluate: object = None,
     about: object = None,
+    dtype: torch.dtype = torch.float32,
     **changes: object,
 ) -> Loop:
     return Loop(
-        objective, data or toy_sampler(), toy_config(**changes), run_dir, lambda line: None, evaluate=evaluate,
-        listens=False, vocab_size=VOCAB, about=about,
+        objective, data or toy_sampler(), toy_config(**changes), run_dir, lambda line: None, dtype=dtype,
+        evaluate=evaluate, listens=False, vocab_size=VOCAB, about=about,
     )  # type: ignore[arg-type]  # fmt: skip
 
 
 def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:
-    from outdraft.training.pretrain import NextToken
+    from lab.zoo.pretrain import NextToken
 
     target = toy_decoder(1)
     toy_loop(NextToken(target), tmp_path / "target", steps=steps).run()

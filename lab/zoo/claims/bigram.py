@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lab.zoo.ngram import NgramModel
 from outdraft.core.registry import find_learner
+from outdraft.learn.losses import logs
 from outdraft.models.files.load_codec import load_codec
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import Corpus, open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import logs
-from outdraft.training.ngram import NgramModel
 from outdraft.training.packing import Rows, example_rows
 from outdraft.training.walk import Walk, walk
 

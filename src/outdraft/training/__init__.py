@@ -1,4 +1,7 @@
-"""Training: of drafts (`outdraft train`), of trials that compare them, and of the zoo's tokenizers and decoders.
+"""The frame in which drafts learn (`outdraft train`), whatever their kind.
 
-python -m outdraft.training lab/zoo/target.toml --data DIR --out DIR [--resume]
+    plan -- course: target, learner, texts -- loop: steps, evaluations, checkpoints -- promise -- check
+
+What a kind learns, its learner says (`core/learner.py`); losses and the optimiser's step are `outdraft.learn`. What
+makes the zoo, and trials of several ways, are in the checkout's `lab`.
 """

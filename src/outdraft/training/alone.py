@@ -31,22 +31,14 @@ def hold(file: IO[Any], path: Path) -> None:
         raise ConfigError(f"another process writes {path}: wait until it ends, or name another file")
 
 
-@contextmanager
-def mine(lock: Path, *, waits: bool) -> Iterator[bool]:
-    """Hold a file that says "this is being done". False: another process holds it; `waits`: until it lets go."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as held:
-        yield _lock(held, waits=waits)
-
-
-def _lock(file: IO[Any], *, waits: bool = False) -> bool:
+def _lock(file: IO[Any]) -> bool:
     """Until the file is closed. False: another process has it."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system
         return True
     try:
-        fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks

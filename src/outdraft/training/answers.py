@@ -25,7 +25,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.options.ranges import check_range
 from outdraft.training.alone import hold
-from outdraft.training.records import encode, pieces_of, read_records
+from outdraft.training.examples import encode, pieces_of, read_records
 
 _BEGINS = '{"prompt_token_ids"'
 _BATCH = 64  # requests that are open at once, and lines that an interruption may cost

@@ -23,8 +23,8 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.options.paths import user_path
 from outdraft.training.answers import Asking, prompts_of
+from outdraft.training.examples import find_files
 from outdraft.training.record import fingerprint, read_record, require_target
-from outdraft.training.records import find_files
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
@@ -99,11 +99,12 @@ def measure_calibration(
     prompts = list(islice(found, texts))
     settings = [
         SamplingParams(
-            max_tokens=asking.max_tokens, temperature=asking.temperatures[i % len(asking.temperatures)],
+            max_tokens=asking.max_tokens,
+            temperature=asking.temperatures[i % len(asking.temperatures)],
             seed=asking.seed + i,
         )
         for i in range(len(prompts))
-    ]  # fmt: skip
+    ]
     written = all_whole(llm.generate([{"prompt_token_ids": one} for one in prompts], settings)) if prompts else []
     halves: tuple[list[Pair], list[Pair]] = ([], [])
     for i, one in enumerate(written):

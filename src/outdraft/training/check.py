@@ -1,7 +1,6 @@
 """Check a trained draft in the engine: is its acceptance what its trainer promised?
 
-    promise   the target writes texts after some prompts; the trainer's own passes over them say how many rounds
-              the draft would need (`walk.py`). Made when training ends, with the network in memory, and stored
+    promise   made when training ends, with the network in memory, and stored (`promise.py`)
     measure   what was saved is loaded into an engine, which drafts chains of that length after the same prompts
 
 More than 2 % and three standard errors apart, something was lost on the way: other taps, another norm, another
@@ -11,34 +10,25 @@ standard error of about 1 %, and two of them would call one sound draft in twent
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
-from outdraft.core.learner import Learner
 from outdraft.core.registry import find, find_learner
-from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model
 from outdraft.models.files.load_codec import load_codec
 from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import ConfigError
-from outdraft.options.params import SamplingParams
 from outdraft.options.paths import user_path
-from outdraft.training.draft import Exam
-from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.promise import LEAST_ROUNDS, written
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, read_record, require_target, template_digest
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
 APART = 0.02  # of what was promised
 ERRORS = 3.0  # standard errors of the difference
-LEAST_ROUNDS = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,21 +130,6 @@ def as_saved(drafter: str) -> dict[str, Any]:
     return {"quantization": "none"} if rounds else {}
 
 
-def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, seed: int = 0) -> Walk:
-    """What the trainer's passes say about texts that the target writes now."""
-    writer = LLM(
-        target,
-        drafter="none",
-        dtype=str(teacher.target.dtype).removeprefix("torch."),
-        device=str(teacher.target.device),
-    )
-    texts = _write(writer, terms, seed)
-    batches = [rows_of(texts[i : i + 16]) for i in range(0, len(texts), 16)]
-    exam = Exam(batches=batches, depth=terms.depth, temperature=terms.temperature)
-    with torch.no_grad(), teacher.computing():
-        return exam.walk(learner, teacher)
-
-
 def measure(
     drafter: str, options: Mapping[str, Any], target: Path, terms: Terms, *, dtype: str = "auto", device: str = "cpu"
 ) -> Walk:
@@ -166,7 +141,7 @@ def measure(
     )  # fmt: skip
     tokens, rounds = [], []
     reached, kept = [0.0] * terms.depth, [0.0] * terms.depth
-    for one in _write(engine, terms, None):
+    for one in written(engine, terms, None):
         stats = one.stats
         tokens.append(stats.num_tokens - 1.0)  # the pass that reads the prompt writes one, without a draft
         rounds.append(stats.num_steps - 1.0)
@@ -174,28 +149,3 @@ def measure(
             reached[d] += stats.reached[d + 1]
             kept[d] += stats.reached[d + 1] - stats.first_rejection[d + 1]
     return Walk(tokens=tuple(tokens), rounds=tuple(rounds), reached=tuple(reached), kept=tuple(kept))
-
-
-def _write(llm: LLM, terms: Terms, seed: int | None) -> Seq[Result]:
-    settings = [
-        SamplingParams(
-            max_tokens=terms.max_tokens, temperature=terms.temperature, ignore_eos=True,
-            seed=None if seed is None else seed + i,
-        )
-        for i in range(len(terms.prompts))
-    ]  # fmt: skip
-    return all_whole(llm.generate([{"prompt_token_ids": list(prompt)} for prompt in terms.prompts], settings))
-
-
-def rows_of(texts: Seq[Result]) -> Rows:
-    """One text a row [B, T + 1]; what the target wrote behind its first token counts, as in the engine's rounds."""
-    width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
-    ids = torch.zeros(len(texts), width, dtype=torch.long)
-    documents = torch.ones_like(ids)  # 0: the text, 1: padding
-    counts = torch.zeros(len(texts), width - 1, dtype=torch.bool)
-    for row, one in enumerate(texts):
-        whole = [*one.prompt_token_ids, *one.token_ids]
-        ids[row, : len(whole)] = torch.tensor(whole)
-        documents[row, : len(whole)] = 0
-        counts[row, len(one.prompt_token_ids) : len(whole) - 1] = True
-    return Rows(ids=ids, documents=documents, counts=counts)

@@ -66,12 +66,6 @@ def open_target(source: Path, asked: str, device: str) -> tuple[Decoder, Format]
     return decoder, found
 
 
-def format_of_loop(bfloat16: bool | None, device: torch.device) -> Format:
-    """What a loop's passes compute in, by its own setting."""
-    asked = None if bfloat16 is None else torch.bfloat16 if bfloat16 else torch.float32
-    return choose_format(asked, torch.bfloat16, device)
-
-
 def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     """Passes inside compute in this format; parameters are float32, or of the format itself."""
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16)
@@ -80,7 +74,7 @@ def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 @contextmanager
 def without_denormals() -> Iterator[None]:
     """Inside, float32 numbers below 1.2e-38 count as 0. x86 multiplies such numbers many times more slowly than
-    others, and tails of distributions and squares of their gradients can be full of them: a step of CTC took 3.4
+    others, and tails of distributions and squares of their gradients can be full of them: a step of one kind took 3.4
     times as long.
 
     Holds for this thread and those that it starts; where a processor cannot do it, nothing changes.
@@ -103,11 +97,8 @@ def require_format(run_dir: Path, begun: str, now: str) -> None:
     if begun == now:
         return
     lacks = "" if has_bfloat16() else " (this CPU has no instructions for bfloat16)"
-    asks = (
-        "" if begun not in ("bfloat16", "float32") else f", in a recipe bfloat16 = {str(begun == 'bfloat16').lower()}"
-    )
     raise ConfigError(
         f"{run_dir} holds a run that computes in {begun}, and here it would go on in {now}{lacks} and end with other "
-        f"weights: ask for the format it began in (--dtype {begun}{asks}), continue on a machine like the one it began "
+        f"weights: ask for the format it began in (--dtype {begun}), continue on a machine like the one it began "
         "on, or name another directory"
     )

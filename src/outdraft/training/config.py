@@ -1,56 +1,19 @@
-"""A recipe of the zoo: one TOML file that says what is learned, from which text, for how long.
+"""The loop's numbers, and its learning rate: warm-up, stable, decay, whose end need not be known at the start.
 
-    kind = "pretrain"        # tokenizer | pretrain | mixture | evaluate
-    name = "target"          # results go to OUT/<name>
-    run = "run"              # checkpoint and log go to OUT/<name>/<run>; another training of <name> needs another one
-    tokenizer = "tokenizer"  # whose ids are learned: OUT/<tokenizer>; left out: the target's
-    data = "data.toml"       # the text sources, shared by all recipes of the zoo
-    [model]  [loop]  [task]  # shape of the network, the loop's numbers, options of the kind
+    1 |    ____________________
+      |   /                    \\           warm-up: linear; stable: as long as there is time;
+      |  /                      \\          decay: linear to zero over a share of the steps done
+    0 +-/------------------------\\---
 
-Data in: a path. Data out: a `TrainingRecipe` of frozen dataclasses; an unknown key is an error that
-names the near miss.
+MiniCPM (Hu et al. 2024, https://arxiv.org/abs/2404.06395). A decay that begins within the warm-up begins at the rate
+that the warm-up has reached. A checkpoint of the stable phase can be continued for ever.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from outdraft.options.errors import ConfigError
-from outdraft.options.near_miss import near_miss
 from outdraft.options.ranges import check_range
-from outdraft.options.read_file import load_toml
-
-T = TypeVar("T")
-TARGETS_TOKENIZER = "tokenizer"
-KINDS = ("tokenizer", "pretrain", "mixture", "evaluate")
-_WATCHING = ("eval_every", "eval_tokens", "patience", "save_every", "seed")  # of a loop: changes no step of a run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextSource:
-    """One body of text: where it is under --data, where it came from, and its share of the training tokens."""
-
-    name: str
-    path: str  # file under --data, or "stdlib" for the running Python's own library
-    share: float
-    repository: str
-    commit: str
-    licence: str
-    only: str = ""  # keep only records where this JSON field is true
-    max_chars: int = 0  # stop after so much text; 0 = all of it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
-    """The sources and how they are cut."""
-
-    sources: tuple[TextSource, ...]
-    copies_share: float = 0.1  # of all sequences: a passage, an instruction, the passage again
-    num_copies: int = 12000  # how many such documents are made
-    tokenizer_chars: int = 20_000_000  # how much text the tokenizer is learned from
-    holdout_percent: int = 2  # documents kept for validation, by the hash of their text
-    holdout_seed: int = 0  # another number holds out other documents
 
 
 def decay_end(decay_at: int, share: float) -> int:
@@ -62,13 +25,12 @@ def decay_end(decay_at: int, share: float) -> int:
 class LoopConfig:
     """The loop's numbers: schedule, batch, optimiser, reporting."""
 
+    watching: ClassVar[tuple[str, ...]] = ("eval_every", "patience", "save_every", "seed")  # these change no step
     steps: int = 0  # ceiling; the signal to finish may come earlier
-    batch_tokens: int = 16384  # of a step; 0, for a draft alone: by how much text there is
+    batch_tokens: int = 16384  # of a step; 0 in a plan: by how much text there is
     micro_tokens: int = 4096  # per forward of one worker
     seq_len: int = 512
     final_seq_len: int = 0  # sequence length of the decay phase; 0 = seq_len
-    bfloat16: bool | None = None  # whether passes compute in it; None: where the machine has instructions for it
-    compile: bool = False  # torch.compile the loss; needs a C++ compiler
     warmup: int = 100
     decay_at: int = 0  # step at which the decay starts, which must end by `steps`; 0 = so that it ends there
     decay_share: float = 0.18  # the decay lasts this share of the steps done when it starts
@@ -78,12 +40,11 @@ class LoopConfig:
     clip: float = 1.0
     eval_every: int = 200
     patience: int = 0  # evaluations without a better score after which training ends; 0: it goes on to the end
-    eval_tokens: int = 65536
     save_every: int = 200
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_range(self, "micro_tokens", "seq_len", "eval_every", "eval_tokens", "save_every", least=1)
+        check_range(self, "micro_tokens", "seq_len", "eval_every", "save_every", least=1)
         check_range(self, "batch_tokens", "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
         check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
         check_range(self, "decay_share", "clip", least=1e-6)
@@ -96,57 +57,32 @@ class LoopConfig:
     @property
     def of_steps(self) -> dict[str, Any]:
         """What the steps of a run depend on, beside the seed."""
-        return {name: value for name, value in asdict(self).items() if name not in _WATCHING}
+        return {name: value for name, value in asdict(self).items() if name not in self.watching}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRecipe:
-    """A whole recipe; `model` and `task` are read by the kind that owns them."""
+class Schedule:
+    """The rate's share of its peak at each step, and when training ends."""
 
-    kind: str
-    name: str
-    data: DataConfig
-    loop: LoopConfig
-    tokenizer: str = TARGETS_TOKENIZER
-    run: str = "run"
-    model: Mapping[str, Any] = field(default_factory=dict)
-    task: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self, config: LoopConfig) -> None:
+        self.warmup = config.warmup
+        self.share = config.decay_share
+        self.end = config.steps
+        self.decay_at = config.decay_at or max(1, round(config.steps / (1 + config.decay_share)))
+        if config.decay_at:
+            self.begin_decay(config.decay_at)
 
+    def begin_decay(self, step: int) -> None:
+        """Start the decay at this step, unless it has begun."""
+        if step <= self.decay_at:
+            self.decay_at = step
+            self.end = decay_end(step, self.share)
 
-def build(cls: type[T], given: Mapping[str, Any], where: str) -> T:
-    """An instance of the dataclass `cls`; refuses unknown and missing keys."""
-    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(cls)}  # type: ignore[arg-type]
-    require_keys(given, known, where)
-    return cls(**given)
+    def decaying(self, step: int) -> bool:
+        """Whether this step belongs to the decay."""
+        return step >= self.decay_at
 
-
-def require_keys(given: Mapping[str, Any], known: Mapping[str, bool], where: str) -> None:
-    """Raise `ConfigError` for a key that is not known, or one that lacks. `known`: keys, and whether each is needed."""
-    for key in given:
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r} in {where}{near_miss(key, known)}; it takes: {', '.join(known)}")
-    if missing := [key for key, is_needed in known.items() if is_needed and key not in given]:
-        raise ConfigError(f"{where} lacks {', '.join(missing)}: add them; it takes: {', '.join(known)}")
-
-
-def read_recipe(path: Path) -> TrainingRecipe:
-    """The recipe in a TOML file; `data` names a second file beside it."""
-    raw = _read_toml(path)
-    if raw.get("kind") not in KINDS:
-        raise ConfigError(f"{path}: kind = {raw.get('kind')!r}; known: {', '.join(KINDS)}")
-    data = _read_toml(path.parent / raw.get("data", "data.toml"))
-    sources = tuple(build(TextSource, s, f"[[sources]] of {path.parent}") for s in data.pop("sources", []))
-    loop = build(LoopConfig, raw.get("loop", {"steps": 0}), f"[loop] of {path}")
-    if not loop.batch_tokens:
-        raise ConfigError(f"batch_tokens = 0 in [loop] of {path}: say how many tokens a step learns from")
-    given = {**raw, "data": build(DataConfig, {**data, "sources": sources}, "the data file"), "loop": loop}
-    return build(TrainingRecipe, given, str(path))
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return load_toml(path)
-    except FileNotFoundError:
-        raise ConfigError(f"no recipe at {path}") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no readable TOML: {error}") from error
+    def factor(self, step: int) -> float:
+        warm = min(1.0, (min(step, self.decay_at) + 1) / max(1, self.warmup))
+        if step < self.decay_at:
+            return warm
+        return warm * max(0.0, (self.end - step) / max(1, self.end - self.decay_at))

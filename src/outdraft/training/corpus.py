@@ -23,7 +23,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
 from outdraft.options.read_file import load_json
-from outdraft.training.records import encode, pieces_of, read_records
+from outdraft.training.examples import encode, pieces_of, read_records
 
 Ids = NDArray[np.int32]
 _PIECE = 1 << 24  # tokens that are counted at once
@@ -110,78 +110,74 @@ def require_own_texts(accounts: Accounts, target: str) -> None:
         )
 
 
-class _Growing:
-    """One split as it is made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Example:
+    """One example that something can be learned from."""
 
-    def __init__(self) -> None:
-        self.ids: list[Ids] = []
-        self.counts: list[NDArray[np.bool_]] = []
-        self.lengths: list[int] = []
-
-    def add(self, ids: list[int], counts: list[bool]) -> None:
-        self.ids.append(np.array(ids, np.int32))
-        self.counts.append(np.array(counts, np.bool_))
-        self.lengths.append(len(ids))
-
-    def save(self, place: Path, split: str) -> None:
-        starts = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)]).astype(np.int64)
-        nothing = np.zeros(0, np.int32)
-        for name, array in (
-            ("ids", np.concatenate([nothing, *self.ids])),
-            ("counts", np.concatenate([nothing.astype(np.bool_), *self.counts])),
-            ("starts", starts),
-        ):
-            with new_file(place / f"{split}-{name}.npy") as beside, beside.open("wb") as file:
-                np.save(file, array)
+    ids: Ids  # [n]
+    counts: NDArray[np.bool_]  # [n]
+    writer: str  # the digest of the target that wrote it; "": not known
+    number: float  # in 0..1, decided by its ids
 
 
 def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Path, held_out: float) -> None:
-    examples: list[tuple[float, list[int], list[bool], str]] = []  # a number in 0..1 that its ids decide; the writer
-    splits, read, skipped = {"train": _Growing(), "valid": _Growing()}, 0, 0
+    examples, read = _read(files, codec, vocab_size)
+    lowest = min((one.number for one in examples), default=0.0)
+    kept: list[_Example] = []
+    held: list[_Example] = []
+    for one in examples:
+        is_held = one.number < held_out or (held_out > 0 and one.number == lowest)  # one at least
+        (held if is_held else kept).append(one)
+    named, skipped = ", ".join(map(str, files)), read - len(examples)
+    if not read:
+        raise ConfigError(
+            f"{named}: there is no example in it: give texts, chats or answers, one a line (outdraft train answers "
+            "lets the target write some)"
+        )
+    if not kept or (held_out and not held):
+        cure = "give more examples, or hold out another share" if examples else "give longer ones"
+        raise ConfigError(
+            f"{named}: {read} examples, of which {len(kept)} would be trained on, {len(held)} held out, and "
+            f"{skipped} are too short or have nothing to guess: {cure}"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    _save(kept, place, "train")
+    _save(held, place, "valid")
+    accounts = Accounts(
+        read=read, kept=len(kept), held_out=len(held), skipped=skipped, tokens=sum(len(one.ids) for one in kept),
+        writers=dict(sorted(Counter(one.writer for one in kept).items())),
+    )  # fmt: skip
+    with new_file(place / "about.json") as beside:
+        beside.write_text(json.dumps(asdict(accounts), indent=2) + "\n", encoding="utf-8")
+
+
+def _read(files: Seq[Path], codec: TextCodec | None, vocab_size: int) -> tuple[list[_Example], int]:
+    """The examples that are long enough and have something to guess, and how many there are in all."""
+    examples, read = [], 0
     ends = sorted(codec.eos_token_ids) if codec is not None else []
     template = codec.chat_template if codec is not None else None
     for path in files:
         for where, record in read_records(path):
             read += 1
             ids, counts = encode(pieces_of(record, template, where), codec, where)
-            if ends and ids and record.get("token_ids") is None:  # what an engine wrote is whole
+            was_written = record.get("token_ids") is not None  # by an engine, so that it is whole
+            if ends and ids and not was_written:
                 counts = _until_end(ids, counts, ends)
                 if counts[-1] and ids[-1] not in ends:
                     ids, counts = [*ids, ends[0]], [*counts, True]
             if len(ids) < LEAST or not any(counts[1:]):
-                skipped += 1
                 continue
             if not 0 <= min(ids) <= max(ids) < vocab_size:
                 raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}")
-            digest = hashlib.sha256(np.array(ids, np.int32).tobytes()).digest()
-            writer = record.get("target") if record.get("token_ids") is not None else ""
-            examples.append((int.from_bytes(digest[:4], "big") / 2**32, ids, counts, str(writer or "")))
-    lowest, writers = min((number for number, *_ in examples), default=0.0), Counter[str]()
-    for number, ids, counts, writer in examples:
-        is_held = number < held_out or (held_out > 0 and number == lowest)  # one at least
-        writers[writer] += not is_held
-        splits["valid" if is_held else "train"].add(ids, counts)
-    if not read:
-        raise ConfigError(
-            f"{', '.join(map(str, files))}: there is no example in it: give texts, chats or answers, one a line "
-            "(outdraft train answers lets the target write some)"
-        )
-    kept, held = len(splits["train"].lengths), len(splits["valid"].lengths)
-    if not kept or (held_out and not held):
-        cure = "give more examples, or hold out another share" if examples else "give longer ones"
-        raise ConfigError(
-            f"{', '.join(map(str, files))}: {read} examples, of which {kept} would be trained on, {held} held out, and "
-            f"{skipped} are too short or have nothing to guess: {cure}"
-        )
-    place.mkdir(parents=True, exist_ok=True)
-    for name, split in splits.items():
-        split.save(place, name)
-    accounts = Accounts(
-        read=read, kept=kept, held_out=held, skipped=skipped, tokens=sum(splits["train"].lengths),
-        writers={name: count for name, count in sorted(writers.items()) if count},
-    )  # fmt: skip
-    with new_file(place / "about.json") as beside:
-        beside.write_text(json.dumps(asdict(accounts), indent=2) + "\n", encoding="utf-8")
+            whole = np.array(ids, np.int32)
+            examples.append(
+                _Example(
+                    ids=whole, counts=np.array(counts, np.bool_),
+                    writer=str((record.get("target") if was_written else "") or ""),
+                    number=int.from_bytes(hashlib.sha256(whole.tobytes()).digest()[:4], "big") / 2**32,
+                )
+            )  # fmt: skip
+    return examples, read
 
 
 def _until_end(ids: list[int], counts: list[bool], ends: list[int]) -> list[bool]:
@@ -194,6 +190,17 @@ def _until_end(ids: list[int], counts: list[bool], ends: list[int]) -> list[bool
             found[i] = not is_over
             is_over = is_over or token in ends
     return found
+
+
+def _save(examples: Seq[_Example], place: Path, split: str) -> None:
+    nothing, lengths = np.zeros(0, np.int32), [len(one.ids) for one in examples]
+    for name, array in (
+        ("ids", np.concatenate([nothing, *(one.ids for one in examples)])),
+        ("counts", np.concatenate([nothing.astype(np.bool_), *(one.counts for one in examples)])),
+        ("starts", np.cumsum([0, *lengths], dtype=np.int64)),
+    ):
+        with new_file(place / f"{split}-{name}.npy") as beside, beside.open("wb") as file:
+            np.save(file, array)
 
 
 def _load(place: Path, split: str) -> Corpus:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import AssessedLearner, Learner, Lesson, Outlook
+from outdraft.learn.compare import Compared, accepted, compare
+from outdraft.learn.losses import Loss
 from outdraft.options.errors import ConfigError
-from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import Loss
 from outdraft.training.objective import Evaluation
 from outdraft.training.packing import Rows
 from outdraft.training.reinforce import Reinforcement
@@ -113,20 +113,9 @@ class Exam:
         assert total is not None
         return total
 
-    def judge(self, learner: Learner, teacher: Teacher, costs: Costs | None = None) -> Evaluation:
-        """Score: tokens a target pass. `costs`: of a round here, for the speed-up."""
-        seen = self.walk(learner, teacher)
-        by_depth, all_of = (" ".join(f"{rate:.3f}" for rate in rates) for rates in (seen.conditional, seen.joint))
-        line = f"held-out: {seen.tau:.3f} tokens a pass; accepted at 1, 2, ...: {by_depth}; all up to there: {all_of}"
-        numbers: dict[str, Any] = {"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint}
-        if costs is not None:
-            numbers["speedup"] = costs.speedup(seen.tau)
-            line += f"; {costs.speedup(seen.tau):.2f} times plain decoding on this machine"
-        return Evaluation(score=seen.tau, line=line, numbers=numbers)
-
 
 class Judge:
-    """An exam for the loop. `costs`: set when they have been measured."""
+    """An exam for the loop, whose score is tokens a target pass. `costs`: of a round here, when they were measured."""
 
     def __init__(self, exam: Exam, learner: Learner, teacher: Teacher) -> None:
         self.exam, self._learner, self._teacher = exam, learner, teacher
@@ -137,4 +126,11 @@ class Judge:
         if isinstance(self._learner, AssessedLearner):
             told = self._learner.assess(map(self._teacher.lesson, self.exam.batches))
             return Evaluation(score=told.score, line=told.line, numbers=told.numbers)
-        return self.exam.judge(self._learner, self._teacher, self.costs)
+        seen = self.exam.walk(self._learner, self._teacher)
+        by_depth, all_of = (" ".join(f"{rate:.3f}" for rate in rates) for rates in (seen.conditional, seen.joint))
+        line = f"held-out: {seen.tau:.3f} tokens a pass; accepted at 1, 2, ...: {by_depth}; all up to there: {all_of}"
+        numbers: dict[str, Any] = {"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint}
+        if self.costs is not None:
+            numbers["speedup"] = self.costs.speedup(seen.tau)
+            line += f"; {self.costs.speedup(seen.tau):.2f} times plain decoding on this machine"
+        return Evaluation(score=seen.tau, line=line, numbers=numbers)

@@ -14,10 +14,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
-from outdraft.training.board import Board
 
 Report = Callable[[str], None]
+Board = Callable[[int, Mapping[str, Any]], None]  # a step, and its numbers
 LOG = "log.jsonl"
 
 
@@ -86,3 +87,29 @@ def _step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return inf
+
+
+def open_board(place: Path) -> Board:
+    """What shows a step's numbers in TensorBoard; lists position by position.
+
+    Raises `ConfigError` where TensorBoard is missing.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # it imports the package tensorboard
+    except ImportError:
+        raise ConfigError(
+            f"tensorboard={str(place)!r} needs the package tensorboard: pip install outdraft[train]; the log in JSON "
+            "lines is written without it"
+        ) from None
+    writer = SummaryWriter(str(place))  # type: ignore[no-untyped-call, unused-ignore]
+
+    def show(step: int, numbers: Mapping[str, Any]) -> None:
+        for name, value in numbers.items():
+            parts = enumerate(value, 1) if isinstance(value, list | tuple) else ((None, value),)
+            for position, one in parts:
+                if isinstance(one, int | float) and name != "step":
+                    tag = name if position is None else f"{name}/{position}"
+                    writer.add_scalar(tag, one, step)  # type: ignore[no-untyped-call, unused-ignore]
+        writer.flush()  # type: ignore[no-untyped-call, unused-ignore]
+
+    return show

@@ -3,13 +3,13 @@
 from collections.abc import Collection
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from outdraft.core.learner import Lesson
 from outdraft.models.networks.base import Decoder
+from outdraft.nn.linear import LinearMap
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import DecodingError
-from outdraft.training.compilable import make_plain
 from outdraft.training.computing import computing
 from outdraft.training.packing import Rows
 from outdraft.training.states import StateCache, States
@@ -52,6 +52,19 @@ class Teacher:
     def logits(self, states: Tensor) -> Tensor:
         """Final states [n, D] -> [n, V]."""
         return self.target.logits(states)
+
+
+def make_plain(module: nn.Module) -> None:
+    """In place: maps are plain products again, which have gradients and follow autocast.
+
+    Inference packs weights into a layout that has no gradient.
+    """
+    for part in module.modules():
+        if isinstance(part, LinearMap):
+            part.unpack()
+            part.tile = None
+        if isinstance(part, Decoder):
+            part.exact = False
 
 
 def _require_numbers(hidden: Tensor, length: int) -> None:

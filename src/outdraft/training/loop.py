@@ -8,11 +8,13 @@ any moment, a run that is resumed from its last checkpoint ends with the same bi
 """
 
 import math
+import signal
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,19 +22,15 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
+from outdraft.learn.save import Progress, State, learned, load_state, put_back, save_state
+from outdraft.learn.step import Optimizer
 from outdraft.options.errors import ConfigError, DecodingError
-from outdraft.training.board import Board
-from outdraft.training.checkpoint import Progress, State, load_state, save_state
-from outdraft.training.computing import computing, format_of_loop, name_of, without_denormals
-from outdraft.training.config import LoopConfig
-from outdraft.training.journal import Journal, Report
+from outdraft.training.computing import computing, name_of, without_denormals
+from outdraft.training.config import LoopConfig, Schedule
+from outdraft.training.journal import Board, Journal, Report
 from outdraft.training.objective import Batches, Evaluation, Objective
-from outdraft.training.optim import Optimizer
 from outdraft.training.same_run import require_same
-from outdraft.training.schedule import Schedule
-from outdraft.training.sharded import forget_others, gather, load_parts, save_parts, shard, whole
-from outdraft.training.signals import Signals
-from outdraft.training.team import Team
+from outdraft.training.team import Team, forget_others, gather, load_parts, save_parts, shard
 
 CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
 _MOST_SKIPPED = 20  # steps in a row without a finite gradient
@@ -50,8 +48,36 @@ class _Loss(nn.Module):
         return self._compute(rows)
 
 
+class _Signals:
+    """SIGUSR1 begins the end, Ctrl-C or SIGTERM stops: heard inside `listening`."""
+
+    finish = stop = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        before: dict[int, Any] = {}
+        try:
+            for one in (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM):
+                before[one] = signal.signal(one, self._hear)
+        except ValueError:
+            pass  # not the main thread: only the file is heard
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1:
+            self.finish = True
+        else:
+            self.stop = True
+
+
 class Loop:
-    """One run in one folder. `listens`: to signals, while it runs; not in a caller's program."""
+    """One run in one folder. `dtype`: of its passes, under autocast; `compiles`: the loss; `shares`: of the rate, for
+    parameters that learn at less; `listens`: to signals, while it runs; not in a caller's program.
+    """
 
     def __init__(
         self,
@@ -61,6 +87,8 @@ class Loop:
         run_dir: Path,
         report: Report,
         *,
+        dtype: torch.dtype = torch.float32,
+        compiles: bool = False,
         evaluate: Callable[[], Evaluation] | None = None,
         team: Team | None = None,
         listens: bool = True,
@@ -68,27 +96,28 @@ class Loop:
         about: Mapping[str, Any] | None = None,
         board: Board | None = None,
         twin: nn.Module | None = None,
-        rates: Mapping[nn.Parameter, float] | None = None,
+        shares: Mapping[nn.Parameter, float] | None = None,
     ) -> None:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.team = run_dir, team or Team()
         _require_even(config, self.team.size)
-        self.journal = Journal(
-            run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board
-        )  # fmt: skip
+        self.journal = Journal(run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board)
         self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
-        loss: nn.Module = _Loss(objective, config.compile)
+        loss: nn.Module = _Loss(objective, compiles)
         self._twin = twin
         if twin is not None:
             shard(loss, self.team, self.device)
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
-        self.optimizer = Optimizer(named, config, vocab_size, rates)
-        self._dtype = format_of_loop(config.bfloat16, self.device).dtype
-        self._about = {"dtype": name_of(self._dtype), **(about or {})}
+        self.optimizer = Optimizer(
+            named, lr=config.lr, muon_lr=config.muon_lr, weight_decay=config.weight_decay, vocab_size=vocab_size,
+            shares=shares,
+        )  # fmt: skip
+        self._dtype = dtype
+        self._about = {"dtype": name_of(dtype), **(about or {})}
         self._stopped, self._skipped, self._judged_at = False, 0, -1
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
-        self._evaluate, self._signals = evaluate, Signals(listens)
+        self._evaluate, self._signals, self._listens = evaluate, _Signals(), listens
         replicated = self.team.size > 1 and twin is None
         self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if replicated else loss
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -119,9 +148,10 @@ class Loop:
         if self._twin is not None:
             load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
         else:
-            if _shapes(state.weights) != _shapes(self._weights()):
-                raise ConfigError(f"{self.run_dir} holds a run of another network: name another directory")
-            self.objective.module.load_state_dict(state.weights, strict=False)
+            try:
+                put_back(self.objective.module, state.weights)
+            except ConfigError as error:
+                raise ConfigError(f"{self.run_dir} holds a run of another network: name another directory") from error
             self.optimizer.load_state(state.optimizer)
         for name, kept in self.objective.memory.items():
             kept.copy_(state.memory[name])
@@ -132,7 +162,7 @@ class Loop:
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
         told = time.monotonic()
-        with self._signals, without_denormals():
+        with self._signals.listening() if self._listens else nullcontext(), without_denormals():
             # Signals are asked for before the end is: one may have come in the last step, or move the end
             while not self._agree() and self.step < (
                 self.schedule.end if until is None else min(until, self.schedule.end)
@@ -156,18 +186,13 @@ class Loop:
 
     def _one_step(self) -> float:
         loss = self._gradients(self.step)
-        norm = whole(nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip))
-        if math.isfinite(float(norm)):  # a step whose gradient is not finite is left out
-            self._skipped = 0
-            self.optimizer.step(self.schedule.factor(self.step))
-        else:
-            self._skipped += 1
-            if self._skipped >= _MOST_SKIPPED:
-                raise DecodingError(
-                    f"the gradient was not a finite number {self._skipped} steps in a row, at step {self.step}: "
-                    "lower the rates "
-                    "(lr, muon_lr), or take another loss; the last checkpoint is kept"
-                )
+        is_done = self.optimizer.update(self.schedule.factor(self.step), self.config.clip)
+        self._skipped = 0 if is_done else self._skipped + 1
+        if self._skipped >= _MOST_SKIPPED:
+            raise DecodingError(
+                f"the gradient was not a finite number {self._skipped} steps in a row, at step {self.step}: lower the "
+                "rates (lr, muon_lr), or take another loss; the last checkpoint is kept"
+            )
         return loss
 
     def _gradients(self, step: int) -> float:
@@ -218,7 +243,8 @@ class Loop:
         if found.score > (-math.inf if best is None else best):  # never one that is no number
             self.progress = replace(self.progress, best=found.score, since_best=0)
             if self.team.leads:
-                save_state(self.run_dir / BEST, State(weights=self._weights(), optimizer=[], progress=self.progress))
+                state = State(weights=learned(self._whole), optimizer=[], progress=self.progress)
+                save_state(self.run_dir / BEST, state)
         else:
             self.progress = replace(self.progress, since_best=self.progress.since_best + 1)
         tokens, seconds = self.step * self.config.batch_tokens, round(self.progress.seconds)
@@ -229,8 +255,7 @@ class Loop:
     def take_best(self) -> None:
         """Go back to the weights of the best evaluation, if there was one."""
         if (self.run_dir / BEST).exists():
-            module = self.objective.module if self._twin is None else self._twin
-            module.load_state_dict(load_state(self.run_dir / BEST).weights, strict=False)
+            put_back(self._whole, load_state(self.run_dir / BEST).weights)
 
     def save(self) -> None:
         """Write the checkpoint: the first worker all of it, or each its part."""
@@ -240,8 +265,8 @@ class Loop:
         if self.team.leads:
             self.progress = replace(self.progress, decay_at=self.schedule.decay_at, end=self.schedule.end)
             state = State(
-                weights={} if shards else self._weights(), optimizer=[] if shards else self.optimizer.state(),
-                progress=self.progress, about=self._about, memory=self.objective.memory, shards=shards,
+                weights={} if shards else learned(self._whole), progress=self.progress, about=self._about,
+                optimizer=[] if shards else self.optimizer.state(), memory=self.objective.memory, shards=shards,
             )  # fmt: skip
             save_state(self.run_dir / CHECKPOINT, state)
         if shards:
@@ -249,10 +274,10 @@ class Loop:
             if self.team.leads:
                 forget_others(self.run_dir, shards)
 
-    def _weights(self) -> dict[str, Tensor]:
-        """What is trained, by name; tied parameters once. Sharded: as they were last gathered."""
-        module = self.objective.module if self._twin is None else self._twin
-        return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
+    @property
+    def _whole(self) -> nn.Module:
+        """The module; sharded: as its parts were last gathered."""
+        return self.objective.module if self._twin is None else self._twin
 
     def _agree(self) -> bool:
         """Share signals among the team; starts the decay, or says whether to stop."""
@@ -263,10 +288,6 @@ class Loop:
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
         self._stopped = bool(flags[1] > 0)
         return self._stopped
-
-
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(one.shape) for name, one in weights.items()}
 
 
 def _require_even(config: LoopConfig, workers: int) -> None:

@@ -35,17 +35,6 @@ class Objective(Protocol):
         ...
 
 
-class Forgetful:
-    """An objective that keeps nothing from step to step."""
-
-    @property
-    def memory(self) -> dict[str, Tensor]:
-        return {}
-
-    def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
-        """There is no memory that a step could change."""
-
-
 class Batches(Protocol):
     """Training data: a pure function of the step."""
 

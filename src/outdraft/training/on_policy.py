@@ -10,31 +10,23 @@ So it learns where drafting will bring it. Agarwal et al., "GKD", 2023, https://
 """
 
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 import torch
 
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
+from outdraft.training.objective import Batches
 from outdraft.training.packing import Rows
 from outdraft.training.writing import write_on
 
 _WHICH, _WHERE = 1, 2  # purposes of random numbers
 
 
-class RowSource(Protocol):
-    """Packed rows, step by step."""
-
-    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
-        """Rows first..first + count of the batch of this step, each of `length` tokens."""
-        ...
-
-
 class OnPolicy:
     """A share of the batches of another source, written on by the draft as it is now."""
 
-    def __init__(self, source: RowSource, draft: Decoder, share: float, seed: int) -> None:
+    def __init__(self, source: Batches, draft: Decoder, share: float, seed: int) -> None:
         self._source, self._draft, self._share, self._seed = source, draft, share, seed
 
     def rows(self, step: int, first: int, count: int, length: int) -> Rows:
@@ -47,7 +39,7 @@ class OnPolicy:
                 f"on_policy={self._share:g}: the draft writes rows of {length} tokens, and its context holds {most}: "
                 f"take shorter ones (--loop seq_len={most - 1})"
             )
-        made = self._source.rows(step, first, count, length)
+        made: Rows = self._source.rows(step, first, count, length)
         if np.random.default_rng([self._seed, _WHICH, step]).random() >= self._share:
             return made
         coins = [np.random.default_rng([self._seed, _WHERE, step, first + i]) for i in range(count)]

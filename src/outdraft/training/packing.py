@@ -7,7 +7,7 @@ Every token is guessed once an epoch: a row's last token is the next one's first
 on in the next row, where it sees nothing of what came before. The next epoch has another order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from outdraft.core.learner import Moment
 from outdraft.options.errors import ConfigError
 from outdraft.training.corpus import Corpus
 
+_PRIME = 1_000_003  # between the seeds of runs and of steps
 _LEAST = 4  # tokens of the shortest row, so that a network of any depth has something to look at
 
 
@@ -77,6 +78,24 @@ class Packing:
             rng = np.random.default_rng([self.seed, epoch])
             self._epoch, self._order = epoch, rng.permutation(self.corpus.num_examples)
             self._ends = np.cumsum(np.diff(self.corpus.starts)[self._order])
+
+
+class PackedBatches:
+    """The packed rows of a corpus, step by step."""
+
+    def __init__(self, packing: Packing, batch_tokens: int, steps: int, same_order: bool = False) -> None:
+        self._packing, self._batch_tokens, self._steps = packing, batch_tokens, steps
+        self._same_order = same_order
+
+    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+        """`length`: of a row, the token behind its last one included."""
+        a_step = max(1, self._batch_tokens // (length - 1))
+        place = step
+        if self._same_order:
+            place %= max(1, self._packing.an_epoch(length - 1) // a_step)
+        made = self._packing.rows(place * a_step + first, count, length - 1)
+        seed = (self._packing.seed * _PRIME + step) % (1 << 63)
+        return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed, first=first))
 
 
 def example_rows(corpus: Corpus, most: int, length: int, micro_tokens: int) -> list[Rows]:

@@ -54,7 +54,6 @@ class TrainPlan:
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     loss: Mapping[str, float] = field(default_factory=dict)  # none: the kind's own (`LearnMethod.loss`)
-    loss_temperature: float = 1.0  # at which the loss compares draft and target
     on_policy: float = 0.0  # the share of batches that go on as the draft itself writes
     reinforce: ReinforceOptions = REINFORCE  # of the loss of that name
     cache_bytes: int = 0  # for the target's states on disk; 0: they are made in every pass
@@ -71,7 +70,6 @@ class TrainPlan:
         check_range(self, "on_policy", least=0.0, most=1.0)
         check_range(self, "held_out_texts", least=1)
         check_range(self, "depth", least=1, most=64)
-        check_range(self, "loss_temperature", least=1e-3, most=100.0)
         check_range(self, "temperature", least=0.0, most=100.0)
 
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import Learner
+from outdraft.learn.losses import logs
 from outdraft.models.networks.base import Decoder
 from outdraft.options.ranges import check_range
 from outdraft.training.lessons import Teacher
-from outdraft.training.losses import logs
 from outdraft.training.on_policy import beginning
 from outdraft.training.packing import Rows
 from outdraft.training.rewards import accepted, of_windows

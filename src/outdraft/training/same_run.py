@@ -22,11 +22,11 @@ from outdraft.weights.hub import resolve
 
 def settings_of(
     plan: TrainPlan, config: LoopConfig, target: Decoder, texts: Corpus, held_out: Corpus
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What must be the same when a run goes on, so that it ends with the same bits and its scores are of one exam."""
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
-        "seed": plan.seed, "loss_temperature": plan.loss_temperature, "tokens": plan.tokens, "parallel": plan.parallel,
+        "seed": plan.seed, "tokens": plan.tokens, "parallel": plan.parallel,
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
         "init": None if plan.init is None else digest_weights(resolve(plan.init)),
@@ -35,6 +35,7 @@ def settings_of(
         "temperature": plan.temperature,
         "tokens of a step": config.batch_tokens, "steps in all": config.steps,  # also where the plan leaves them open
         **plan.loop.of_steps,
+        "compile": False, "loss_temperature": 1.0,  # older versions could choose them, and noted them
     }  # fmt: skip
 
 

@@ -8,35 +8,29 @@ OUT/run/                             checkpoint, best weights, log.jsonl, the en
 import platform
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, replace
-from itertools import islice, pairwise
-from math import ceil
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from outdraft.core.learner import TARGET, AssessedLearner, TargetLearner
+from outdraft.core.learner import TARGET, AssessedLearner, Learner, TargetLearner
 from outdraft.models.files.load import load_model
 from outdraft.models.files.load_codec import load_codec
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.alone import alone
-from outdraft.training.beginnings import beginnings
-from outdraft.training.check import LEAST_ROUNDS, promise
 from outdraft.training.computing import name_of
 from outdraft.training.costs import Costs, measure_costs
 from outdraft.training.course import Course
+from outdraft.training.draft import Exam
 from outdraft.training.journal import Report
+from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT
-from outdraft.training.modified import own_nats
-from outdraft.training.record import RECORD, Promise, Terms, fingerprint, template_digest, write_record
+from outdraft.training.promise import promises
+from outdraft.training.record import RECORD, Promise, fingerprint, template_digest, write_record
 from outdraft.weights.text_files import copy_text_files
-
-_PROMPT = 256  # tokens that the target reads before it writes what is promised about
-_MAX_TOKENS = 64  # that it writes
-_TEXTS, _MOST_TEXTS = 256, 4096
-_MARGIN = 1.1  # rounds of a check, over those that it needs
 
 
 def train(course: Course, *, resume: bool, tell: Report) -> dict[str, Any]:
@@ -85,12 +79,6 @@ def save_draft(course: Course, out: Path) -> None:
         copy_text_files(course.source, out / TARGET)
 
 
-def _verifier(course: Course) -> Path:
-    """The target that the draft is for."""
-    taught = isinstance(course.learner, TargetLearner)
-    return user_path(course.plan.out) / TARGET if taught else course.source
-
-
 def _costs(course: Course) -> Costs:
     """What a round costs here, behind the beginnings of some held-out examples."""
     starts, target = course.held_out.starts, course.teacher.target
@@ -100,37 +88,6 @@ def _costs(course: Course) -> Costs:
         course.plan.kind, course.method, course.learner, target, course.source, depth=course.plan.depth,
         prompts=beginnings, tokens=tokens, dtype=course.serves,
     )  # fmt: skip
-
-
-def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
-    """What the trainer's own passes say, greedy and sampled, after the beginnings of held-out examples.
-
-    `texts`: about how many; None: as many as a check has enough rounds in. At most as many as there are.
-    """
-    most = course.teacher.target.config.max_len
-    longest = min(_PROMPT, most // 2)
-    known = list(islice(beginnings(course.held_out, longest), texts or _MOST_TEXTS))
-    made = []
-    for temperature in (0.0, 1.0):
-        terms = Terms(
-            prompts=tuple(known[: texts or _TEXTS]), max_tokens=min(_MAX_TOKENS, most - longest - 1),
-            depth=course.plan.depth, temperature=temperature,
-        )  # fmt: skip
-        seen = promise(course.learner, course.teacher, _verifier(course), terms)
-        begun = len(terms.prompts)
-        enough = ceil(begun * _MARGIN * LEAST_ROUNDS / max(1.0, sum(seen.rounds)))
-        if texts is None and (more := tuple(known[begun:enough])):  # the better a draft, the fewer rounds has a text
-            rest = replace(terms, prompts=more)
-            seen += promise(course.learner, course.teacher, _verifier(course), rest, seed=begun)
-            terms = replace(terms, prompts=terms.prompts + more)
-        terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
-        made.append(
-            Promise(
-                terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional),
-                exhausted=len(terms.prompts) == len(known) < (texts or _MOST_TEXTS),
-            )
-        )  # fmt: skip
-    return made
 
 
 def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
@@ -162,11 +119,29 @@ def _target_told(course: Course) -> dict[str, Any]:
         return {"target": fingerprint(target)}
     before, after = own_nats(learner, course.teacher, course.judge.exam)
     return {
-        "target": fingerprint(load_model(_verifier(course), target.dtype)),
+        "target": fingerprint(load_model(course.verifier, target.dtype)),
         "modifies_target": True,
         "original_target": fingerprint(target),
         "target_nats": {"before": before, "after": after},
     }
+
+
+@torch.no_grad()
+def own_nats(learner: Learner, teacher: Teacher, exam: Exam) -> tuple[float, float]:
+    """Nats a token of held-out text under the original target, and under the one that was taught along."""
+    sums, count = torch.zeros(2, dtype=torch.float64), 0
+    with teacher.computing():
+        for rows in exam.batches:
+            lesson = teacher.lesson(rows)
+            states, kept = learner.look(lesson).states, lesson.counts
+            tokens = lesson.ids[:, 1:].flatten()[kept]
+            for place, one in enumerate((lesson.states, lesson.states if states is None else states)):
+                for some, x in zip(one[kept].split(1024), tokens.split(1024), strict=True):  # type: ignore[no-untyped-call]
+                    log_p = teacher.logits(some).float().log_softmax(-1)
+                    sums[place] -= float(log_p.gather(-1, x[:, None]).sum())
+            count += len(tokens)
+    before, after = (sums / max(1, count)).tolist()
+    return before, after
 
 
 def dry_run(course: Course) -> dict[str, Any]:

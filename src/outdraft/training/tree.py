@@ -1,6 +1,6 @@
 """How often each rank of each head is right on texts that a draft did not learn from, and the tree that follows.
 
-Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. Data in: a trained draft, its target, texts; data out:
+Cai et al. 2024, https://arxiv.org/abs/2401.10774. Data in: a trained draft, its target, texts; data out:
 accuracies by head and rank, and the tree of the largest products, written beside the draft.
 """
 
@@ -22,10 +22,10 @@ from outdraft.options.paths import user_path
 from outdraft.options.ranges import MOST_NODES
 from outdraft.training.computing import choose_format
 from outdraft.training.corpus import open_corpus
+from outdraft.training.examples import find_files
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows, example_rows
 from outdraft.training.record import fingerprint, read_record, require_target
-from outdraft.training.records import find_files
 from outdraft.weights.hub import resolve
 
 TREE = "tree.json"

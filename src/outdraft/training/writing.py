@@ -29,17 +29,13 @@ def require_writer(learner: Learner, vocab_size: int, what: str) -> Decoder:
 
 
 @torch.no_grad()
-def write_on(
-    draft: Decoder, beginnings: Seq[Tensor], uniforms: Seq[Tensor], *, ends: bool = True
-) -> list[Tensor]:  # fmt: skip
+def write_on(draft: Decoder, beginnings: Seq[Tensor], uniforms: Seq[Tensor], *, ends: bool = True) -> list[Tensor]:
     """Sampled at temperature 1 behind each beginning [n_i] of ids: as many tokens as it has uniforms in 0..1.
 
     `ends`: an end token is the last one, whatever uniforms are left. Returns ids [m_i], m_i <= len(uniforms[i]).
     """
     known, device = draft.config, draft.device
-    cache = StaticCache(
-        known.num_layers, known.num_kv_heads, known.head_dim, draft.dtype, str(device), known.max_len
-    )  # fmt: skip
+    cache = StaticCache(known.num_layers, known.num_kv_heads, known.head_dim, draft.dtype, str(device), known.max_len)
     written: list[list[int]] = [[] for _ in beginnings]
     fed = [one.tolist() for one in beginnings]
     alive = [i for i, some in enumerate(uniforms) if len(some)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.training.trial import RECORD, claims_of, lacking, read_runs, read_trial
-from outdraft.training.trial_table import TAU, chosen, tables
+from lab.trials.table import TAU, chosen, tables
+from lab.trials.trial import RECORD, claims_of, lacking, read_runs, read_trial
 
 ROOT = Path(__file__).parents[3]
 CLAIMS = ROOT / "lab/zoo/claims"

@@ -11,14 +11,14 @@ from types import ModuleType
 import pytest
 from analysis.made_records import make_row, write
 
+from lab.trials import __main__ as trials
+from lab.trials.table import Run
+from lab.trials.trial import RECORD, Trial, read_trial
 from lab.zoo import before_after, figures, install
 from outdraft.bench.lineup import parse_rival
 from outdraft.core.registry import find_learner, read_options
 from outdraft.models.files.load import load_model
-from outdraft.training import trial as trials
 from outdraft.training.record import fingerprint, read_record
-from outdraft.training.trial import RECORD, Trial, read_trial
-from outdraft.training.trial_table import Run
 from tests.training.toys import write_trial
 
 RECIPES = Path(__file__).parents[3] / "lab/zoo"

@@ -177,8 +177,8 @@ def _answers(options: Options) -> int:
     from outdraft.models.files.load import load_model
     from outdraft.options.paths import user_path
     from outdraft.training.answers import prompts_of, write_answers
+    from outdraft.training.examples import find_files
     from outdraft.training.record import fingerprint
-    from outdraft.training.records import find_files
     from outdraft.weights.hub import resolve
 
     if options.target is None or options.out is None or not options.data:

@@ -97,8 +97,9 @@ def run(options: Options) -> int:
         console.print(
             f"{out}: {len(best.skip)} of {2 * config.num_layers} sublayers left out, {options.objective} "
             f"{best.score:.3f} after {best.num_trials} trials",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+            markup=False,
+            soft_wrap=True,
+        )
     return 0
 
 

@@ -1,0 +1,127 @@
+"""Whether a plan can be carried out: what cannot is refused before any work, with the cure.
+
+the plan itself    files to learn from, losses that go together
+the target         weights that have gradients
+the draft          a shape that the options agree with (--init), parts that can be split among workers
+--out              neither read from, nor a model of something else
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.core.learner import TARGET, Learner, LearnMethod, TargetLearner
+from outdraft.core.registry import read_options
+from outdraft.learn.losses import OF_TEXT
+from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.paths import user_path
+from outdraft.training.loop import CHECKPOINT
+from outdraft.training.plan import TrainPlan
+from outdraft.training.record import RECORD, fingerprint, read_record, require_target
+
+_Shapes = dict[str, tuple[int, ...]]
+
+
+def require_possible(plan: TrainPlan) -> None:
+    """Raise `ConfigError` for a plan that teaches nothing, or whose parts exclude each other."""
+    if not plan.data:
+        raise ConfigError("there is nothing to learn from: name files with --data FILE (texts, chats, or answers)")
+    if plan.on_policy and (said := [name for name in OF_TEXT if plan.loss.get(name)]):
+        raise ConfigError(
+            f"loss {said[0]} learns the text's own tokens, which on_policy={plan.on_policy:g} replaces by the draft's: "
+            "take a loss between distributions, such as forward_kl, or leave on_policy out"
+        )
+
+
+def require_trainable(target: Decoder, name: str) -> None:
+    """Raise `ConfigError` for weights whose gradients are no use."""
+    if target.config.quant is not None:
+        raise ConfigError(f"{name} has rounded weights: train for the model that they were rounded from")
+    if target.dtype == torch.float16:
+        raise ConfigError(f"{name} is float16, whose gradients overflow: train with dtype bfloat16 or float32")
+
+
+def require_splittable(plan: TrainPlan, learner: Learner) -> None:
+    """Raise `ConfigError` for a draft that `fully_shard` cannot split."""
+    if isinstance(learner, TargetLearner):
+        raise ConfigError("parallel=fully_shard cannot split a target that is trained too: take parallel=ddp")
+    if plan.on_policy:
+        raise ConfigError(
+            f"on_policy={plan.on_policy:g} needs the whole draft, and parallel=fully_shard splits it: take parallel=ddp"
+        )
+
+
+def require_room(out: Path, needed: Seq[Path]) -> None:
+    """Raise `ConfigError` where something stands that is no draft of ours, or that is needed."""
+    if out.resolve() in needed:
+        raise ConfigError(f"--out {out} is a directory that the training reads from: name another directory")
+    run, is_trained = out / "run", (out / RECORD).exists()
+    if (out / "config.json").exists() and not (run / CHECKPOINT).exists() and (is_trained or not run.is_dir()):
+        raise ConfigError(f"--out {out} holds a model, which training would write over: name another directory")
+
+
+def require_room_for_target(out: Path, needed: Seq[Path]) -> None:
+    """The same where the changed target of a kind that teaches its target will be written."""
+    place = out / TARGET
+    if place.resolve() in needed:
+        raise ConfigError(
+            f"--out {out} would write the changed target to {place}, which the training reads from: name another "
+            "directory"
+        )
+    is_ours = (out / "config.json").exists() or (out / "run" / CHECKPOINT).exists()  # the draft was written with it
+    if (place / "config.json").exists() and not is_ours:
+        raise ConfigError(
+            f"--out {out} would write the changed target to {place}, which holds a model: name another directory"
+        )
+
+
+def require_shape(
+    learner: Learner, method: LearnMethod[Any, Any], given: Mapping[str, Any], target: Decoder, source: str
+) -> None:
+    """Raise `ConfigError` where the options that the user gave make another network than the one in `source`.
+
+    Also for heads whose target learned with them, under another target: without a target that learns along they would
+    be trained for one that they do not know.
+    """
+    place = user_path(source)
+    if not isinstance(learner, TargetLearner) and (place / RECORD).is_file():
+        record = read_record(place)
+        if record.modifies_target:
+            require_target(record, place, "the target of this training", fingerprint(target))
+    if not given:
+        return
+    asked, there = _asked(method, given, target), _shapes(learner)
+    if asked is None or asked == there:
+        return
+    apart = [name for name in sorted(asked.keys() | there.keys()) if asked.get(name) != there.get(name)]
+    less = {key: _asked(method, {k: v for k, v in given.items() if k != key}, target) for key in given}
+    shape = [key for key, one in less.items() if one != asked]  # those that have a part in the shape
+    causes = [  # and in what is another one there
+        key for key in shape if (one := less[key]) is None or any(one.get(name) != asked.get(name) for name in apart)
+    ]
+    told, name = ", ".join(f"{key}={given[key]!r}" for key in causes or shape or given), apart[0]
+    raise ConfigError(
+        f"--init {source} holds a draft of another shape than {told}: {name} is {_said(there.get(name))} there and "
+        f"would be {_said(asked.get(name))}; leave the option out, or train anew without --init"
+    )
+
+
+def _asked(method: LearnMethod[Any, Any], given: Mapping[str, Any], target: Decoder) -> _Shapes | None:
+    """None for options that make no network by themselves."""
+    try:
+        return _shapes(method.new(read_options(method.options, given, "the kind"), target, 0))
+    except OutdraftError:
+        return None
+
+
+def _shapes(learner: Learner) -> _Shapes:
+    """Of every parameter; and the taps, which leave no other trace."""
+    return {**{name: tuple(one.shape) for name, one in learner.module.named_parameters()}, "taps": tuple(learner.taps)}
+
+
+def _said(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else str(list(shape))
