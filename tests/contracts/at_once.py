@@ -36,8 +36,8 @@ GUIDED = [one for one in ASKED if one[0] != 1]
 
 
 class Uneven(UnevenPolicy):
-    """Every sequence meets every depth. A form drafts what it forces beyond them: where it does, budgets are smaller than
-    that, so that it shows, and what constrained texts draft is not judged.
+    """Every sequence meets every depth. A form drafts what it forces beyond its budget: where it does, budgets are
+    smaller than that, so that it shows, and what constrained texts draft is not judged.
     """
 
     def __init__(self):
@@ -49,8 +49,8 @@ class Uneven(UnevenPolicy):
         return [self.fitted(seq, budget) for seq, budget in zip(seqs, super().plan(seqs), strict=True)]
 
     def fitted(self, seq, budget):
-        if isinstance(seq.constraint, Lines):
-            return Budget(depth=budget.depth % LEAST)
+        if getattr(seq.request.constraint, "func", None) is Lines:
+            return Budget(depth=1 + budget.depth % (LEAST - 1))
         return Budget(depth=0) if seq.request.most_drafted == 0 else budget
 
     def update(self, events):
