@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -110,12 +111,11 @@ def drafters(changed: Iterable[str], graph: dict[str, set[str]]) -> set[str]:
 def cells(names: set[str]) -> list[str]:
     """The contract table's tests of these drafters, and of the sentinels."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from contracts.at_once import CHECKS
-    from contracts.spec_rows import ROWS
-    from contracts.test_drafters import SENTINELS
-
-    rows = [row.name for row in ROWS if row.drafter in names or row.name in SENTINELS]
-    asked = [f"test_contract[{row}-{check.__name__}]" for row in rows for check in CHECKS]
+    checks = import_module("contracts.at_once").CHECKS
+    sentinels = import_module("contracts.test_drafters").SENTINELS
+    named = [row for row in import_module("contracts.spec_rows").ROWS if row.drafter in names or row.name in sentinels]
+    rows = [row.name for row in named]
+    asked = [f"test_contract[{row}-{check.__name__}]" for row in rows for check in checks]
     return [f"{TABLE}::{test}" for test in asked + [f"test_sampled_distribution[{row}]" for row in rows]]
 
 
