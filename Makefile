@@ -10,15 +10,15 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 
 # Two workers of one thread each: small tensors gain nothing from more threads.
 WORKERS ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST := env OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # A build of our own package is pinned too.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: help venv demo test lint check sanitize format docs docs-cli wheel clean
+.PHONY: help venv demo test test-all test-changed lint check sanitize format docs docs-cli wheel clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 venv: $(VENV)/.dev  ## the virtual environment with everything a developer needs
 
@@ -27,6 +27,12 @@ demo: $(VENV)/.runtime  ## plain and speculative decoding side by side, on model
 
 test: $(VENV)/.dev  ## the tests
 	$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.dev  ## the tests, slow ones too
+	$(PYTEST) -m 'not gpu and not network' $(ARGS)
+
+test-changed: $(VENV)/.dev  ## the tests that are near to what changed since BASE (main), by the import graph
+	$(BIN)/python -m lab.changed $(BASE) | xargs -0 $(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev  ## format, lint, strict types, import layers; changes nothing
 	$(BIN)/ruff format --check .

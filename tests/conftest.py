@@ -5,6 +5,7 @@ a test of a distribution gives the same p-value tomorrow. Hypothesis is fixed li
 machine is neither read nor written.
 """
 
+import gc
 import logging
 import os
 import random
@@ -18,6 +19,12 @@ torch.set_num_threads(1)
 os.environ["OUTDRAFT_REMEMBER"] = "off"
 settings.register_profile("outdraft", deadline=None, derandomize=True)
 settings.load_profile("outdraft")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives as long as the run: the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

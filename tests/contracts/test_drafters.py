@@ -1,13 +1,14 @@
-"""Every drafter of the table against every assertion of the contract suite.
+"""Every drafter of the table against the contract.
 
-A drafter's first row is asked everything in `make test`, but only one of the four assertions about features of
-requests: those are long, and drafters take them in turn. A drafter's other shapes are asked for greedy text at two
-lengths and for the cache. The rest is asked where slow tests run.
+`make test` asks each drafter's first row everything, on few runs (`at_once.py`), and its other shapes for texts.
+Slow tests ask the rest of the other shapes and of drafts that were taught; sentinels, drafters of five families, get
+each check of the kit, which cross what a square takes in turn.
 """
 
 from dataclasses import replace
 
 import pytest
+from contracts.at_once import CHECKS, texts
 from contracts.spec_rows import ROWS, TAUGHT, quick
 
 from outdraft.core.drafter import arm_of, forget
@@ -15,43 +16,26 @@ from outdraft.core.events import StepTimes
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.options.params import SamplingParams
-from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
-from outdraft.testing.contract.forced import forced_tokens_write_the_same
-from outdraft.testing.contract.guided import guided_requests_write_the_same
-from outdraft.testing.contract.identity import greedy_equals_reference
-from outdraft.testing.contract.masked import masked_requests_write_the_same
-from outdraft.testing.contract.reuse import rows_are_taken_over
-from outdraft.testing.contract.upkeep import cache_equals_recompute
+from outdraft.testing import contract
+from outdraft.testing.contract import sampled_distribution_is_the_targets
 from outdraft.testing.subject import Subject, run
 
-FEATURES = (
-    guided_requests_write_the_same,
-    masked_requests_write_the_same,
-    forced_tokens_write_the_same,
-    rows_are_taken_over,
-)
-DRAFTERS = list(dict.fromkeys(row.drafter for row in ROWS))
-
-
-def marks(row, check) -> tuple[pytest.MarkDecorator, ...]:
-    """Which assertions `make test` asks of a row, and which are left to slow tests."""
-    if check is cache_equals_recompute:
-        return ()
-    if check in FEATURES and (DRAFTERS.index(row.drafter) - FEATURES.index(check)) % len(FEATURES):
-        return (pytest.mark.slow,)
-    return quick(row)
-
-
+SENTINELS = ("ngram", "draft_model", "eagle3", "early_exit", "lookahead")
+SLOW = pytest.mark.slow
+TURNS = {row.name: turn for turn, row in enumerate([*ROWS, *TAUGHT])}  # rows in a file are of other turns
 ASKED = [
-    pytest.param(row, check, id=f"{row.name}-{check.__name__}", marks=marks(row, check))
+    pytest.param(row, check, id=f"{row.name}-{check.__name__}", marks=() if check is texts else quick(row))
     for row in ROWS
     for check in CHECKS
 ] + [
-    pytest.param(row, check, id=f"taught-{row.name}-{check.__name__}", marks=pytest.mark.slow)
-    for row in TAUGHT
-    for check in CHECKS
+    pytest.param(row, check, id=f"taught-{row.name}-{check.__name__}", marks=SLOW) for row in TAUGHT for check in CHECKS
 ]
-OTHERS = [pytest.param(row, id=row.name) for row in ROWS if quick(row)]
+CROSSED = [
+    pytest.param(row, check, id=f"{row.name}-{check.__name__}", marks=SLOW)
+    for row in ROWS
+    if row.name in SENTINELS
+    for check in contract.CHECKS
+]
 every_row = pytest.mark.parametrize("subject", ROWS, ids=lambda row: row.name, indirect=True)
 
 
@@ -62,21 +46,21 @@ def subject(request, tmp_path_factory) -> Subject:
 
 @pytest.mark.parametrize(("subject", "check"), ASKED, indirect=["subject"])
 def test_contract(subject, check):
+    check(subject, TURNS[subject.row.name])
+
+
+@pytest.mark.parametrize(("subject", "check"), CROSSED, indirect=["subject"])
+def test_contract_crossed(subject, check):
     check(subject)
-
-
-@pytest.mark.parametrize("subject", OTHERS, indirect=True)
-def test_another_shape_writes_the_same(subject):
-    greedy_equals_reference(subject, depths=(1, 4), penalised=(5,))
 
 
 @pytest.mark.parametrize(
     "row",
     [pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS]
-    + [pytest.param(row, id=f"taught-{row.name}", marks=pytest.mark.slow) for row in TAUGHT],
+    + [pytest.param(row, id=f"taught-{row.name}", marks=SLOW) for row in TAUGHT],
 )
 def test_sampled_distribution(row, tmp_path):
-    sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7))
+    sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7), num_texts=240)
 
 
 @every_row

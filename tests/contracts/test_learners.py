@@ -160,8 +160,14 @@ def test_a_few_steps_lower_the_loss_and_leave_the_target_alone(name, target):
     assert all(torch.equal(a, b) for a, b in zip(kept, target.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(
+    ("name", "temperature"),  # in turn; crossed in the slow run
+    [
+        pytest.param(name, float(one), marks=() if (turn + one) % 2 else pytest.mark.slow)
+        for turn, name in enumerate(LEARNERS)
+        for one in (0, 1)
+    ],
+)
 def test_the_engine_does_what_the_trainer_says(name, temperature, target, tmp_path):
     method, learner, teacher = make(name, target)
     save_model(target, tmp_path / "target")

@@ -28,7 +28,7 @@ MASKS = {
     "typical": asked(typical_p=0.8, temperature=1.3),
 }
 SHAPES = [row for row in ROWS if row.drafter in ("ngram", "draft_model", "eagle3", "medusa", "recycling", "jacobi")]
-QUICK = [(name, mask) for name in ("ngram", "draft_model", "draft_model-tree") for mask in ("constraint", "typical")]
+QUICK = [("ngram", "constraint"), ("draft_model", "typical"), ("draft_model-tree", "constraint"), ("ngram", "prefix")]
 CASES = [
     pytest.param(row, mask, id=f"{row.name}-{mask}", marks=() if (row.name, mask) in QUICK else pytest.mark.slow)
     for row in SHAPES

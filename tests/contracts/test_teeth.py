@@ -1,6 +1,9 @@
 """The contract suite is itself tested: a sound toy passes all of it, each planted fault fails the check it should."""
 
+from types import SimpleNamespace
+
 import pytest
+from contracts import at_once
 
 from outdraft.options.errors import CapabilityError
 from outdraft.sampling.guidance import guide
@@ -29,6 +32,58 @@ def test_a_sound_toy_passes(check, tmp_path):
 def test_a_fault_is_noticed(fault, check, message, tmp_path):
     with pytest.raises((AuditError, CapabilityError), match=message):  # of the audit, or of the engine itself
         check(Subject(DrafterRow(drafter=f"contracts.broken:{fault}"), tmp_path))
+
+
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("check", at_once.CHECKS, ids=lambda check: check.__name__)
+def test_a_sound_toy_passes_all_at_once(check, turn, tmp_path):
+    check(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path), turn)
+
+
+@pytest.mark.parametrize(("fault", "check", "message"), FAULTS, ids=[fault[0].lower() for fault in FAULTS])
+def test_a_fault_is_noticed_at_once(fault, check, message, tmp_path):
+    if fault == "EAGER":
+        message = "budget of"  # of 0 in the midst of others
+    with pytest.raises((AuditError, CapabilityError), match=message):
+        at_once.texts(Subject(DrafterRow(drafter=f"contracts.broken:{fault}"), tmp_path), 0)
+
+
+def scaled_twice(c, u, scale):
+    return guide(c, u, scale * scale)
+
+
+AT_ONCE = {  # a fault of the engine's: where it is planted, and what the run of everything says
+    "a path that is forgotten": (
+        "outdraft.core.sequence.Sequence.depends_on_history",
+        False,
+        "masked|settings|a run was cut",
+    ),
+    "guidance": ("outdraft.decode.guidance.guide", scaled_twice, "guided"),
+    "forced tokens": ("outdraft.decode.step.forced_draft", lambda seq, least: None, "were forced"),
+}
+
+
+@pytest.mark.parametrize("fault", AT_ONCE)
+def test_a_fault_of_the_engine_is_noticed_at_once(fault, tmp_path, monkeypatch):
+    place, planted, message = AT_ONCE[fault]
+    monkeypatch.setattr(place, planted)
+    with pytest.raises(AuditError, match=message):
+        at_once.texts(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path), 0)
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_every_setting_meets_every_prompt_over_five_turns(turn):
+    """And every feature: Latin squares, of which one turn takes each value of each factor once."""
+    subject = SimpleNamespace(vocab_size=61)
+    asked = [at_once.squared(subject, t) for t in range(5)]
+    prompts = [request.prompt_token_ids for what, request in asked[turn] if what == "greedy"]
+    for what in ("greedy", "settings"):
+        assert sorted(r.prompt_token_ids for name, r in asked[turn] if name == what) == sorted(prompts)
+    met = [(r.params, r.prompt_token_ids) for square in asked for name, r in square if name == "settings"]
+    assert all((params, prompt) in met for params in at_once.SETTINGS for prompt in prompts)
+    met = [(name, r.params.seed, r.prompt_token_ids) for square in asked for name, r in square]
+    for name, params in at_once.FEATURES:
+        assert all((name, params.seed, prompt) in met for prompt in prompts)
 
 
 def test_a_false_q_is_noticed(tmp_path):

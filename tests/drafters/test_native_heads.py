@@ -3,6 +3,7 @@ says."""
 
 import pytest
 import torch
+from contracts.at_once import bits, crowds, reuse, texts
 from contracts.sides import random_heads
 from contracts.test_native_drafters import PROMPTS, NativeSubject, first_guesses, small
 
@@ -14,7 +15,6 @@ from outdraft.models.remake.packed_map import PackedMap, pack_maps
 from outdraft.nn.linear import Linear
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
-from outdraft.testing.contract import CHECKS
 from outdraft.testing.spec_table import DrafterRow
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
@@ -47,9 +47,9 @@ def subject(request, tmp_path_factory):
     return NativeSubject(request.param, tmp_path_factory.mktemp("side"))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [texts, bits, crowds, reuse], ids=lambda check: check.__name__)
 def test_contract(subject, check):
-    check(subject)
+    check(subject, ROWS.index(subject.row))
 
 
 def rounded(subject, quantization):

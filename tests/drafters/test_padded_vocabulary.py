@@ -161,8 +161,9 @@ def spread(draft):
     return draft
 
 
-@pytest.mark.parametrize("own", [3, 8])
-@pytest.mark.parametrize(("rule", "width"), [("rejection", 1), ("block", 1), ("multi_draft", 3), ("traversal", 3)])
+@pytest.mark.parametrize(
+    ("rule", "width", "own"), [("rejection", 1, 3), ("block", 1, 8), ("multi_draft", 3, 3), ("traversal", 3, 8)]
+)
 def test_the_sampled_distribution_is_the_targets(rule, width, own):
     verdict, accepted = sampled(rule, width, own)
     assert verdict.passes, verdict

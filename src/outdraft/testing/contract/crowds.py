@@ -4,6 +4,7 @@ A pool of a few pages holds some of the requests; prompts are read in chunks bes
 layers between them, where rows do not depend on their pass, as they do not in float64.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 from functools import partial
 
@@ -20,16 +21,19 @@ from outdraft.testing.subject import Outcome, Subject, collect, join
 _PAGES = 4  # of 16 rows; the requests together want about four times as many
 
 
-def crowds_write_the_same(subject: Subject) -> None:
-    """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes, greedy and seeded requests together."""
+def crowds_write_the_same(subject: Subject, *, kinds: Seq[bool] = (True, False)) -> None:
+    """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes, greedy and seeded requests together.
+
+    `kinds`: crowds with prefix hits, mixed and sliced passes, or without.
+    """
     asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
     asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
     # Two more texts have a form, which is given every token once, however often they are read.
     asked += [replace(asked[i], constraint=partial(Lines, subject.vocab_size)) for i in (4, 7)]
-    for mixes, prefixes, some in ((True, True, asked), (False, False, asked[4:])):
-        cache = CacheConfig(layout="paged", num_pages=_PAGES, prefixes=prefixes, poison=True)
+    for mixes in kinds:
+        cache = CacheConfig(layout="paged", num_pages=_PAGES, prefixes=mixes, poison=True)
         with in_slices(mixes):
-            _run(subject, some, cache, mixes=mixes)
+            _run(subject, asked if mixes else asked[4:], cache, mixes=mixes)
 
 
 def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: bool) -> None:

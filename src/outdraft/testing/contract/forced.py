@@ -17,6 +17,7 @@ from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
 
 _FREE, _LENGTH, _WHOLE = 3, 7, 21  # tokens of a line that may be chosen, of a line, and of the text
+LEAST = _LENGTH - _FREE  # tokens that are drafted together where a drafter guesses
 
 
 class Lines(EveryOther):
@@ -67,5 +68,5 @@ def forced_tokens_write_the_same(subject: Subject) -> None:
             for outcome in outcomes[len(batch) :]:
                 agrees(subject, outcome, subject.oracle(outcome.seq.request), f"beside forced ones, k={depth}")
             deepest = max(event.draft_depth for outcome in outcomes for event in outcome.events)
-            least = _LENGTH - _FREE if engine.parts.traits.guesses else 0
+            least = LEAST if engine.parts.traits.guesses else 0
             require(deepest >= least, f"{subject.row.name}: {least} tokens were forced, and {deepest} were drafted")

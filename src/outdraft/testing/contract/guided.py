@@ -13,7 +13,7 @@ from outdraft.testing.contract.ground import GREEDY, PENALISED_SEEDED, SEEDED, a
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
 
-_ASKED: tuple[tuple[float, tuple[int, ...] | None], ...] = (  # scale, negative prompt; one for each prompt
+ASKED: tuple[tuple[float, tuple[int, ...] | None], ...] = (  # scale, negative prompt; one for each prompt
     (1.7, None),
     (2.5, (8, 3, 8, 3, 8, 3, 8)),
     (1.0, None),
@@ -27,7 +27,7 @@ def guided_requests_write_the_same(subject: Subject, *, depths: Seq[int] = (2, 5
     for params in (GREEDY, SEEDED, PENALISED_SEEDED):
         batch = [
             replace(request, params=replace(params, guidance_scale=scale), negative_prompt_token_ids=negative)
-            for request, (scale, negative) in zip(requests(params), _ASKED, strict=True)
+            for request, (scale, negative) in zip(requests(params), ASKED, strict=True)
         ]
         wanted = [two_passes(subject, request) for request in batch]
         for depth in depths:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
+from outdraft.core.request import Request
 from outdraft.testing.audit import require
 from outdraft.testing.contract.ground import GREEDY, PENALISED, PENALISED_SEEDED, SEEDED, WARPED, agrees, requests
 from outdraft.testing.subject import Outcome, Subject, collect, join, run
@@ -43,22 +44,27 @@ def alone_equals_batch(subject: Subject) -> None:
                 agrees(subject, outcome, wanted[i], f"in a batch, order {order}")
 
 
-def bits_do_not_depend_on_the_draft(subject: Subject) -> None:
-    """In exact mode a token's log probability has the same bits, in float32 too, whatever pass it was scored in.
+WITH_BITS: tuple[Request, ...] = (
+    *requests(replace(GREEDY, logprobs=2, prompt_logprobs=1))[1:4],
+    *requests(replace(SEEDED, logprobs=2))[1:4],
+)
+
+
+def bits_do_not_depend_on_the_draft(subject: Subject, *, asked: Seq[Request] = WITH_BITS) -> None:
+    """In exact mode a token's log probability has the same bits, in float32 too, whatever pass it was scored in: alone
+    and plainly decoded, or drafted among others.
 
     So have those of the prompt, which are asked for beside the greedy texts.
     """
     narrow = subject.in_float32()
-    for params in (replace(GREEDY, logprobs=2, prompt_logprobs=1), replace(SEEDED, logprobs=2)):
-        for request in requests(params)[1:4]:
-            plain = run(narrow.engine(), [replace(request, num_speculative_tokens=0)])[0]
-            drafted = run(narrow.engine(depth=5), [request])[0]
-            agrees(subject, drafted, plain.seq.output, "float32")
-            bits = [
-                [entry for event in outcome.events for entry in (*event.prompt_logprobs, *event.logprobs)]
-                for outcome in (plain, drafted)
-            ]
-            require(bits[0] == bits[1], f"{subject.row.name}: float32 log probabilities differ from plain decoding's")
+    for drafted in run(narrow.engine(depth=5), asked):
+        (plain,) = run(narrow.engine(), [replace(drafted.seq.request, num_speculative_tokens=0)])
+        agrees(subject, drafted, plain.seq.output, "float32")
+        bits = [
+            [entry for event in outcome.events for entry in (*event.prompt_logprobs, *event.logprobs)]
+            for outcome in (plain, drafted)
+        ]
+        require(bits[0] == bits[1], f"{subject.row.name}: float32 log probabilities differ from plain decoding's")
 
 
 def joins_and_cancels(subject: Subject) -> None:

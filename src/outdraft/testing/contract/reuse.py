@@ -3,6 +3,7 @@
 The drafter does not hear of such rows, and may have left rows of its own.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from outdraft.cache.config import CacheConfig
@@ -10,6 +11,7 @@ from outdraft.core.cache import PAGE
 from outdraft.core.request import Request
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
+from outdraft.options.params import SamplingParams
 from outdraft.testing.audit import AuditedTarget, require
 from outdraft.testing.contract.ground import GREEDY, SEEDED, agrees, requests
 from outdraft.testing.subject import Outcome, Subject, run
@@ -24,10 +26,10 @@ def runner_of(engine: Engine) -> Runner:
     return target.target
 
 
-def rows_are_taken_over(subject: Subject) -> None:
+def rows_are_taken_over(subject: Subject, *, settings: Seq[SamplingParams] = (GREEDY, SEEDED)) -> None:
     """The same prompt again, a conversation that goes on, another end of the same beginning, another salt."""
     shared = CacheConfig(layout="paged", prefixes=True)
-    for params in (replace(GREEDY, max_tokens=18), replace(SEEDED, max_tokens=18)):
+    for params in (replace(one, max_tokens=18) for one in settings):
         engine = subject.engine(cache=shared, recheck=True)
         runner = runner_of(engine)
         assert runner.shared is not None
