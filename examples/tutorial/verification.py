@@ -24,7 +24,8 @@ from outdraft.core.sequence import Sequence
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 
 METHODS = ("stochastic", "deterministic", "conservative")
 

@@ -20,7 +20,7 @@ from outdraft.models.networks.config import ModelConfig, llama_config
 from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.errors import ConfigError
 from outdraft.sampling.noise import fold, uniform
-from outdraft.verify.shared.case import read_best
+from outdraft.verify.shared.per_draft import read_best
 
 SIZES = {"tiny": (1, 4), "1b": (4, 16), "3b": (6, 28), "7b": (8, 32)}  # width times, layers
 

@@ -12,7 +12,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from outdraft.cli.main import main
-from outdraft.codecs.tokenizer_file import byte_of_character
+from outdraft.codecs.spelling import byte_of_character
 from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outdraft.codecs.bytes import ByteCodec
-from outdraft.codecs.stream import StopStrings, StopTable, TextStream
+from outdraft.codecs.stops import StopStrings, StopTable
+from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

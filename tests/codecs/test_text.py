@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from outdraft.codecs.bytes import ByteCodec
+from outdraft.codecs.spelling import byte_of_character, read_spelling
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
-from outdraft.codecs.tokenizer_file import byte_of_character, read_spelling
 from outdraft.options.errors import ModelLoadError
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from outdraft.options.errors import RequestError
-from outdraft.options.params import SamplingParams, called_here, seed_of_text
+from outdraft.options.foreign_params import called_here
+from outdraft.options.params import DEFAULTS, SamplingParams, seed_of_text
 
 NAMES = [name for name in signature(SamplingParams).parameters if name != "unknown"]
 
@@ -88,7 +89,7 @@ def test_beam_search_is_refused_by_name_with_the_cure(name: str):
     with pytest.raises(RequestError, match=f"'{name}': beam search is not here.* n=4 with a temperature"):
         SamplingParams(**{name: 4})
     with pytest.raises(RequestError, match=f"{name}: beam search is not here"):
-        called_here(name)
+        called_here(name, DEFAULTS)
 
 
 def test_ids_are_kept_once_in_their_order():

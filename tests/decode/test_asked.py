@@ -12,11 +12,12 @@ from outdraft.core.registry import find, names
 from outdraft.decode.asked import RulesByRequest, as_asked
 from outdraft.decode.distributions import target_distributions
 from outdraft.options.speculative import Settled
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.accept_all import accept_all
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 
 TARGET, DRAFTER = random_table(4, 2, 1), random_table(4, 2, 2)
 CHAIN, TREE = (-1, 0, 1), (-1, 0, 0, 1)

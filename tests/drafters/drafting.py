@@ -20,7 +20,8 @@ from outdraft.drafters.shared.trees.tree import GREEDY
 from outdraft.engine.runner import Runner
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.table_target import TableTarget
 
 _ids = itertools.count()

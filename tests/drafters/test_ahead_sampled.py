@@ -12,7 +12,8 @@ from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.parts import Parts
 from outdraft.decode.step import step
 from outdraft.drafters import pearl, run_ahead
-from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
 from outdraft.testing.enumerate_distribution import (
     BranchingCoins,
     BranchingDraftCoins,

@@ -27,7 +27,7 @@ from outdraft.testing import planted
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.subject import Subject
 from outdraft.testing.tables import one_sequence, random_table
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 
 KINDS = ("amphista", "blockwise", "eagle", "eagle1", "eagle3", "hass", "hydra", "medusa", "mtp", "redrafter")
 VOCAB, PROMPT = 3, (0, 1, 2, 1)

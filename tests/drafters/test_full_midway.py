@@ -27,7 +27,7 @@ from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.ssd import SsdDrafter, SsdOptions
 from outdraft.options.errors import CacheFullError
-from outdraft.sampling.coins import draft_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.enumerate_distribution import (
     BranchingCoins,
     BranchingDraftCoins,

@@ -9,7 +9,8 @@ from outdraft.engine.scheduler.pace import Pace
 from outdraft.engine.scheduler.scheduler import Scheduler
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.options.errors import ConfigError, RequestError
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 
 
 def sequence(tokens, *, id, request=None):

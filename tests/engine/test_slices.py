@@ -10,7 +10,8 @@ from outdraft.core.sequence import Sequence
 from outdraft.engine.scheduler.scheduler import Scheduler
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.scheduler.slices import Slices
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 
 LAYERS = 12
 QUIET = 0.02

@@ -23,7 +23,7 @@ from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 from tests.helpers.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 
 CODEC = TinyTokens(["<end>", "a", "b", "ab", "c", "d"], end=0)

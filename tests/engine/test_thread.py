@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.codecs.stream import StopTable
+from outdraft.codecs.stops import StopTable
 from outdraft.core.request import Request
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.callers.call import Call

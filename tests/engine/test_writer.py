@@ -3,7 +3,6 @@
 import pytest
 from drafters.drafting import sequence
 
-from outdraft.codecs.stream import StopTable
 from outdraft.core.events import Source, StepEvent
 from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.callers.writer import Writer
@@ -12,7 +11,7 @@ from outdraft.options.errors import NumericsError
 
 
 def test_an_error_from_outside_the_engine_leaves_what_was_written_its_variant():
-    writer = Writer(sequence([1, 2]), None, StopTable(()), lossless=True)
+    writer = Writer(sequence([1, 2]), None, None, lossless=True)
     writer.push(StepEvent(seq_id=0, tokens=(5,), sources=(Source.PLAIN,), variant="int4"))
     writer.push(StepEvent(seq_id=0, finish_reason="error", error=NumericsError("the thread broke")))
     assert writer.result().variant == "int4"

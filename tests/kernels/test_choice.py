@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from outdraft.kernels.decoder.choice import best_distribution, best_tokens, top_ids, top_tokens
+from outdraft.kernels.decoder.choice import best_distribution, best_tokens
+from outdraft.kernels.decoder.top import top_ids, top_tokens
 from outdraft.kernels.library import wanted_kind
 
 native = pytest.mark.skipif(wanted_kind() is None, reason="the native kernels are not built or switched off")

@@ -11,8 +11,9 @@ from outdraft.kernels.decoder.distributions import Warp, race, warp_rows
 from outdraft.kernels.library import wanted_kind
 from outdraft.options.errors import NumericsError
 from outdraft.options.params import SamplingParams
-from outdraft.sampling import coins as draw
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling import draw
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.sampling.warp import warp_nodes, warp_of
 
 pytestmark = pytest.mark.skipif(wanted_kind() is None, reason="the native kernels are not built or switched off")

@@ -11,16 +11,18 @@ from kernels.test_stack import Feeder, make
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
+from outdraft.kernels.decoder.chains import Draw, guess_chains
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.entrance import Residual
-from outdraft.kernels.decoder.guesser import Draw, Guesser, Rows
+from outdraft.kernels.decoder.guesser import Guesser, Rows
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import library
 from outdraft.models.networks.native import NativeDecoder, spans_of
 from outdraft.models.target.guess import guess_with
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
 from outdraft.sampling.warp import warp_nodes, warp_of
 from outdraft.testing.sample_distribution import judge_counts
 
@@ -252,4 +254,4 @@ def test_weights_that_were_never_set_are_an_error(missing):
     with pytest.raises(RuntimeError, match=f"weights are missing: of (a|the) {missing}"):
         guesser.feed(rows, [0])
     with pytest.raises(RuntimeError, match=f"weights are missing: of (a|the) {missing}"):
-        guesser.chain(rows, [1], [None])
+        guess_chains(guesser, rows, [1], [None])

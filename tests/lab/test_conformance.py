@@ -30,7 +30,7 @@ from outdraft.testing.enumerate_distribution import exact_distribution, target_d
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import run
 from outdraft.testing.tables import drafts_from, random_table
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 
 ROOT = Path(__file__).parents[2]
 TABLE = [*GROUNDS, *ROWS]

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from outdraft import LLM
 from outdraft.codecs.gguf import _CUTS as CUTS
-from outdraft.codecs.tokenizer_file import byte_of_character
+from outdraft.codecs.spelling import byte_of_character
 from outdraft.models.files.gguf_write import write_gguf
 from outdraft.models.files.load import load_model, save_model, tensors_of
 from outdraft.models.files.load_codec import load_codec

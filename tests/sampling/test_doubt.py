@@ -6,8 +6,9 @@ import torch
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.doubt import sure_decisions
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.sampling.warp import warp_nodes
 
 BOUND = 0.3

@@ -8,8 +8,9 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.grow import chooses_natively
 from outdraft.drafters.shared.choose import takes_plain_argmax
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.doubt import sure_decisions
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.sampling.masks import allows
 from outdraft.sampling.typical import typical_rows
 from outdraft.sampling.warp import edit_nodes, warp_nodes

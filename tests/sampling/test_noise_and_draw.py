@@ -8,7 +8,9 @@ import torch
 
 from lab.fuzz.keyed_draw import noise
 from outdraft.options.errors import NumericsError
-from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins, draft_coins, race, target_key, verifier_coins
+from outdraft.sampling.coins import KeyedCoins, target_key, verifier_coins
+from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
+from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
 from outdraft.testing.tables import one_sequence
 

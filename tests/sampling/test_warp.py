@@ -6,7 +6,8 @@ import torch
 from outdraft.core.sequence import Sequence
 from outdraft.options.errors import NumericsError, RequestError
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.sampling.warp import adjust, warp_nodes
 
 

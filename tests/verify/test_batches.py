@@ -11,7 +11,8 @@ from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.options.errors import CapabilityError, NumericsError
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import KeyedCoins, draft_coins, verifier_coins
+from outdraft.sampling.coins import KeyedCoins, verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.enumerate_distribution import BranchingCoins, Chance
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
 

@@ -9,7 +9,7 @@ from verify.measuring import CONTEXT, deviation
 
 from outdraft.core.draft import Continuation, chain, host_tree
 from outdraft.options.errors import CapabilityError
-from outdraft.sampling.coins import draft_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.enumerate_distribution import rounds
 from outdraft.testing.tables import drafts_from, one_sequence, score
 from outdraft.verify import block, rejection, traversal

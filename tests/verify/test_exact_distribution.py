@@ -16,7 +16,7 @@ from outdraft.testing.enumerate_distribution import (
     total_variation,
 )
 from outdraft.testing.tables import drafts_from, random_table
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 
 CASES = [(name, shape) for name in RULES for shape in judged_by(name)]
 

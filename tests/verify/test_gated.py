@@ -7,7 +7,8 @@ from verify.measuring import CONTEXT, best_tokens, deviation, greedy_emitted, wi
 
 from outdraft.engine.naming.recipe import read_recipe
 from outdraft.options.errors import ConfigError
-from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
+from outdraft.sampling.coins import KeyedCoins
+from outdraft.sampling.draft_coins import KeyedDraftCoins
 from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.sample_distribution import sample_distribution
 from outdraft.testing.tables import blend, drafts_from, one_sequence, random_table, score

@@ -4,7 +4,8 @@ import pytest
 import torch
 from verify.distributions import CHAINS, PAIRS, TREES, rule
 
-from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
+from outdraft.sampling.coins import KeyedCoins
+from outdraft.sampling.draft_coins import KeyedDraftCoins
 from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.tables import Table, drafts_from, one_sequence, random_table, score
 

@@ -9,7 +9,7 @@ from outdraft.core.draft import HostTree, chain, host_tree
 from outdraft.core.packing import PackedDrafts, pack
 from outdraft.options.errors import NumericsError
 from outdraft.sampling.warp import poisoned_one_hot
-from outdraft.verify.shared.case import read_round
+from outdraft.verify.shared.per_draft import read_round
 
 
 class Elsewhere:
@@ -44,7 +44,8 @@ def sequence():
     from outdraft.core.request import Request
     from outdraft.core.sequence import Sequence
     from outdraft.options.params import SamplingParams
-    from outdraft.sampling.coins import draft_coins, verifier_coins
+    from outdraft.sampling.coins import verifier_coins
+    from outdraft.sampling.draft_coins import draft_coins
 
     def make(tokens: list[int], number: int) -> Sequence:
         return Sequence(

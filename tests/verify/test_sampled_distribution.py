@@ -3,11 +3,12 @@
 import pytest
 from verify.distributions import rule
 
-from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
 from outdraft.testing import planted
 from outdraft.testing.sample_distribution import sample_distribution
 from outdraft.testing.tables import blend, drafts_from, random_table
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 
 CHAIN, TREE = (-1, 0, 1, 2), (-1, 0, 0, 1, 1, 2)
 TARGET, DRAFTER = random_table(8, 1, 1), random_table(8, 1, 2)  # unlike each other: rejections are frequent

@@ -3,15 +3,11 @@
     tokens   [..E2] [82] [AC 20]            a character may be spread over tokens
     pieces    ""     ""   "€ "              and is emitted when it is whole
 
-`TextStream` turns tokens into pieces that join exactly to `codec.decode` of the whole. `StopStrings` takes one piece
-for each token and says where the text ends. Both cost O(1) for each byte, whatever was written before; a `StopTable` is
-made once for all texts of a request.
+`TextStream` turns tokens into pieces that join exactly to `codec.decode` of the whole; each byte costs O(1), whatever
+was written before.
 """
 
 import codecs
-from collections import deque
-from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 
 from outdraft.codecs.codec import TextualCodec
 
@@ -37,100 +33,3 @@ class TextStream:
             self._strip = False
             return piece.removeprefix(" ")
         return piece
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A stop string was written."""
-
-    text: str  # which
-    token: int  # index of the token that completed it
-    offset: int  # characters of the whole text to keep: the stop string begins here
-
-
-class StopTable:
-    """An Aho-Corasick automaton over the characters of stop strings (Aho and Corasick, "Efficient string matching",
-    1975, https://doi.org/10.1145/360825.360855). A state is the longest end of the text that could begin one; 0: none.
-
-    `depth[state]`: its characters; `found[state]`: the longest stop string that ends there.
-    """
-
-    def __init__(self, stops: Seq[str]) -> None:
-        self.depth = [0]
-        self.found: list[str | None] = [None]
-        self._next: list[dict[str, int]] = [{}]
-        for stop in stops:
-            self._insert(stop)
-        self.is_empty = len(self._next) == 1
-        self._fail = [0] * len(self._next)
-        if not self.is_empty:
-            self._link()
-
-    def step(self, state: int, character: str) -> int:
-        """The state behind one more character."""
-        while state and character not in self._next[state]:
-            state = self._fail[state]
-        return self._next[state].get(character, 0)
-
-    def _insert(self, stop: str) -> None:
-        node = 0
-        for character in stop:
-            if character not in self._next[node]:
-                self._next[node][character] = len(self._next)
-                self._next.append({})
-                self.depth.append(self.depth[node] + 1)
-                self.found.append(None)
-            node = self._next[node][character]
-        if node:
-            self.found[node] = stop
-
-    def _link(self) -> None:
-        """Breadth first: where to go on when the next character does not fit, and the longest stop that ends here."""
-        queue = deque(self._next[0].values())
-        while queue:
-            node = queue.popleft()
-            for character, child in self._next[node].items():
-                self._fail[child] = self.step(self._fail[node], character)
-                queue.append(child)
-            if self.found[node] is None:
-                self.found[node] = self.found[self._fail[node]]
-
-
-class StopStrings:
-    """Finds the first stop string to be completed in one text (of several at once: the longest), wherever token borders
-    fall.
-
-    `min_tokens`: one that the first so many tokens complete does not count.
-    """
-
-    def __init__(self, table: StopTable, min_tokens: int = 0) -> None:
-        self._table, self._min_tokens = table, min_tokens
-        self._state = 0
-        self._num_tokens = 0
-        self._length = 0
-        self.stop: Stop | None = None
-
-    @property
-    def held(self) -> int:
-        """How many last characters of the text may turn out to be a stop string: do not show them yet."""
-        return self._table.depth[self._state]
-
-    def push(self, piece: str) -> Stop | None:
-        """Read the text of one token (it may be empty). After a hit nothing more is read."""
-        if self.stop is not None:
-            return self.stop
-        if not self._table.is_empty:
-            return self._read(piece)
-        self._num_tokens += 1
-        return None
-
-    def _read(self, piece: str) -> Stop | None:
-        for character in piece:
-            self._state = self._table.step(self._state, character)
-            self._length += 1
-            found = self._table.found[self._state]
-            if found is not None and self._num_tokens >= self._min_tokens:
-                self.stop = Stop(found, self._num_tokens, self._length - len(found))
-                return self.stop
-        self._num_tokens += 1
-        return None

@@ -22,25 +22,17 @@ from outdraft.codecs.byte_level import byte_level, cure
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
 from outdraft.codecs.control_tokens import ControlTokens
 from outdraft.codecs.encoded import encoded
+from outdraft.codecs.spelling import read_spelling
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_settings import (
     NEVER_ADDED,
-    WRITTEN,
     add_tokens,
     note_unused,
     read_ends,
     read_settings,
     special_tokens,
 )
-from outdraft.codecs.tokenizer_file import (
-    last_id,
-    note,
-    read_json,
-    read_spelling,
-    read_text,
-    read_tokenizer,
-    spells_all,
-)
+from outdraft.codecs.tokenizer_file import last_id, note, read_json, read_text, read_tokenizer, spells_all
 from outdraft.options.errors import ModelLoadError, RequestError
 
 
@@ -59,8 +51,8 @@ class TextCodec:
         self.spells_all = spells_all(described)
         self._longest: int | None = None
         self.vocab_size = tokenizer.get_vocab_size()
-        self._added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
-        self._end = 1 + max((last_id(described["model"]["vocab"]), *self._added.values()))
+        self.added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
+        self._end = 1 + max((last_id(described["model"]["vocab"]), *self.added.values()))
         self.special_ids = frozenset(token["id"] for token in described["added_tokens"] if token["special"])
         self.special_tokens = special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")
@@ -159,19 +151,10 @@ class TextCodec:
         """Ids of each text, on all cores, without special tokens."""
         return [one.ids for one in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
 
-    def tokens_from(self, first: int) -> tuple[list[str], list[str]]:
-        """Names of the tokens with ids of `first` and above: those that any text may hold, and added ones that no text
-        has unless it spells their names: neither start, end or another special role nor the chat template."""
-        if first >= self._end:
-            return [], []
-        named = {name for role, name in self.special_tokens.items() if role in WRITTEN}
-        chat = self.chat_template
-        templates = [] if chat is None else [chat.source, chat.for_tools(()).source]
-        above = {name: i for name, i in self._tokenizer.get_vocab().items() if i >= first}
-        names = sorted(above, key=lambda name: above[name])
-        named.update(name for name in names if any(name in template for template in templates))
-        unused = {name for name in names if name in self._added and name not in named}
-        return [name for name in names if name not in unused], [name for name in names if name in unused]
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Names of all tokens, added ones too, and their ids."""
+        return self._tokenizer.get_vocab()  # type: ignore[no-any-return]
 
     @property
     def num_ids(self) -> int:
@@ -181,14 +164,8 @@ class TextCodec:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of which id stands for what, in hexadecimal: equal for tokenizers whose ids mean the same."""
-        names = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
+        names = sorted(self.vocabulary.items(), key=lambda item: item[1])
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
-
-    def find_difference(self, other: "TextCodec", below: int) -> int | None:
-        """The first id below `below` that stands for another token there; None: where both have a token, it is one."""
-        ours, theirs = ({i: name for name, i in one._tokenizer.get_vocab().items()} for one in (self, other))
-        both = sorted(i for i in ours.keys() & theirs.keys() if i < below)
-        return next((i for i in both if ours[i] != theirs[i]), None)
 
     def apply_chat_template(
         self, messages: Seq[Message], *, tokenize: bool = True, add_generation_prompt: bool = True,

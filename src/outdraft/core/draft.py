@@ -16,7 +16,7 @@ has no row in the pass. A chain is a tree of width one; plain decoding is the tr
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
@@ -129,28 +129,6 @@ class HostTree:
             path.append(node)
             node = self.parents[node]
         return path[::-1]
-
-
-def first_nodes(draft: Draft, num_nodes: int) -> Draft:
-    """The draft without its later nodes, which is one again because parents precede their children."""
-    if num_nodes == draft.num_nodes:
-        return draft
-    resume = draft.resume
-    return replace(
-        draft,
-        tokens=draft.tokens[:num_nodes],
-        parents=draft.parents[:num_nodes],
-        q=_first(draft.q, num_nodes) if draft.drawn_from is None else draft.q,  # whose further rows stand below the N
-        drawn_from=_first(draft.drawn_from, num_nodes),
-        roles=_first(draft.roles, num_nodes),
-        resume=None if resume is None else replace(resume, hidden=resume.hidden[:num_nodes]),
-        confidence=_first(draft.confidence, num_nodes),
-        continuation=None,
-    )
-
-
-def _first(rows: Tensor | None, count: int) -> Tensor | None:
-    return None if rows is None else rows[:count]
 
 
 def host_tree(draft: Draft) -> HostTree:

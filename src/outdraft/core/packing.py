@@ -16,6 +16,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, HostTree, host_tree
 from outdraft.core.sequence import Sequence
+from outdraft.core.special_rows import embeds_of, prompt_rows_of, with_unread
 from outdraft.options.errors import CapabilityError
 
 
@@ -83,21 +84,22 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
             positions += [seq.position(pending_at + depth) for depth in tree.depths]
         start = row_starts[-1]
         scores = seq.request.params.prompt_logprobs is not None
-        prompt_rows.append(_prompt_rows(seq, certain, start) if scores else range(start, start))
+        prompt_rows.append(prompt_rows_of(seq, certain, start) if scores else range(start, start))
         row_starts.append(len(tokens))
         node_starts.append(len(nodes))
         num_certain.append(certain)
         num_beside.append(0 if seq.beside is None else min(seq.beside.num_unread, chunk))
         has_vectors = seq.request.prompt_embeds is not None or (draft is not None and draft.embeds is not None)
-        embeds.append(_embeds(seq, certain, draft) if has_vectors else None)
+        embeds.append(embeds_of(seq, certain, draft) if has_vectors else None)
         starts_from_ids = starts_from_ids and embeds[-1] is None
         packed_drafts.append(draft)
         trees.append(tree)
+    ids = torch.tensor(tokens, dtype=torch.long)
     return PackedDrafts(
         seqs=tuple(seqs),
         drafts=tuple(packed_drafts),
         trees=tuple(trees),
-        tokens=_with_unread(torch.tensor(tokens, dtype=torch.long), packed_drafts, unread, row_starts),
+        tokens=with_unread(ids, packed_drafts, unread, row_starts) if unread else ids,
         positions=torch.tensor(positions, dtype=torch.long),
         nodes=torch.tensor(nodes, dtype=torch.long),
         row_starts=tuple(row_starts),
@@ -108,39 +110,3 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
         prompt_rows=tuple(prompt_rows),
         starts_from_ids=starts_from_ids,
     )
-
-
-def _prompt_rows(seq: Sequence, certain: int, start: int) -> range:
-    """Those of its certain rows that predict a prompt token to be scored; the first certain one is row `start`."""
-    if not seq.scores_prompt:
-        return range(start, start)
-    first = max(seq.num_cached, seq.num_prompt_scored)
-    stop = max(first, min(seq.num_cached + certain, seq.prompt_len - 1))
-    return range(start + first - seq.num_cached, start + stop - seq.num_cached)
-
-
-def _embeds(seq: Sequence, certain: int, draft: Draft | None) -> Tensor | None:
-    """Vectors of a sequence's rows [r, D]: the prompt's for certain rows and the pending token, then the draft's."""
-    num_nodes = draft.num_nodes if draft is not None else 0
-    start = seq.num_cached
-    own = seq.embeds(start, start + certain + num_nodes)
-    if draft is None or draft.embeds is None:
-        return own
-    if own is None:
-        return torch.nn.functional.pad(draft.embeds, (0, 0, certain, 0), value=torch.nan)
-    below = torch.where(draft.embeds.isnan(), own[certain:], draft.embeds.to(own))
-    return torch.cat([own[:certain], below])
-
-
-def _with_unread(tokens: Tensor, drafts: Seq[Draft | None], unread: Seq[int], row_starts: Seq[int]) -> Tensor:
-    """`tokens` [R], with those of drafts that were made on a device and not read yet; then all are there."""
-    made = [(i, draft.tokens) for i in unread if (draft := drafts[i]) is not None]
-    if not made:
-        return tokens
-    device = made[0][1].device
-    if len(made) == 1 and len(drafts) == 1 and len(made[0][1]) == len(tokens):
-        return made[0][1]
-    tokens = tokens.to(device)
-    for i, own in made:
-        tokens[row_starts[i + 1] - len(own) : row_starts[i + 1]] = own
-    return tokens

@@ -8,9 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.constraint import Constraint, Form
 from outdraft.core.request import Request
@@ -96,6 +93,11 @@ class Sequence:
         return len(self.tokens) - 1 - self.num_cached
 
     @property
+    def num_to_read(self) -> int:
+        """Tokens of its prompt, and of what stands beside it, that are to be read."""
+        return self.num_unread + (0 if self.beside is None else self.beside.num_unread)
+
+    @property
     def prefilled(self) -> bool:
         """Whether the whole prompt but the pending token is cached, and what is read beside it."""
         return not self.num_unread and (self.beside is None or not self.beside.num_unread)
@@ -103,6 +105,11 @@ class Sequence:
     def reaches(self, chunk: int) -> bool:
         """Whether a pass that reads so many tokens of it, and of what is beside it, may judge its pending token."""
         return self.num_unread <= chunk and (self.beside is None or self.beside.num_unread <= chunk)
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that it brings into the pass at least: a prompt's chunk, and the pending token where that is reached."""
+        return min(self.num_unread, self.turn.max_chunk) + self.reaches(self.turn.max_chunk)
 
     @property
     def scores_prompt(self) -> bool:
@@ -130,14 +137,6 @@ class Sequence:
         if given is None:
             return self.first_position + i
         return self.first_position + (given[i] if i < self.prompt_len else given[-1] + 1 + i - self.prompt_len)
-
-    def embeds(self, start: int, stop: int) -> Tensor | None:
-        """The prompt's own vectors for tokens [start, stop): [n, D], NaN where the token's embedding is meant."""
-        given = self.request.prompt_embeds
-        if given is None or start >= self.prompt_len:
-            return None
-        own = given[start : min(stop, self.prompt_len)]
-        return torch.nn.functional.pad(own, (0, 0, 0, stop - start - len(own)), value=torch.nan)
 
     @property
     def edits_logits(self) -> bool:

@@ -7,11 +7,9 @@ pending token and the first m - 1 accepted nodes. An end inside the accepted run
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
-from outdraft.core.draft import Draft, HostTree, Role
 from outdraft.core.draft_tree import tell_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
@@ -21,6 +19,7 @@ from outdraft.core.rows_of import RowsOf
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verdict import Verdict
+from outdraft.decode.told import about_guess
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.sampling.logprobs import token_logprobs
 from outdraft.sampling.masks import allows
@@ -99,7 +98,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     seq, draft, tree = packed.seqs[i], packed.drafts[i], packed.trees[i]
     assert draft is not None and tree is not None
     first, path = packed.node_starts[i], verdict.path
-    guess = _about_guess(draft, tree, verdict) if len(tree.parents) > 1 else {}
+    guess = about_guess(draft, tree, verdict) if len(tree.parents) > 1 else {}
     last = Source.PLAIN if not guess.get("num_draft_tokens") else Source.BONUS if verdict.bonus else Source.RECOVERED
     run = [tree.tokens[node] for node in path] if path else []
     run.append(verdict.token)
@@ -128,23 +127,3 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         draft_tree=tell_tree(draft, tree, verdict) if seq.request.return_draft_tree else None,
         **guess,
     )
-
-
-def _about_guess(draft: Draft, tree: HostTree, verdict: Verdict) -> dict[str, Any]:
-    """What an event tells of a guess of more than the pending token."""
-    path = verdict.path
-    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * draft.num_nodes
-    offered = [node for node in range(1, draft.num_nodes) if roles[node] == Role.VERIFY]
-    walked = [tree.children[node] for node in (0, *path)]
-    choices = [(siblings.index(child), len(siblings)) for siblings, child in zip(walked, path, strict=False)]
-    if walked[-1]:
-        choices.append((len(walked[-1]), len(walked[-1])))
-    judged = [*path, *walked[-1][:1]]
-    return {
-        "num_draft_tokens": len(offered),
-        "draft_depth": max((tree.depths[node] for node in offered), default=0),
-        "confidences": tuple(draft.confidence[judged].tolist()) if draft.confidence is not None else (),
-        "choices": tuple(choices),
-        "num_accepted": len(path),
-        "rejected": bool(offered) and not verdict.bonus,
-    }

@@ -11,8 +11,11 @@ its tokens.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
-from outdraft.core.draft import Draft, chain, first_nodes
+from torch import Tensor
+
+from outdraft.core.draft import Draft, chain
 from outdraft.core.room import Room
 from outdraft.core.sequence import Sequence
 
@@ -46,3 +49,25 @@ def _cut(guess: Draft, num_nodes: int) -> Draft:
     if num_nodes < guess.num_nodes and (num_nodes == 1 or guess.mask is not None or guess.embeds is not None):
         return chain(guess.tokens[:1])
     return first_nodes(guess, num_nodes)
+
+
+def first_nodes(draft: Draft, num_nodes: int) -> Draft:
+    """The draft without its later nodes, which is one again because parents precede their children."""
+    if num_nodes == draft.num_nodes:
+        return draft
+    resume = draft.resume
+    return replace(
+        draft,
+        tokens=draft.tokens[:num_nodes],
+        parents=draft.parents[:num_nodes],
+        q=_first(draft.q, num_nodes) if draft.drawn_from is None else draft.q,  # whose further rows stand below the N
+        drawn_from=_first(draft.drawn_from, num_nodes),
+        roles=_first(draft.roles, num_nodes),
+        resume=None if resume is None else replace(resume, hidden=resume.hidden[:num_nodes]),
+        confidence=_first(draft.confidence, num_nodes),
+        continuation=None,
+    )
+
+
+def _first(rows: Tensor | None, count: int) -> Tensor | None:
+    return None if rows is None else rows[:count]

@@ -21,12 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.draft import Draft, HostTree, first_nodes, host_tree
+from outdraft.core.draft import Draft, HostTree, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
+from outdraft.decode.fit import first_nodes
 from outdraft.drafters.shared.composed.nested import build_nested, in_lane, joined_needs
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
 from outdraft.models.networks.port import TargetPort

@@ -27,7 +27,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.drafters.shared.plain import OneByOne
-from outdraft.kernels.decoder.choice import top_ids
+from outdraft.kernels.decoder.top import top_ids
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NODES, check_range

@@ -19,7 +19,9 @@ from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
+from outdraft.core.special_rows import vectors_of
 from outdraft.core.target import Recorder, TargetOutput
+from outdraft.engine.layer_by_layer import logits_of
 from outdraft.engine.runner import Runner
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import Origin
@@ -74,7 +76,7 @@ class GraphedRunner(Runner):
         if len(packed.nodes) < num_rows or num_rows > MAX_ROWS:
             out = self.static.hidden(parts, ids=new_ids, taps=taps, bulk=any(packed.prompt_rows))
             nodes = out.hidden[packed.nodes.to(self.device)]
-            logits_at = self._logits_of(out.hidden) if any(packed.prompt_rows) else None
+            logits_at = logits_of(self.decoder, out.hidden) if any(packed.prompt_rows) else None
             return TargetOutput(
                 logits=self.decoder.logits(nodes), hidden=out.taps, logits_at=logits_at, drifted=drifted
             )
@@ -88,7 +90,7 @@ class GraphedRunner(Runner):
 
     def _decode_row(self, seq: Sequence, token: int, at: int) -> Tensor:
         """In the recorded pass of one row, which is plain decoding's here."""
-        if seq.embeds(at, at + 1) is not None:
+        if vectors_of(seq, at, at + 1) is not None:
             return super()._decode_row(seq, token, at)
         part = NewRows(
             ids=[token], positions=[seq.position(at)], base=at, sees=chain_bits(1), pages=self._pool.pages(seq.id)

@@ -26,7 +26,7 @@ from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.siblings import Siblings
 from outdraft.models.files.load_codec import load_codec, require_rows
 from outdraft.models.networks.device import choose_device
-from outdraft.options.checked import check_arguments
+from outdraft.options.arguments import check_arguments
 from outdraft.options.params import SamplingParams
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve

@@ -21,7 +21,7 @@ from outdraft.decode.parts import Parts
 from outdraft.decode.sliced import Slicing
 from outdraft.decode.step import step
 from outdraft.engine.composition import Composition
-from outdraft.engine.requests.checks import most_held
+from outdraft.engine.requests.longest import most_held
 from outdraft.engine.requests.prepare import make_sequence, settled_by
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Pass, Scheduler

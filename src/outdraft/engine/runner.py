@@ -5,9 +5,8 @@ embeddings, and have probe nodes; a drafter may run some of the layers (`run`), 
 cache exactly where the next pass expects them (`tentative`), or over a cache of its own.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from collections.abc import Sequence as Seq
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -19,8 +18,9 @@ from outdraft.cache.shared_rows import SharedRows
 from outdraft.core.draft import Role
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
+from outdraft.core.special_rows import vectors_of
 from outdraft.core.target import Recorder, Replay, TargetOutput
-from outdraft.engine.layer_by_layer import LayerByLayer
+from outdraft.engine.layer_by_layer import LayerByLayer, catch_up, embedded, put_in, scored
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
@@ -124,45 +124,25 @@ class Runner:
                 kept={tap - 1: states for tap, states in hidden.items()} if taps else None,
             )  # fmt: skip
             return TargetOutput(logits=logits, hidden=hidden)
-        positions, h = self._embedded(packed)
+        positions, h = embedded(self.decoder, packed)
         drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
         segments = self._segments(packed)
-        start_layer, h = self._catch_up(packed, h, positions, segments)
+        start_layer = 0
+        if not packed.starts_from_ids:
+            start_layer, h = catch_up(self.decoder, self.cache, packed, h, positions, segments, exact=self.exact)
         out = self.decoder.run(
             h, positions, CachedContext(self.cache, segments, self.exact), start=start_layer, taps=taps
         )
-        return self._scored(packed, out.hidden, out.taps, drifted)
+        return scored(self.decoder, packed, out.hidden, out.taps, drifted)
 
     def start(self, packed: PackedDrafts, taps: Collection[int] = ()) -> LayerByLayer:
         """As `forward`, in slices, of rows that start at the first layer."""
-        positions, h = self._embedded(packed)
+        positions, h = embedded(self.decoder, packed)
         segments = self._segments(packed)
         return LayerByLayer(
             self.decoder, h, positions, lambda: CachedContext(self.cache, segments, self.exact), taps,
-            finish=partial(self._scored, packed),
+            finish=partial(scored, self.decoder, packed),
         )  # fmt: skip
-
-    def _embedded(self, packed: PackedDrafts) -> tuple[Tensor, Tensor]:
-        """Positions [R], and what stands before the first layer [R, D]."""
-        positions = packed.positions.to(self.device)
-        h = self.decoder.embed(packed.tokens.to(self.device), positions)
-        for start, stop, vectors in zip(packed.row_starts[:-1], packed.row_starts[1:], packed.embeds, strict=True):
-            if vectors is not None:
-                h[start:stop] = _put_in(h[start:stop], vectors)
-        return positions, h
-
-    def _scored(
-        self, packed: PackedDrafts, h: Tensor, taps: Mapping[int, Tensor], drifted: frozenset[int] = frozenset()
-    ) -> TargetOutput:
-        """From what stands behind the last layer [R, D]."""
-        hidden = h if len(packed.nodes) == len(h) else h[packed.nodes.to(self.device)]
-        return TargetOutput(
-            logits=self.decoder.logits(hidden), hidden=taps, drifted=drifted,
-            logits_at=self._logits_of(h) if any(packed.prompt_rows) else None,
-        )  # fmt: skip
-
-    def _logits_of(self, hidden: Tensor) -> Callable[[range], Tensor]:
-        return lambda rows: self.decoder.logits(hidden[rows.start : rows.stop])
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
         """Score a node again from plain decoding's own rows."""
@@ -173,8 +153,8 @@ class Runner:
         """Logits [1, V] of one row in a pass of its own; there is room for it in the cache."""
         place = torch.tensor([seq.position(at)], device=self.device)
         h = self.decoder.embed(torch.tensor([token], device=self.device), place)
-        if (vectors := seq.embeds(at, at + 1)) is not None:
-            h = _put_in(h, vectors)
+        if (vectors := vectors_of(seq, at, at + 1)) is not None:
+            h = put_in(h, vectors)
         context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
         return self.decoder.logits(self.decoder.run(h, place, context).hidden)
 
@@ -213,35 +193,3 @@ class Runner:
             seq=seq.id, start=start, stop=stop, base=base, parents=parents, mask=mask, exact_rows=exact_rows,
             bulk=min(certain, max(0, seq.prompt_len - 1 - base)),  # what was written is read again row by row
         )  # fmt: skip
-
-    def _catch_up(
-        self, packed: PackedDrafts, h: Tensor, positions: Tensor, segments: Seq[Segment]
-    ) -> tuple[int, Tensor]:
-        """Bring all rows to one layer: rows whose draft resumes at layer e are there, the others run up to it."""
-        resumes = {
-            i: draft.resume for i, draft in enumerate(packed.drafts) if draft is not None and draft.resume is not None
-        }
-        if not resumes:
-            return 0, h
-        layer = next(iter(resumes.values())).layer
-        if any(resume.layer != layer for resume in resumes.values()) or any(packed.num_certain[i] for i in resumes):
-            raise CapabilityError("drafts of one pass resume at different layers: one drafter must use one exit layer")
-        rows: list[int] = []
-        fresh: list[Segment] = []
-        for i, segment in enumerate(segments):
-            if i in resumes:
-                h[segment.start : segment.stop] = resumes[i].hidden
-            else:
-                at = len(rows)
-                rows += range(segment.start, segment.stop)
-                fresh.append(replace(segment, start=at, stop=at + segment.num_rows))  # its rows in the pass of these
-        if rows:
-            context = CachedContext(self.cache, fresh, self.exact)
-            h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
-        return layer, h
-
-
-def _put_in(embedded: Tensor, vectors: Tensor) -> Tensor:
-    """Token embeddings [n, D], and in their places the rows of `vectors` [n, D] that are not NaN."""
-    vectors = vectors.to(embedded)
-    return torch.where(vectors.isnan(), embedded, vectors)

@@ -3,15 +3,14 @@
     max_ngram='x' of drafter 'ngram' must be a whole number
 
 Numbers of numpy and PyTorch become Python's own. `check_fields` stands in the `__post_init__` of a record,
-`check_arguments` above a function of the public interface.
+`check_arguments` (`arguments.py`) above a function of the public interface.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
-from functools import cache, wraps
-from inspect import signature
+from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Never, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.shown import shown
@@ -38,25 +37,10 @@ def check_fields(
 ) -> None:
     """Check every field of a dataclass, or these, and store it in Python's own types; a list becomes a tuple."""
     declared: Any = type(record)
-    hints = _hints(declared)
+    hints = hints_of(declared)
     for name in (one.name for one in fields(declared)) if only is None else only:
         value = check_value(name, getattr(record, name), hints[name], of=of, error=error)
         object.__setattr__(record, name, tuple(value) if isinstance(value, list) else value)
-
-
-def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, given its arguments in Python's own types. Unknown keyword arguments are left to the function."""
-
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = _signature(function).bind(*args, **kwargs)
-        hints = _hints(function)
-        for name, value in given.arguments.items():
-            if hints.get(name, Never) is not Never:
-                given.arguments[name] = check_value(name, value, hints[name])
-        return function(*given.args, **given.kwargs)
-
-    return checked
 
 
 @cache
@@ -67,10 +51,5 @@ def _as_they_are(hint: Any) -> frozenset[type]:
 
 
 @cache
-def _hints(declared: Any) -> dict[str, Any]:
+def hints_of(declared: Any) -> dict[str, Any]:
     return get_type_hints(declared)
-
-
-@cache
-def _signature(function: Callable[..., Any]) -> Any:
-    return signature(function)

@@ -3,6 +3,11 @@
 Data in: a name; data out: ours, or why there is none.
 """
 
+from collections.abc import Collection
+
+from outdraft.options.errors import RequestError
+from outdraft.options.near_miss import near_miss
+
 CALLED = {  # what other libraries call it
     "max_new_tokens": "max_tokens",
     "max_length": "max_tokens",
@@ -49,3 +54,23 @@ REFUSED = dict.fromkeys(
     ),
     _BEAMS,
 )  # fmt: skip
+
+
+def called_here(name: str, known: Collection[str]) -> str | None:
+    """Our name of a sampling setting, by its name here (`known`) or in another library; None for what is none.
+
+    Raises `RequestError` for a setting that is refused by name.
+    """
+    if name in REFUSED:
+        raise RequestError(f"{name}: {REFUSED[name]}")
+    return name if name in known and name != "unknown" else CALLED.get(name, "").partition(" ")[0] or None
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """What an error says behind an unknown name, one of the `known` perhaps being meant."""
+    if name in REFUSED:
+        return f": {REFUSED[name]}"
+    if name in ELSEWHERE:
+        return f": {ELSEWHERE[name]}"
+    meant = CALLED.get(name)
+    return f"; here it is called {meant}" if meant else near_miss(name, list(known))

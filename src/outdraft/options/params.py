@@ -16,9 +16,8 @@ from typing import Any, Never
 
 from outdraft.options.checked import check_fields
 from outdraft.options.errors import RequestError
-from outdraft.options.foreign_params import CALLED, ELSEWHERE, REFUSED
+from outdraft.options.foreign_params import ELSEWHERE, REFUSED, hint
 from outdraft.options.limits import ALL_BAD_WORDS, ALL_STOPS, LONGEST_PREFIX, MOST_BIASES, MOST_IDS
-from outdraft.options.near_miss import near_miss
 from outdraft.options.ranges import LARGEST
 from outdraft.options.shown import shown
 from outdraft.options.structured import StructuredOutputsParams, read_structured
@@ -92,17 +91,17 @@ class SamplingParams:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
         for name in unknown:
             takes = "" if name in REFUSED or name in ELSEWHERE else f"; it takes {', '.join(given)}"
-            raise RequestError(f"SamplingParams takes no {shown(name)}{_hint(name)}{takes}")
+            raise RequestError(f"SamplingParams takes no {shown(name)}{hint(name, DEFAULTS)}{takes}")
         for name, value in given.items():
             if value is None and name != "max_tokens":
-                value = {} if name == "logit_bias" else _DEFAULTS[name]
+                value = {} if name == "logit_bias" else DEFAULTS[name]
             object.__setattr__(self, name, value)
         for name in ("stop", "bad_words"):
             if isinstance(given[name], str):
                 object.__setattr__(self, name, (given[name],))
         if structured_outputs is not None:
             object.__setattr__(self, "structured_outputs", read_structured(structured_outputs))
-        made = [name for name, value in given.items() if value is not _DEFAULTS[name]]  # defaults fit
+        made = [name for name, value in given.items() if value is not DEFAULTS[name]]  # defaults fit
         check_fields(self, error=RequestError, only=made)
         words = tuple(word if isinstance(word, str) else tuple(word) for word in self.bad_words)
         object.__setattr__(self, "bad_words", words)
@@ -235,7 +234,7 @@ class SamplingParams:
         return bool(self.repetition_penalty != 1.0 or self.presence_penalty or self.frequency_penalty)
 
 
-_DEFAULTS: dict[str, Any] = {name: one.default for name, one in signature(SamplingParams).parameters.items()}
+DEFAULTS: dict[str, Any] = {name: one.default for name, one in signature(SamplingParams).parameters.items()}
 
 
 def seed_of_text(seed: int, i: int) -> int:
@@ -247,22 +246,3 @@ def seed_of_text(seed: int, i: int) -> int:
     if i == 0:
         return seed
     return int.from_bytes(blake2b(f"outdraft text {seed} {i}".encode(), digest_size=8).digest(), "little") >> 1
-
-
-def called_here(name: str) -> str | None:
-    """Our name of a sampling setting, by its name here or in another library; None for what is none.
-
-    Raises `RequestError` for a setting that is refused by name.
-    """
-    if name in REFUSED:
-        raise RequestError(f"{name}: {REFUSED[name]}")
-    return name if name in _DEFAULTS and name != "unknown" else CALLED.get(name, "").partition(" ")[0] or None
-
-
-def _hint(name: str) -> str:
-    if name in REFUSED:
-        return f": {REFUSED[name]}"
-    if name in ELSEWHERE:
-        return f": {ELSEWHERE[name]}"
-    meant = CALLED.get(name)
-    return f"; here it is called {meant}" if meant else near_miss(name, list(_DEFAULTS))

@@ -5,7 +5,8 @@ For drafters so weak that a subtler fault (`outdraft.testing.planted`) would cha
 
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.per_draft import PerDraft
 
 
 def accept_all(case: Case) -> Verdict:

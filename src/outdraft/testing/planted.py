@@ -14,7 +14,8 @@ from torch import Tensor
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.per_draft import PerDraft
 
 THRESHOLD = 0.3
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.sequence import Sequence
 from outdraft.core.verifier import Verifier
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.tables import DraftFunction, Table, context_index, one_sequence, score
 
 MIN_EXPECTED = 5.0  # cells that expect fewer counts are pooled: chi-square needs them large

@@ -21,7 +21,8 @@ from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.sampling.warp import tree_paths
 
 Distribution = Callable[[Seq[int]], Tensor]  # all tokens so far -> [V] float64

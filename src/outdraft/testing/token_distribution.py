@@ -29,7 +29,8 @@ from outdraft.engine.callers.result import Result
 from outdraft.engine.llm import LLM
 from outdraft.engine.requests.spelled import spell_settings
 from outdraft.options.params import SamplingParams
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 from outdraft.sampling.warp import tree_paths, warp_nodes
 from outdraft.testing.statistics import chi_square_tail, detectable_shift
 

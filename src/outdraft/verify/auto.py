@@ -12,7 +12,8 @@ In: any batch, also a mixed one. Out: the chosen rule's verdicts; nothing is dec
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify import block, sequential, traversal
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft, follow_draws
+from outdraft.verify.shared.case import Case, NoOptions, follow_draws
+from outdraft.verify.shared.per_draft import PerDraft
 
 
 class Auto(PerDraft):

@@ -14,8 +14,9 @@ import torch
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions
 from outdraft.verify.shared.chain import chain_nodes, rows_of, token_masses
+from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.proposal import Proposal, draw_bonus, normalised, prefix_weight, ratio
 
 

@@ -8,7 +8,8 @@ overlap lets it; sharing the noise is sound here because the guess cannot change
 """
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.verify.shared.case import NoOptions, PerDraft, follow_draws
+from outdraft.verify.shared.case import NoOptions, follow_draws
+from outdraft.verify.shared.per_draft import PerDraft
 
 METHOD = RuleMethod(
     name="coupled",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.options.ranges import check_range
-from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.case import Case
+from outdraft.verify.shared.per_draft import PerDraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

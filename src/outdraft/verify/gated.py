@@ -21,7 +21,8 @@ from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
-from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.case import Case
+from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
 from outdraft.verify.shared.siblings import judge_siblings
 

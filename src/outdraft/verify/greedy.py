@@ -10,7 +10,8 @@ from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.options.errors import CapabilityError
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.per_draft import PerDraft
 
 
 class Greedy(PerDraft):

@@ -9,7 +9,8 @@ In: sampled trees (on chains this is `rejection`); deterministic ones with a one
 """
 
 from outdraft.core.method import Paper, RuleMethod
-from outdraft.verify.shared.case import NoOptions, PerDraft
+from outdraft.verify.shared.case import NoOptions
+from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.siblings import judge_siblings
 
 METHOD = RuleMethod(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.options.ranges import check_range
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.relaxed import keep_longest
 
 

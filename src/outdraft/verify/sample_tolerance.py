@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.options.ranges import check_range
-from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.in_turn import judge_in_turn
+from outdraft.verify.shared.per_draft import PerDraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ whatever it is.
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions
 from outdraft.verify.shared.in_turn import judge_in_turn
+from outdraft.verify.shared.per_draft import PerDraft
 
 
 def judge(case: Case) -> Verdict:

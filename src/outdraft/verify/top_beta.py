@@ -15,7 +15,7 @@ from torch import Tensor
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.options.ranges import check_range
-from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
 
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.proposal import Proposal, Proposals, draw_bonus, normalised, prefix_weight, ratio
 
 

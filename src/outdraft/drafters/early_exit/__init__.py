@@ -32,7 +32,7 @@ from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.plain import PlainDrafter
-from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.target.guess import NativeGuesser
 from outdraft.options.errors import CapabilityError

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder import choice
+from outdraft.kernels.decoder.top import top_tokens
 from outdraft.options.errors import ConfigError, NumericsError
 from outdraft.sampling.warp import warp_nodes
 
@@ -115,7 +116,7 @@ def top_rows(seqs: Seq[Sequence], owners: list[int], logits: Tensor, count: int)
     Raises `NumericsError` on NaN or infinite logits.
     """
     count = max(1, min(count, logits.shape[-1]))
-    if (found := choice.top_tokens(logits, count)) is not None:
+    if (found := top_tokens(logits, count)) is not None:
         return [(ids, logs, [exp(log) for log in logs]) for ids, logs in zip(*found, strict=True)]
     logits = logits.float() if logits.dtype != torch.float64 else logits
     best = torch.log_softmax(logits, -1).topk(count, -1)

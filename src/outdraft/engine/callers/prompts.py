@@ -9,9 +9,8 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, fields, replace
-from operator import index
-from typing import Any, get_type_hints
+from dataclasses import dataclass, replace
+from typing import Any
 
 from outdraft.codecs.chat import Message, render_chat
 from outdraft.codecs.grammar.compile import Grammars
@@ -19,24 +18,15 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.request import Request, share
 from outdraft.engine.callers.result import Result
+from outdraft.engine.requests.beside import NONE, NOTHING, read_ids, read_own, read_words
 from outdraft.engine.requests.resume import each_resumed
-from outdraft.engine.requests.speculative import read_speculative
 from outdraft.engine.requests.spelled import spell_settings
-from outdraft.options.checked import check_value
 from outdraft.options.errors import RequestError
-from outdraft.options.limits import ALL_REFERENCES, MOST_REFERENCES, REFERENCE_TOKENS, RESUMED_TOKENS
-from outdraft.options.near_miss import near_miss
-from outdraft.options.params import SamplingParams, called_here
-from outdraft.options.ranges import MOST_NODES
+from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
-from outdraft.options.speculative import Speculative
-from outdraft.options.types import plain
 
 Prompt = str | Mapping[str, Any]
 _KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt")
-_HINTS = get_type_hints(Request)
-_PER_REQUEST = [one.name for one in fields(Request) if one.name not in ("prompt_token_ids", "params", "once")]
-_PER_REQUEST.append("negative_prompt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,35 +45,13 @@ class PromptReader:
         per_request: Mapping[str, Any] | None = None,
     ) -> list[Request]:
         """One request for each prompt. `params`: for all, or one for each; `per_request`: `Request`'s other fields."""
-        others = dict(per_request or {})
-        for key in others:
-            if (called := called_here(key)) is not None:
-                raise RequestError(
-                    f"{key}={shown(others[key])} is a sampling setting, and belongs in SamplingParams: "
-                    f"generate(prompt, SamplingParams({called}=...))"
-                )
-            if key not in _PER_REQUEST:
-                raise RequestError(
-                    f"a request takes no {shown(key)}{near_miss(key, _PER_REQUEST)}; beside prompt and sampling "
-                    f"settings it takes {', '.join(_PER_REQUEST)}"
-                )
-        words = self._speculative(others) if "speculative" in others else None
-        for_all = self._references(others.pop("references", None))
-        negative = self._negative(others.pop("negative_prompt", None), others.pop("negative_prompt_token_ids", None))
-        for name, value in others.items():
-            others[name] = check_value(name, value, _HINTS[name], error=RequestError)
-        others.setdefault("logprobs_mode", self.logprobs_mode)
-        wanted = others.get("num_speculative_tokens")
-        if wanted is not None and not 0 <= wanted <= MOST_NODES:
-            raise RequestError(
-                f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (plain decoding) and at most "
-                f"{MOST_NODES}"
-            )
-        cut = others.pop("resume_token_ids", ())
-        check_size("resume_token_ids", sum(map(len, cut)), RESUMED_TOKENS, "tokens")
-        read = [(self.encode(prompt), *self._beside(prompt)) for prompt in each(prompts)]
+        words = read_words(per_request, self.encode) if per_request else NONE
+        others = {"logprobs_mode": self.logprobs_mode, **words.fields}
+        listed = list(each(prompts))
+        read = [self.encode(prompt) for prompt in listed]
+        own = [read_own(one, self.encode) if isinstance(one, Mapping) else NOTHING for one in listed]
         settings = read_settings(params, len(read))
-        resumed = each_resumed(cut, settings) if cut else [()] * len(read)
+        resumed = each_resumed(words.resumed, settings) if words.resumed else [()] * len(read)
         each_once = {id(one): one for one in settings}  # one may be for many
         spelled = {
             key: spell_settings(one, self.codec, self.name) if one.bad_words or one.forced_prefix else one
@@ -93,11 +61,11 @@ class PromptReader:
         asked = [
             Request(
                 prompt_token_ids=ids, params=spelled[id(one)],
-                references=references + for_all if references else for_all,
-                negative_prompt_token_ids=negative if own is None else own, speculative=words, resume_token_ids=texts,
-                **{**others, **forms[id(one)]},
+                references=beside.references + words.references, speculative=words.speculative,
+                negative_prompt_token_ids=words.negative if beside.negative is None else beside.negative,
+                resume_token_ids=texts, **{**others, **forms[id(one)]},
             )
-            for (ids, references, own), one, texts in zip(read, settings, resumed, strict=True)
+            for ids, beside, one, texts in zip(read, own, settings, resumed, strict=True)
         ]  # fmt: skip
         share(asked)
         return asked
@@ -121,7 +89,7 @@ class PromptReader:
                     f"'negative_prompt' if wanted; got {shown(list(prompt))}"
                 )
             if "prompt_token_ids" in prompt:
-                return _ids(prompt["prompt_token_ids"])
+                return read_ids(prompt["prompt_token_ids"])
             prompt = prompt["prompt"]
         if not isinstance(prompt, str):
             raise RequestError(
@@ -146,43 +114,6 @@ class PromptReader:
                 f"structured_outputs needs a tokenizer, and {self.name} has none: put it beside the model"
             )
         return {"constraint": self.grammars.constraint(params.structured_outputs, ignore_eos=params.ignore_eos)}
-
-    def _beside(self, prompt: Prompt) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
-        """A prompt's own references and its own negative prompt."""
-        given: Mapping[str, Any] = prompt if isinstance(prompt, Mapping) else {}
-        return self._references(given.get("references")), self._negative(given.get("negative_prompt"))
-
-    def _negative(self, text: Any, ids: Any = None) -> tuple[int, ...] | None:
-        """A negative prompt, given as a text (or as ids) or as ids; None: none."""
-        if text is not None and ids is not None:
-            raise RequestError("negative_prompt and negative_prompt_token_ids are the same thing: give one of them")
-        if isinstance(text, str):
-            return self.encode(text)
-        given = ids if text is None else text
-        return None if given is None else _ids(given)
-
-    def _speculative(self, others: dict[str, Any]) -> Speculative | None:
-        """What is said of speculation, which is taken out of `others`."""
-        words = read_speculative(others.pop("speculative", None))
-        count = others.get("num_speculative_tokens")
-        if words is not None and words.num_speculative_tokens is not None and count is not None:
-            raise RequestError(
-                f"num_speculative_tokens={shown(count)} is given beside speculative, which says "
-                f"{words.num_speculative_tokens}: give it once"
-            )
-        return words
-
-    def _references(self, texts: Any) -> tuple[tuple[int, ...], ...]:
-        """Texts, or lists of ids, as ids; None: none."""
-        if texts is None:
-            return ()
-        if not isinstance(texts, list | tuple):
-            raise RequestError(f"'references' is a list of texts, not {shown(texts)}: write [...] around a single one")
-        check_size("references", len(texts), MOST_REFERENCES, "texts")
-        check_size("references", sum(len(one) for one in texts if isinstance(one, str)), ALL_REFERENCES, "characters")
-        read = tuple(self.encode(text) if isinstance(text, str) else _ids(text) for text in texts)
-        check_size("references", sum(map(len, read)), REFERENCE_TOKENS, "tokens")
-        return read
 
 
 def one_of(params: Any, sampling_params: Any) -> Any:
@@ -226,22 +157,3 @@ def each(prompts: Any) -> Iterable[Any]:
         yield from prompts
     except TypeError as error:  # a tensor without dimensions calls itself iterable
         raise RequestError(f"prompts={shown(prompts)} must be a prompt or a list of prompts") from error
-
-
-def check_size(name: str, size: int, most: int, of: str) -> None:
-    """Raise `RequestError` for more than one request may bring."""
-    if size > most:
-        raise RequestError(f"{name}: {size} {of} in all, and {most} are taken: send less")
-
-
-def _ids(given: Any) -> tuple[int, ...]:
-    """Whole numbers of any kind (numpy's and torch's too), in their order: a set has none, a mapping's are names."""
-    listed = plain(given)
-    try:
-        if isinstance(listed, str | bytes) or not isinstance(listed, Seq):
-            raise TypeError
-        if any(isinstance(one, bool) for one in listed):  # Python takes True for 1
-            raise TypeError
-        return tuple(map(index, listed))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise RequestError(f"token ids are a list of whole numbers, not {shown(given)}") from error

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from outdraft.codecs.codec import Codec
-from outdraft.codecs.stream import StopTable
+from outdraft.codecs.stops import StopTable
 from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.engine.callers.call import Call, take_from
@@ -75,7 +75,7 @@ class EngineThread(OneProcess):
         if together:
             self._check_number(requests)
         asked_at = self.engine.clock() if asked_at is None else asked_at
-        tables = {stop: StopTable(stop) for stop in {request.params.stop for request in requests}}
+        tables = {stop: StopTable(stop) if stop else None for stop in {request.params.stop for request in requests}}
         stops = [tables[request.params.stop] for request in requests]
         seqs = [
             self.engine.prepare(request, find_stops(request, self._codec, table), asked_at=asked_at)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from outdraft.codecs.codec import Codec
-from outdraft.codecs.stream import StopStrings, StopTable
+from outdraft.codecs.stops import StopStrings, StopTable
 from outdraft.core.draft_tree import DraftTree
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
@@ -20,12 +20,13 @@ from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import OutdraftError, RequestError
 
 
-def find_stops(request: Request, codec: Codec | None, table: StopTable) -> Callable[[int], bool] | None:
-    """Asked about each emitted token: whether it completes a stop string. None where the request has no such string.
+def find_stops(request: Request, codec: Codec | None, table: StopTable | None) -> Callable[[int], bool] | None:
+    """Asked about each emitted token: whether it completes a stop string.
 
-    `table`: of the request's stop strings. Raises `RequestError` where there is no text to find one in.
+    `table`: of the request's stop strings; None, and so is the answer, where it has none. Raises `RequestError` where
+    there is no text to find one in.
     """
-    if not request.params.stop:
+    if table is None:
         return None
     if codec is None:
         raise RequestError(
@@ -38,12 +39,12 @@ def find_stops(request: Request, codec: Codec | None, table: StopTable) -> Calla
 class Writer:
     """Makes text of one request's events, on its caller's side.
 
-    `stops`: the table of the request's stop strings. `stream_interval`: tokens of a chunk, the last one may have fewer;
-    0: each event makes a chunk.
+    `stops`: the table of the request's stop strings, if it has any. `stream_interval`: tokens of a chunk, the last one
+    may have fewer; 0: each event makes a chunk.
     """
 
     def __init__(
-        self, seq: Sequence, codec: Codec | None, stops: StopTable, *, lossless: bool, stream_interval: int = 0
+        self, seq: Sequence, codec: Codec | None, stops: StopTable | None, *, lossless: bool, stream_interval: int = 0
     ) -> None:
         self.seq = seq
         self.lossless = lossless
@@ -53,7 +54,7 @@ class Writer:
         self.error: OutdraftError | None = None
         self._interval = stream_interval
         self._stream = codec.stream() if codec is not None else None
-        self._stops = StopStrings(stops, seq.request.params.min_tokens)
+        self._stops = None if stops is None else StopStrings(stops, seq.request.params.min_tokens)
         self._text = ""
         self._shown = self._told = 0  # characters and tokens that are in a chunk
         self._num_resumed = 0
@@ -82,7 +83,8 @@ class Writer:
             if self._stream is not None and not self.seq.ends_with(token):  # such a token is no part of the text
                 self._take(self._stream.push(token))
         self.finish_reason, self.error = event.finish_reason, event.error
-        if self._stream is not None and event.finish_reason is not None and self._stops.stop is None:
+        is_cut = self._stops is not None and self._stops.stop is not None
+        if self._stream is not None and event.finish_reason is not None and not is_cut:
             self._take(self._stream.finish())
         num_new = len(self._ids) - self._told
         if num_new >= (self._interval or 1) or (event.finish_reason is not None and (num_new or event.error is None)):
@@ -139,7 +141,7 @@ class Writer:
         """What ended the text, where that is neither an end token nor a form that is complete."""
         if self.finish_reason != "stop":
             return None
-        if self._stops.stop is not None:
+        if self._stops is not None and self._stops.stop is not None:
             return self._stops.stop.text
         last = self._ids[-1]
         return last if last in self.seq.request.params.stop_token_ids else None
@@ -149,11 +151,11 @@ class Writer:
 
     def _take(self, piece: str) -> None:
         self._text += piece
-        stop = self._stops.push(piece)
-        if stop is not None:
+        if self._stops is not None and (stop := self._stops.push(piece)) is not None:
             self._text = self._text[: stop.offset]
 
     def _new_text(self, *, final: bool) -> str:
-        end = len(self._text) - (0 if final else self._stops.held)
+        held = 0 if final or self._stops is None else self._stops.held
+        end = len(self._text) - held
         text, self._shown = self._text[self._shown : end], end
         return text

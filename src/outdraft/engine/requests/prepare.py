@@ -9,14 +9,15 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verifier import Verifier
 from outdraft.decode.asked import RulesByRequest
-from outdraft.engine.requests.checks import check_request, most_held
-from outdraft.engine.requests.guidance import longest_guided
+from outdraft.engine.requests.checks import check_request
+from outdraft.engine.requests.longest import longest_guided, most_held
 from outdraft.engine.requests.resume import resume
 from outdraft.engine.requests.speculative import settle
 from outdraft.engine.requests.writable import make_constraint
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.options.speculative import Held, Settled
-from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.sampling.coins import verifier_coins
+from outdraft.sampling.draft_coins import draft_coins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from outdraft.core.cache import PAGE
 from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
+from outdraft.engine.scheduler.memory import make_room, num_joining, promised
 from outdraft.engine.scheduler.pace import Pace
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.engine.scheduler.slices import Slices
+from outdraft.engine.scheduler.slices import Slices, comes_between, overtakes
 from outdraft.options.errors import BusyError
 
 
@@ -77,29 +77,16 @@ class Scheduler:
         seq = next((seq for seq in some if not self._awaits(seq, reading, room)), None)
         if seq is None or not self.running or room.capacity is None:
             return seq
-        return seq if room.wanted(seq) + self._promised(room) <= room.free else None
+        return seq if room.wanted(seq) + promised(self.running, room) <= room.free else None
 
     def _awaits(self, seq: Sequence, reading: list[Sequence], room: Room) -> bool:
         rank = self.waiting.rank
         return any(rank(one) < rank(seq) and room.awaits(seq, one) for one in reading)
 
-    def _promised(self, room: Room) -> int:
-        """Pages that those who run will have: for their whole prompts, and one page more for each."""
-        return sum(room.missing(one, len(one.tokens) - one.num_cached + PAGE) for one in self.running)
-
     def _num_joining(self, room: Room) -> int:
         """How many of those who wait will join before the next pass, or stand aside where they could."""
         seats = self.settings.max_num_seqs - len(self.running)
-        first = list(islice(self.waiting, max(0, seats)))
-        if room.capacity is None:
-            return len(first)
-        promised, free = self._promised(room), room.free
-        for num_joining, seq in enumerate(first):
-            wanted = room.wanted(seq)
-            if wanted + promised > free and (self.running or num_joining):  # alone each of them fits
-                return num_joining
-            promised += wanted + 1
-        return len(first)
+        return num_joining(list(islice(self.waiting, max(0, seats))), self.running, room)
 
     def join(self, seq: Sequence) -> None:
         """A waiting sequence begins to run."""
@@ -136,20 +123,23 @@ class Scheduler:
         ordered = sorted(self.running, key=self.waiting.rank) if len(self.running) > 1 else self.running
         reading = [seq for seq in ordered if not seq.prefilled]
         if not reading and self._slices.reader is None:
-            preempted = self._make_room(ordered, room) if room.capacity is not None else []
+            preempted = make_room(ordered, ordered, room) if room.capacity is not None else []
             gone = {seq.id for seq in preempted}
             stay = [seq for seq in ordered if seq.id not in gone] if gone else ordered
             return Pass(seqs=tuple(stay), preempted=tuple(preempted), num_decoding=len(stay))
         decoding = [seq for seq in ordered if seq.prefilled]
-        num_layers, reader = self._slice(reading, len(decoding), room), self._slices.reader
+        num_layers = None
+        if decoding or self._slices.reader is not None:
+            num_layers = self._slices.choose(reading, len(decoding), room, self._pace)
+        reader = self._slices.reader
         if num_layers and reader is not None:
             chosen = [self._slices.begin(reader, room.slices)]
         else:
             if num_layers is not None:  # others read beside those who decode, between two slices
-                reading = [seq for seq in reading if reader is not None and _comes_between(seq, reader)]
+                reading = [seq for seq in reading if reader is not None and comes_between(seq, reader)]
             reading = self._chunks(reading, len(decoding), room)
             chosen = [*decoding, *reading] if room.mixes or not reading else reading
-        preempted = self._make_room(chosen, room)
+        preempted = make_room(chosen, ordered, room) if room.capacity is not None else []
         seqs = [seq for seq in chosen if not any(seq is one for one in preempted)]
         if read := {seq.id for seq in seqs if not seq.prefilled}:
             self._passed_over = {seq.id for seq in ordered if not seq.prefilled and seq.id not in read}
@@ -168,31 +158,6 @@ class Scheduler:
             self._slices.were_last &= not turn.num_prompt_rows
             self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
 
-    def _slice(self, reading: list[Sequence], num_decoding: int, room: Room) -> int | None:
-        """Layers of the coming slice; 0: others decode before it. None: no request reads in slices now.
-
-        The first in order does, from when its chunks beside others have become small until its prompt is read.
-        """
-        slices = self._slices
-        if slices.reader is not None and slices.reader.prefilled:
-            self._forget_slices(slices.reader)
-        if not slices.is_open:
-            if not reading or not num_decoding or room.slices == 1:
-                return None
-            if slices.reader is not reading[0]:
-                if not self._pace.is_thin or reading[0].beside is not None:
-                    return None
-                slices.reader = reading[0]
-                self._pace.begin_anew()
-        if not num_decoding:
-            return slices.rest()
-        reader = slices.reader
-        if slices.were_last and reader is not None and any(_comes_between(seq, reader) for seq in reading):
-            return 0  # others read before the next slice
-        self._pace.expect(num_decoding, 1)
-        seconds = self._pace.slice_seconds(num_decoding)
-        return 0 if seconds is None else slices.layers(seconds)
-
     def _forget_slices(self, seq: Sequence) -> None:
         if self._slices.reader is seq:
             self._slices.end()
@@ -205,35 +170,15 @@ class Scheduler:
         if not reading:
             return []
         most = self.settings.max_num_batched_tokens
-        self._pace.expect(num_decoding, len(reading), sum(_num_left(seq) <= most for seq in reading))
+        self._pace.expect(num_decoding, len(reading), sum(seq.num_to_read <= most for seq in reading))
         if not room.mixes:  # in chunks of fixed size, alone, so that a prompt has the same bits in any company
             return reading[:1] if not num_decoding or self._pace.prompts_are_due else []
         rows = self._pace.rows(num_decoding, most) if num_decoding else most
-        shorter = sorted((seq for seq in reading[1:] if _overtakes(seq, reading[0])), key=_num_left)
+        shorter = sorted((seq for seq in reading[1:] if overtakes(seq, reading[0])), key=lambda seq: seq.num_to_read)
         chosen, left = _share_rows(shorter, rows // 2)
         rest = [seq for seq in reading if not any(seq is one for one in chosen)]
         others, _ = _share_rows(rest, rows - rows // 2 + left)
         return [*chosen, *others]
-
-    def _make_room(self, chosen: list[Sequence], room: Room) -> list[Sequence]:
-        """Who must give back its memory so that the others of the pass have theirs; and who may draft beyond it."""
-        if room.capacity is None:
-            return []
-        preempted: list[Sequence] = []
-        free = room.free
-        needs = {seq.id: room.missing(seq, _num_rows(seq)) for seq in chosen}
-        for last in reversed(sorted(self.running, key=self.waiting.rank)):
-            if sum(needs.values()) <= free or len(self.running) - len(preempted) == 1:  # alone each of them fits
-                break
-            preempted.append(last)
-            needs.pop(last.id, None)
-            free += room.held(last)
-        spare = free - sum(needs.values())
-        for seq in chosen:
-            more = room.missing(seq, PAGE) - needs[seq.id] if seq.id in needs and seq.prefilled else 0
-            seq.turn.drafts = more <= spare
-            spare -= more if seq.turn.drafts else 0
-        return preempted
 
 
 def _share_rows(reading: list[Sequence], rows: int) -> tuple[list[Sequence], int]:
@@ -249,27 +194,6 @@ def _share_rows(reading: list[Sequence], rows: int) -> tuple[list[Sequence], int
     return chosen, rows
 
 
-def _overtakes(seq: Sequence, first: Sequence) -> bool:
-    """Whether it may read before one that stands before it in order."""
-    return seq.request.priority <= first.request.priority and _num_left(seq) < _num_left(first)
-
-
-def _comes_between(seq: Sequence, reader: Sequence) -> bool:
-    """Whether it is read between two slices of another prompt: not where it would read long behind a long context."""
-    is_long = _num_left(seq) > CHUNK and seq.num_cached > 4 * CHUNK
-    return seq is not reader and _overtakes(seq, reader) and not is_long
-
-
-def _num_left(seq: Sequence) -> int:
-    """Tokens of its prompts that are to be read."""
-    return seq.num_unread + (0 if seq.beside is None else seq.beside.num_unread)
-
-
-def _num_rows(seq: Sequence) -> int:
-    """Rows that it brings at least: a prompt's chunk, and the pending token where that is reached."""
-    return min(seq.num_unread, seq.turn.max_chunk) + seq.reaches(seq.turn.max_chunk)
-
-
 def _num_read(seq: Sequence) -> int:
     """The same, and what is read beside it."""
-    return _num_rows(seq) + (0 if seq.beside is None else min(seq.beside.num_unread, seq.turn.max_chunk))
+    return seq.least_rows + (0 if seq.beside is None else min(seq.beside.num_unread, seq.turn.max_chunk))

@@ -5,7 +5,9 @@ a chunk   so many rows that one layer of it nearly fills a slice: the more rows,
           before them are read
 """
 
+from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
+from outdraft.engine.scheduler.pace import Pace
 
 _FIRST = 64  # rows of a chunk at first
 _FEWEST = 8
@@ -25,6 +27,30 @@ class Slices:
         self._left = 0  # layers of the chunk
         self._layer: float | None = None  # seconds of a layer of the chunk
         self._budget = 0.0  # seconds of a slice; 0: no request waits for it
+
+    def choose(self, reading: list[Sequence], num_decoding: int, room: Room, pace: Pace) -> int | None:
+        """Layers of the coming slice; 0: others decode before it. None: no request reads in slices now.
+
+        The first in order does, from when its chunks beside others have become small until its prompt is read.
+        """
+        if self.reader is not None and self.reader.prefilled:
+            self.end()
+        if not self.is_open:
+            if not reading or not num_decoding or room.slices == 1:
+                return None
+            if self.reader is not reading[0]:
+                if not pace.is_thin or reading[0].beside is not None:
+                    return None
+                self.reader = reading[0]
+                pace.begin_anew()
+        if not num_decoding:
+            return self.rest()
+        reader = self.reader
+        if self.were_last and reader is not None and any(comes_between(seq, reader) for seq in reading):
+            return 0  # others read before the next slice
+        pace.expect(num_decoding, 1)
+        seconds = pace.slice_seconds(num_decoding)
+        return 0 if seconds is None else self.layers(seconds)
 
     def begin(self, seq: Sequence, num_layers: int) -> Sequence:
         """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
@@ -59,3 +85,14 @@ class Slices:
             step = _FULL * self._budget / max(self._layer, 1e-9)
             self._rows = max(_FEWEST, min(CHUNK, self._rows * max(1 / _STEP, min(_STEP, step))))
         self._layer = None  # the next one has other rows
+
+
+def overtakes(seq: Sequence, first: Sequence) -> bool:
+    """Whether it may read before one that stands before it in order."""
+    return seq.request.priority <= first.request.priority and seq.num_to_read < first.num_to_read
+
+
+def comes_between(seq: Sequence, reader: Sequence) -> bool:
+    """Whether it is read between two slices of another prompt: not where it would read long behind a long context."""
+    is_long = seq.num_to_read > CHUNK and seq.num_cached > 4 * CHUNK
+    return seq is not reader and overtakes(seq, reader) and not is_long

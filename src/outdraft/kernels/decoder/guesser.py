@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.declared import CDistribution, CFeed, CGuessChain, CLinear
-from outdraft.kernels.decoder.distributions import Warp
+from outdraft.kernels.declared import CFeed, CLinear
 from outdraft.kernels.decoder.entrance import Entrance, Residual
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, pointer, table_size
 from outdraft.kernels.decoder.stack import Stack
@@ -38,26 +37,6 @@ class Rows:
     taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
     skip: Skip = NO_SKIP  # what the layers leave out, in every step
     kept: Mapping[int, Tensor] = field(default_factory=dict)  # layer -> [N, D] float32: where its states go
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """A sequence's way to choose: `keys` of its noise, one a step (`sampling.noise`), and how the distribution is
-    warped."""
-
-    keys: list[int]
-    warp: Warp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chains:
-    """What came of one chain for each sequence, in the order given."""
-
-    tokens: list[list[int]]  # -1 from a row on whose logits are not finite
-    # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens.
-    distributions: list[Tensor | None]
-    states: Tensor | None  # [B, steps, D] after the layers, of each row that a token was chosen from (and of the last)
-    surenesses: list[list[float]] | None = None  # each token's probability, where cutoffs were given
 
 
 class Guesser:
@@ -85,13 +64,13 @@ class Guesser:
         exit: Residual | None = None,
     ) -> None:
         """embedding [V, D] bf16, multiplied by `embedding_scale`; ids [V']."""
-        self._native = require_library()
+        self.native = require_library()
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
         self._num_ids = embedding.shape[0]
-        self._width, self._vocab = body.shape.hidden, head.shape.vocab if ids is None else num_ids
-        self._handle = check(
-            self._native.od_guesser_new(
+        self.width, self.vocab = body.shape.hidden, head.shape.vocab if ids is None else num_ids
+        self.handle = check(
+            self.native.od_guesser_new(
                 body.handle,
                 head.handle,
                 num_layers,
@@ -104,79 +83,30 @@ class Guesser:
         )
         if ids is not None:
             known = ids.int().contiguous()
-            check(self._native.od_guesser_set_ids(self._handle, known.data_ptr(), len(known), num_ids))
+            check(self.native.od_guesser_set_ids(self.handle, known.data_ptr(), len(known), num_ids))
         if entrance is not None:
-            check(self._native.od_guesser_set_entrance(self._handle, ctypes.byref(entrance.describe())))
+            check(self.native.od_guesser_set_entrance(self.handle, ctypes.byref(entrance.describe())))
         if exit is not None:
             matrices = (CLinear * 2)(exit.up.describe(), exit.down.describe())
-            check(self._native.od_guesser_set_exit(self._handle, matrices, pointer(exit.norm)))
+            check(self.native.od_guesser_set_exit(self.handle, matrices, pointer(exit.norm)))
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self._native.od_guesser_free(self._handle)
+        if getattr(self, "handle", None):
+            self.native.od_guesser_free(self.handle)
 
     def feed(self, rows: Rows, wanted: Seq[int], *, scored: bool = True) -> tuple[Tensor, Tensor]:
         """States [M, D] and logits [M, V] (empty unless `scored`) of the wanted rows; `rows.kept` is filled."""
         count = len(wanted)
-        states = torch.empty(count, self._width)
-        logits = torch.empty(count if scored else 0, self._vocab)
-        described = self._describe(rows)
+        states = torch.empty(count, self.width)
+        logits = torch.empty(count if scored else 0, self.vocab)
+        described = self.describe(rows)
         described.wanted, described.num_wanted = ints(wanted), count
         described.states, described.logits = states.data_ptr(), logits.data_ptr() if scored else None
-        check(self._native.od_guesser_feed(self._handle, ctypes.byref(described)))
+        check(self.native.od_guesser_feed(self.handle, ctypes.byref(described)))
         return states, logits
 
-    def chain(
-        self,
-        rows: Rows,
-        depths: Seq[int],
-        draws: Seq[Draw | None],
-        *,
-        feed_last: bool = False,
-        states: bool = False,
-        cutoffs: Seq[tuple[float, float]] | None = None,
-    ) -> Chains:
-        """From each span's last row on: `depths[i]` tokens (at least 1), each the next one's input.
-
-        rows: spans without paths, with room in the cache for a row a step behind them. draws: None for the best token.
-        feed_last: the last token goes through the layers too. states: return them. cutoffs: of each chain the least
-        probability of a token and of a path; where all chains have fallen below, they end, the last token included.
-        """
-        count, steps = len(depths), max(depths)
-        order = sorted(range(count), key=lambda i: -depths[i])
-        stride = steps + feed_last
-        found = (ctypes.c_int32 * (count * stride))()
-        keys = (ctypes.c_uint64 * (count * stride))()
-        distributions, q = (CDistribution * count)(), (ctypes.c_void_p * count)()
-        made: list[Tensor | None] = [None] * count
-        for place, i in enumerate(order):
-            if (draw := draws[i]) is not None:
-                keys[place * stride : place * stride + depths[i]] = [*draw.keys[: depths[i]]]
-                distributions[place] = draw.warp.describe()
-                distribution = made[i] = torch.empty(depths[i] + 1, self._vocab)
-                distribution[-1] = 0  # the last node has no children
-                q[place] = distribution.data_ptr()
-        left = torch.empty(count, stride, self._width) if states else None
-        described = self._describe(rows, order)
-        least = (
-            None if cutoffs is None else (ctypes.c_float * (2 * count))(*[each for i in order for each in cutoffs[i]])
-        )
-        sure = None if cutoffs is None else (ctypes.c_float * (count * stride))()
-        made_steps = ctypes.c_int32()
-        chain = CGuessChain(
-            ints([depths[i] for i in order]), stride, feed_last, distributions, keys, found, q,
-            pointer(left), least, sure, ctypes.pointer(made_steps),
-        )  # fmt: skip
-        check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
-        back = sorted(range(count), key=lambda place: order[place])
-        lengths = [min(depth, made_steps.value) for depth in depths]
-        tokens = [found[place * stride : place * stride + lengths[i]] for i, place in enumerate(back)]
-        surenesses = None if sure is None else [sure[place * stride :][: lengths[i]] for i, place in enumerate(back)]
-        if left is not None and order != list(range(count)):
-            left = left[back]
-        return Chains(tokens=tokens, distributions=made, states=left, surenesses=surenesses)
-
-    def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
+    def describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
+        """For the C interface; `order`: of the spans. Raises `CapabilityError` for an id without an embedding."""
         if rows.tokens and not 0 <= min(rows.tokens) <= max(rows.tokens) < self._num_ids:
             wrong = next(token for token in rows.tokens if not 0 <= token < self._num_ids)
             raise CapabilityError(

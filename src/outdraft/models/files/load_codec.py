@@ -12,6 +12,7 @@ from outdraft.codecs.byte_level import cure, find_unread
 from outdraft.codecs.gguf import codec_from_gguf, read_roles
 from outdraft.codecs.gguf_ends import end_ids
 from outdraft.codecs.text import TextCodec
+from outdraft.codecs.vocabulary import tokens_from
 from outdraft.models.files.gguf_keys import note_unread
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.read_file import load_json
@@ -31,7 +32,7 @@ def load_codec(path: Path) -> TextCodec | None:
     if codec is None or rows is None:
         return codec
     require_rows(codec, rows, path)
-    if unused := codec.tokens_from(rows)[1]:
+    if unused := tokens_from(codec, rows)[1]:
         names = ", ".join(unused)
         _log.info(
             "%s: the model has %d embeddings, and none for %s: a prompt with it is refused", path.name, rows, names
@@ -41,7 +42,7 @@ def load_codec(path: Path) -> TextCodec | None:
 
 def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
     """Raise `ModelLoadError` where texts may hold tokens that a model of so many rows does not have."""
-    if used := codec.tokens_from(rows)[0]:
+    if used := tokens_from(codec, rows)[0]:
         raise ModelLoadError(
             f"{path}: the model has {rows} embeddings, and its tokenizer has tokens beyond them ({len(used)}, the "
             "first is "

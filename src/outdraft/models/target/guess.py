@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.decoder.chains import Chains, Draw, guess_chains
 from outdraft.kernels.decoder.entrance import Residual
-from outdraft.kernels.decoder.guesser import Chains, Draw, Guesser, Rows
+from outdraft.kernels.decoder.guesser import Guesser, Rows
 from outdraft.models.networks.native import NativeDecoder, embedding_scale, spans_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import Rope, RopeTables
@@ -58,9 +59,9 @@ class NativeGuesser:
         states: bool = False,
         cutoffs: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
-        """`Guesser.chain`: the cache must have room for the rows of every step behind those of the pass."""
+        """`guess_chains`: the cache must have room for the rows of every step behind those of the pass."""
         rows = self._rows(tokens, positions, ctx, max(depths), None, taps, skip, {})
-        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states, cutoffs=cutoffs)
+        return guess_chains(self._guesser, rows, depths, draws, feed_last=feed_last, states=states, cutoffs=cutoffs)
 
     def _rows(
         self,

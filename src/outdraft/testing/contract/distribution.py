@@ -23,7 +23,8 @@ from outdraft.testing.audit import require
 from outdraft.testing.sample_distribution import SampledDistribution, judge_counts
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
-from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.case import Case
+from outdraft.verify.shared.per_draft import PerDraft
 
 PROMPT = (1, 2, 1, 2, 3, 1, 2)  # something to copy, so that look-up drafters draft
 LENGTH = 3

@@ -25,9 +25,9 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, RunChains
 from outdraft.drafters.shared.choose import Chooser, Sample, check_finite, takes_argmax, takes_plain_argmax
 from outdraft.drafters.shared.limits import Cutoff
-from outdraft.kernels.decoder.guesser import Draw
+from outdraft.kernels.decoder.chains import Draw
 from outdraft.options.errors import CacheFullError, CapabilityError
-from outdraft.sampling.coins import KeyedDraftCoins
+from outdraft.sampling.draft_coins import KeyedDraftCoins
 from outdraft.sampling.warp import warp_of
 
 

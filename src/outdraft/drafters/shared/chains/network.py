@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.kernels.decoder.chains import Chains, Draw
 
 LeastProbs = list[tuple[float, float]]  # of each chain the least probability of a token, and of the path to it
 

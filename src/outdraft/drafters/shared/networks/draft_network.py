@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.models.networks.fitted import FittedNetwork, unfitted
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network

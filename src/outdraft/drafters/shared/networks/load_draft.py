@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from outdraft.codecs.text import TextCodec
+from outdraft.codecs.vocabulary import find_difference
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
 from outdraft.models.files.load_codec import load_codec
@@ -68,7 +69,7 @@ def _require_same_tokens(model: str, size: int, port: TargetPort) -> None:
         whose = "the draft model" if draft is None else "the target"
         raise CapabilityError(refused.format(f"{whose} has no tokenizer that shows whether their tokens are the same"))
     least = min(size, port.facts.vocab_size)
-    if (other := target.find_difference(draft, least)) is not None:
+    if (other := find_difference(target, draft, least)) is not None:
         raise CapabilityError(refused.format(f"id {other} stands for another token in its tokenizer"))
     _log.info(
         "draft model %s has %d tokens and the target %d, of one tokenizer: ids from %d on are never guessed",

@@ -29,7 +29,7 @@ from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_
 from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.drafters.shared.trees.tree import Tree
-from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
 from outdraft.nn.cached import CachedContext

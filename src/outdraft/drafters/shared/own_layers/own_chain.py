@@ -23,7 +23,7 @@ from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
 from outdraft.drafters.shared.networks.draft_network import DraftNetwork
-from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.nn.context import AttentionContext
 
 Watch = Callable[[list[int], Tensor], None]  # indices of sequences, their logits [n, V] of one step

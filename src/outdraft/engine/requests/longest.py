@@ -1,12 +1,14 @@
-"""A request's guidance, checked before any work.
+"""How long a text may become: behind a negative prompt too, and within the memory that there is.
 
-Data in: a request and the size of the target; data out: how long the text may become, or an error.
+Data in: a request, the size of the target and of its memory; data out: tokens, prompt included, or an error before any
+work.
 """
 
 from outdraft.core.cache import PAGE
 from outdraft.core.request import Request
 from outdraft.engine.requests.ids import require_ids
 from outdraft.options.errors import CapabilityError, RequestError
+from outdraft.options.shown import shown
 
 
 def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possible: bool) -> int:
@@ -43,3 +45,35 @@ def most_rows(request: Request, capacity: int) -> int:
         return capacity + 1
     ahead = len(request.prompt_token_ids) - len(request.negative_ids)
     return max(0, capacity - PAGE + ahead) // 2 + 1
+
+
+def most_held(request: Request, max_len: int, capacity: int, *, cuts: bool = False) -> int:
+    """The most tokens of its text that memory can hold. Raises `RequestError` where this request can never fit.
+
+    `capacity`: positions of the whole key/value cache. `cuts`: it was not chosen, so a text that wants more ends where
+    memory does, if its prompt fits.
+    """
+    most = most_rows(request, capacity)
+    num_prompt, wanted = len(request.prompt_token_ids), None if cuts else request.params.max_tokens
+    if min(num_prompt + (wanted or 1), max_len) > most:
+        asked = f"{num_prompt} tokens of prompt" + (f" and max_tokens={wanted}" if wanted else "")
+        twice = ", and a guided text stands there twice" if request.params.guides else ""
+        raise RequestError(
+            f"{asked} never fit: the key/value cache holds {capacity} tokens in all{twice}; ask for less, or give more "
+            "kv_cache_memory"
+        )
+    return most
+
+
+def check_positions(request: Request, max_len: int) -> int:
+    """By how much its own positions run ahead of indices at the prompt's end; raises `RequestError` for bad ones."""
+    ids, given = request.prompt_token_ids, request.prompt_positions or ()
+    if not (len(given) == len(ids) and 0 <= min(given) <= given[-1] == max(given)):
+        raise RequestError(
+            f"prompt_positions={shown(given)} must be {len(ids)} positions, one for each token of the prompt, "
+            "from 0 on, the last one the largest"
+        )
+    shift = max(0, given[-1] + 1 - len(ids))  # the context ends where positions do
+    if len(ids) + shift >= max_len:
+        raise RequestError(f"prompt_positions end at {given[-1]}, the context holds {max_len}")
+    return shift
