@@ -2,7 +2,7 @@
 
     kind = "eagle"                      a drafter that has a learner
     target = "zoo:target"               a model directory
-    data = ["answers.jsonl"]            texts, chats, or what an engine wrote (training/records.py)
+    data = ["answers.jsonl"]            texts, chats, or what an engine wrote (training/examples.py)
     tokens = 2_000_000                  0: once through the data
     [options]                           the kind's own: sizes, depth
     [loss]                              names and weights

@@ -156,7 +156,7 @@ class Architecture:
     def read(self, raw: dict[str, object], *, strict: bool = False, beside: Collection[str] = ()) -> ModelConfig:
         """The configuration of a config.json; `strict`: an unknown key is an error, else a line in the log.
 
-        beside: keys that another reader reads. Raises `ModelLoadError`; `config_keys.py` says for which keys.
+        beside: keys that another reader reads. Raises `ModelLoadError`; `fields.py` says for which keys.
         """
         fields = Fields(raw)
         config = self.parse(fields)
