@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-KEPT = ("src", "tests", "docs", "recipes")
+KEPT = ("src", "tests", "docs", "lab")
 QUICK = "test_contract and (texts or ends)"
 LEARNERS = "what_is_saved_guesses_the_same or how_its_draft_is_used"
 IMPORT_ALL = """

@@ -49,12 +49,12 @@ def test_a_head_is_trained_beside_its_draft_and_used(outdraft, scene):
     assert checked.code == 2 and "nothing to check" in checked.err
     ask = ("generate", "one two", "--model", scene / "target", "--max-tokens", 24, "--ignore-eos", "--json")
     plain = outdraft(*ask, "--drafter", "none")
-    wrote = outdraft(*ask, "--recipe", "specdec_plus_plus", "--draft-model", scene / "draft")
+    wrote = outdraft(*ask, "--drafter", "specdec_plus_plus", "--draft-model", scene / "draft")
     assert wrote.code == 0, wrote.err
     said, alone = json.loads(wrote.out), json.loads(plain.out)
     assert said["config"]["policy"]["name"] == "acceptance_head", said["config"]
     assert said["token_ids"] == alone["token_ids"] and len(said["token_ids"]) == 24
-    pair = outdraft(*ask, "--recipe", "specdec_plus_plus", "--draft-model", scene / "draft",
+    pair = outdraft(*ask, "--drafter", "specdec_plus_plus", "--draft-model", scene / "draft",
                     "--policy-options", "threshold=0")  # fmt: skip
     drafted = json.loads(pair.out)["metrics"]["speculative_decoding"]["per_step_drafted"]
     assert max(drafted) == 2, pair.err  # any doubt ends a chain, on the native kernels too

@@ -22,7 +22,7 @@ def block(kind: str, after: str) -> str:
 def tree(tmp_path_factory) -> Path:
     """A copy with the page's steps performed."""
     copy = tmp_path_factory.mktemp("tree")
-    for name in ("src", "tests", "docs", "recipes"):
+    for name in ("src", "tests", "docs", "lab"):
         skip = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.safetensors")
         shutil.copytree(ROOT / name, copy / name, ignore=skip)
     for name in ("pyproject.toml", "README.md"):

@@ -59,7 +59,7 @@ AT_ONCE = {  # a fault of the engine's: where it is planted, and what the run of
         "masked|settings|a run was cut",
     ),
     "guidance": ("outdraft.decode.guidance.guide", scaled_twice, "guided"),
-    "forced tokens": ("outdraft.decode.step.forced_draft", lambda seq, least: None, "were forced"),
+    "forced tokens": ("outdraft.decode.guesses.forced_draft", lambda seq, least: None, "were forced"),
 }
 
 

@@ -231,7 +231,7 @@ class StopsAfterFew:
 
 def sampled(monkeypatch):
     """Texts of three tokens where two rows beyond the pending one have room, judged by the target's distribution."""
-    monkeypatch.setattr("outdraft.engine.scheduler.scheduler.PAGE", 1)
+    monkeypatch.setattr("outdraft.engine.scheduler.memory.PAGE", 1)
     room = Unbounded(mixes=True)
     room.capacity, room.free = 1000, 2 * TEXTS
     room.missing = lambda seq, num_rows: 0 if num_rows <= 1 else 10**6 if num_rows > 2 else 1

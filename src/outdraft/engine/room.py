@@ -8,7 +8,7 @@ from outdraft.core.cache import PAGE
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.decode.guard import GuardedTarget, unguarded
-from outdraft.decode.guidance import GuidedTarget, shadow_of
+from outdraft.decode.guidance import GuidedTarget, guides, shadow_of
 from outdraft.decode.parts import Parts
 from outdraft.engine.runner import Runner
 
@@ -25,6 +25,8 @@ def guidance_around(guard: float | None) -> Callable[[Parts], Parts]:
     """What stands guidance around the target of some parts, inside the guard of this bound, if it has one."""
 
     def guide(bare: Parts) -> Parts:
+        if guides(bare.target):
+            return bare
         guided = GuidedTarget(unguarded(bare.target), apart=guard is not None)
         target = guided if guard is None else GuardedTarget(guided, guard)
         return replace(bare, target=target, room=GuidedRoom(bare.room, guided))

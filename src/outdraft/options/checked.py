@@ -52,4 +52,5 @@ def _as_they_are(hint: Any) -> frozenset[type]:
 
 @cache
 def hints_of(declared: Any) -> dict[str, Any]:
+    """The type hints of a class or a function, read once."""
     return get_type_hints(declared)

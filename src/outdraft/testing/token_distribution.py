@@ -99,7 +99,8 @@ def text_distributions(
     plain: LLM, prompt: Seq[int], text: Seq[int], params: SamplingParams, negative: tuple[int, ...] | None = None
 ) -> Tensor:
     """[L, V] in float64: the warped distribution before each of the L tokens of `text`, in one pass."""
-    target = plain.engine.parts.target
+    parts = plain.engine.parts
+    target = parts.target if parts.guide is None or not params.guides else parts.guide(parts).target
     seq = Sequence(
         id=-1,
         request=Request(
