@@ -13,7 +13,7 @@ from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.loop import Engine
-from outdraft.engine.requests.guidance import most_rows
+from outdraft.engine.requests.longest import most_rows
 from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.verify.auto import Auto

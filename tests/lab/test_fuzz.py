@@ -26,7 +26,7 @@ from outdraft import LLM
 from outdraft.core.registry import names
 from outdraft.core.request import Request
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
-from outdraft.engine.requests.guidance import most_rows
+from outdraft.engine.requests.longest import most_rows
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import KeyedCoins
