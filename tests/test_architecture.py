@@ -26,7 +26,7 @@ HOST_READS = {
     "codecs/grammar/forced_text.py": "the bytes that a mask's tokens begin with, likewise",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
     "core/draft_tree.py": "a draft and what became of it, for a request that asked to see it",
-    "decode/told.py": "the roles of a draft's nodes",
+    "decode/about_guess.py": "the roles of a draft's nodes",
     "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
     "sampling/draw.py": "the tokens drawn",
     "sampling/logprobs.py": "log probabilities that the request asked for",

@@ -167,7 +167,7 @@ def table(trial: Trial, drafts: dict[str, Run], rows: dict[str, dict[str, Any]],
 
 
 def main() -> None:
-    """Measure, or say."""
+    """Measure the drafts, or print what `--methods` asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--out", type=Path, required=True)

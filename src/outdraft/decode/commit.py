@@ -19,7 +19,7 @@ from outdraft.core.rows_of import RowsOf
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verdict import Verdict
-from outdraft.decode.told import about_guess
+from outdraft.decode.about_guess import about_guess
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.sampling.logprobs import token_logprobs
 from outdraft.sampling.masks import allows

@@ -69,7 +69,7 @@ class BudgetByState(ABC, Generic[State]):
                 self._states[event.seq_id] = self._learn(state, event)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget them."""
+        """Forget what was measured of these sequences."""
         for seq in seqs:
             self._states.pop(seq.id, None)
 

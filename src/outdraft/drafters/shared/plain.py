@@ -37,4 +37,4 @@ class OneByOne(PlainDrafter):
 
     def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """What follows the sequence's tokens, as far as the budget allows; node 0 alone where nothing is known."""
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says it

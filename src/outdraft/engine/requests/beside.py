@@ -31,7 +31,7 @@ _PER_REQUEST.append("negative_prompt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """One prompt's."""
+    """What one prompt brings in its own mapping."""
 
     references: tuple[tuple[int, ...], ...] = ()
     negative: tuple[int, ...] | None = None
@@ -39,7 +39,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words(Own):
-    """All prompts'."""
+    """What is said for all prompts of a call."""
 
     speculative: Speculative | None = None
     resumed: tuple[tuple[int, ...], ...] = ()  # what each text had written before it was cut off elsewhere

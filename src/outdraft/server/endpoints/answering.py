@@ -71,7 +71,7 @@ class Shape:
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         """The body of a reply."""
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says it
 
     async def events(self, answers: Answers) -> AsyncIterator[bytes]:
         """The events of a stream."""
@@ -91,7 +91,7 @@ class Shape:
 
     def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any] | None:
         """The event of a chunk; None: it says nothing that a client may know yet."""
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says it
 
     def num_reasoning_tokens(self, results: list[Result]) -> int:
         """Tokens of thoughts."""

@@ -82,7 +82,7 @@ class HeadNet(nn.Module):
     def states(self, h: Tensor, head: int, embeds: Seq[Tensor] = ()) -> Tensor:
         """What the projection of a head reads [N, D]: from states [N, W], and, where it `reads_tokens`, from the
         embeddings [N, D] of the tokens since, head + 1 of them, the pending one first."""
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says it
 
     def logits(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V]."""

@@ -78,7 +78,7 @@ class IndexDrafter(OneByOne, Generic[Index, Quoted]):
                 self._quotes.begin(seq)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Both go."""
+        """The indices of text and references go with their sequence."""
         for seq in seqs:
             if self._known.pop(seq.id, None) is not None and self._quotes is not None:
                 self._quotes.end(seq)

@@ -124,7 +124,7 @@ class PairedTexts:
 
     def read_waiting(self, seqs: Seq[int]) -> object:
         """Read the rows of these texts that wait, in one ragged pass."""
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says it
 
     def waiting(self, seqs: Seq[int], taps: Seq[int]) -> Waiting:
         """What is to be read of these texts, each of which has rows that wait."""
