@@ -91,11 +91,11 @@ class Soak:
     async def _ask(self, number: int, kept: Connection | None) -> Connection | None:
         """One request; returns the connection if it may serve another one."""
         rng = Random(f"{self._seed}/{number}")
+        begins_anew = rng.random() < 0.3  # drawn in any case: what follows must not depend on the connections
+        if kept is not None and begins_anew:
+            kept.close()
+            kept = None
         connection, used = kept, kept is not None
-        if connection is None or rng.random() < 0.3:
-            if connection is not None:
-                connection.close()
-            connection, used = None, False
         try:
             connection = connection or await Connection.open(self._address)
             try:
