@@ -14,12 +14,13 @@ NAMES = ("name", "place of birth", "occupation", "favourite_colour")
 SCHEMAS = {
     "four texts": {name: {"type": "string", "maxLength": 12} for name in NAMES},
     "choices": {
-        "genre": {"enum": ["short story", "novel", "poem"]}, "finished": {"type": "boolean"},
+        "genre": {"enum": ["short story", "novel", "poem"]},
+        "finished": {"type": "boolean"},
         "language": {"enum": ["English", "Dutch", "Frisian"]},
     },
     "numbers": {"width": {"type": "integer", "maximum": 999}, "height": {"type": "integer", "maximum": 999}},
     "a list": {"lines": {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 2, "maxItems": 3}},
-}  # fmt: skip
+}
 PROMPTS = ["The first thing she saw was ", "The captain said: ", "def read_config(path):\n    return "]
 
 

@@ -22,8 +22,14 @@ from lab.soak_http.model import write_model
 from lab.soak_http.process import ServerProcess
 
 _FEW = 20  # cases of an endpoint without a body
-_CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
-           "response_schema_conformance", "negative_data_rejection")  # fmt: skip
+_CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+)
 
 
 class Fuzz:
@@ -58,8 +64,13 @@ class Fuzz:
         from hypothesis import HealthCheck, Phase, given, seed, settings
 
         @seed(self._seed)
-        @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate],
-                  suppress_health_check=list(HealthCheck))  # fmt: skip
+        @settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         @given(operation.as_strategy(generation_mode=mode))
         def send(case: Any) -> None:
             response = case.call(timeout=300)
@@ -109,8 +120,16 @@ async def fuzz(options: argparse.Namespace, directory: Path) -> int:
     faults = dict(test.faults)
     if end["exit"] or end["left_over"]:
         faults["end"] = f"it ended with status {end['exit']}, and left {end['left_over']}"
-    _tell(json.dumps({"requests": sent, "seconds": round(perf_counter() - began), "faults": len(faults),
-                      "statuses": dict(sorted(test.statuses.items()))}))  # fmt: skip
+    _tell(
+        json.dumps(
+            {
+                "requests": sent,
+                "seconds": round(perf_counter() - began),
+                "faults": len(faults),
+                "statuses": dict(sorted(test.statuses.items())),
+            }
+        )
+    )
     for where, fault in faults.items():
         _tell(f"WRONG {where}\n    {fault}")
     return 1 if faults else 0

@@ -105,9 +105,8 @@ def main(words: Seq[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m lab.replay_real", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+        prog="python -m lab.replay_real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?", default="zoo:target", help="its context must hold 1000 tokens")
     parser.add_argument("--drafter", default="ngram", help='who drafts; "default": what LLM(model) does')
     parser.add_argument("--traffic", choices=list(_TRAFFIC), action="append", help="only this; may be repeated")

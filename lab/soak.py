@@ -253,10 +253,14 @@ def main(words: list[str] | None = None) -> int:
     if grown > 32:
         wrong.append(f"memory grew by {grown:.0f} MiB in the second half")
     report = {
-        "requests": asked.requests, "preempted": llm.engine.scheduler.num_preempted, "drafter raised": broke.total(),
-        **dict(sorted(tally.counts.items())), "wrong": len(wrong),
-        "grown_mib_in_second_half": round(grown, 1), "seconds": round(perf_counter() - began, 1),
-    }  # fmt: skip
+        "requests": asked.requests,
+        "preempted": llm.engine.scheduler.num_preempted,
+        "drafter raised": broke.total(),
+        **dict(sorted(tally.counts.items())),
+        "wrong": len(wrong),
+        "grown_mib_in_second_half": round(grown, 1),
+        "seconds": round(perf_counter() - began, 1),
+    }
     sys.stdout.write(json.dumps(report) + "\n" + "".join(f"WRONG {one}\n" for one in wrong[:20]))
     return 1 if wrong else 0
 

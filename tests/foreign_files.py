@@ -109,9 +109,13 @@ def of_processors(codec: TextCodec) -> bool:
 
 TRUNCATION = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
 PADDING = {
-    "strategy": {"Fixed": 64}, "direction": "Left", "pad_to_multiple_of": None, "pad_id": 5, "pad_type_id": 0,
+    "strategy": {"Fixed": 64},
+    "direction": "Left",
+    "pad_to_multiple_of": None,
+    "pad_id": 5,
+    "pad_type_id": 0,
     "pad_token": "x",
-}  # fmt: skip
+}
 STARTS = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", START)])
 ENDS = processors.TemplateProcessing(single="$A <s>", special_tokens=[("<s>", START)])
 TWO = {"the": 0, "x": 1}
@@ -188,7 +192,8 @@ CONFIG = {
     ),
     "split_special_tokens": Case(files=config(split_special_tokens=True)),
     "add_bos_token": Case(
-        files=config(add_bos_token=True), beside=config(bos_token="<s>"),
+        files=config(add_bos_token=True),
+        beside=config(bos_token="<s>"),
         expected=lambda codec: codec.encode(TEXT) == [START, *codec.encode(TEXT, add_special=False)],
     ),
     "add_eos_token": Case(files=config(add_eos_token=True), beside=config(eos_token="<s>")),
@@ -206,42 +211,86 @@ CONFIG = {
     "chat_template, a list without default": Case(
         files=config(chat_template=named(rag="C", tool_use=USES)), says=("'rag', 'tool_use'", "default")
     ),
-}  # fmt: skip
+}
 BESIDE = {
-    ("special_tokens_map.json", "its roles"): Case(files={"special_tokens_map.json": {
-        "eos_token": "<z>", "bos_token": token("</s>", rstrip=True), "additional_special_tokens": ["##"]}}),
+    ("special_tokens_map.json", "its roles"): Case(
+        files={
+            "special_tokens_map.json": {
+                "eos_token": "<z>",
+                "bos_token": token("</s>", rstrip=True),
+                "additional_special_tokens": ["##"],
+            }
+        }
+    ),
     ("special_tokens_map.json", "its roles, beside added_tokens_decoder"): Case(
         files={"special_tokens_map.json": {"eos_token": "<z>"}},
-        beside=config(eos_token="<s>", added_tokens_decoder={}), says=("special_tokens_map.json: eos_token='<z>'",)),
+        beside=config(eos_token="<s>", added_tokens_decoder={}),
+        says=("special_tokens_map.json: eos_token='<z>'",),
+    ),
     ("added_tokens.json", "its tokens"): Case(files={"added_tokens.json": {"<z>": NEW}}),
     ("added_tokens.json", "its tokens, with another id"): Case(
-        files={"added_tokens.json": {"<z>": 300}}, says=OTHER_ID),
+        files={"added_tokens.json": {"<z>": 300}}, says=OTHER_ID
+    ),
     ("chat_template.jinja", "the file"): Case(files=JINJA, beside=OWN),
     ("additional_chat_templates", "tool_use.jinja"): Case(
-        files={"additional_chat_templates/tool_use.jinja": USES}, beside=JINJA),
+        files={"additional_chat_templates/tool_use.jinja": USES}, beside=JINJA
+    ),
     ("additional_chat_templates", "NAME.jinja"): Case(
-        files={"additional_chat_templates/rag.jinja": USES}, beside=JINJA, says=("rag=",)),
+        files={"additional_chat_templates/rag.jinja": USES}, beside=JINJA, says=("rag=",)
+    ),
     ("chat_template.json", "chat_template"): Case(files={"chat_template.json": PROCESSOR}, expected=of_processors),
     ("chat_template.json", "chat_template, beside another"): Case(
-        files={"chat_template.json": PROCESSOR}, beside=JINJA,
-        says=("chat_template.json", "chat_template.jinja is taken")),
+        files={"chat_template.json": PROCESSOR},
+        beside=JINJA,
+        says=("chat_template.json", "chat_template.jinja is taken"),
+    ),
     ("processor_config.json", "chat_template"): Case(
-        files={"processor_config.json": PROCESSOR}, expected=of_processors),
-}  # fmt: skip
+        files={"processor_config.json": PROCESSOR}, expected=of_processors
+    ),
+}
 SAMPLING = {
-    "do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9,
-    "repetition_penalty": 1.1, "max_length": 20, "max_new_tokens": 20, "min_length": 2, "min_new_tokens": 2,
-    "stop_strings": ["a"], "num_return_sequences": 2, "guidance_scale": 2.0, "bad_words_ids": [[3]],
+    "do_sample": True,
+    "temperature": 0.6,
+    "top_k": 20,
+    "top_p": 0.9,
+    "min_p": 0.1,
+    "typical_p": 0.9,
+    "repetition_penalty": 1.1,
+    "max_length": 20,
+    "max_new_tokens": 20,
+    "min_length": 2,
+    "min_new_tokens": 2,
+    "stop_strings": ["a"],
+    "num_return_sequences": 2,
+    "guidance_scale": 2.0,
+    "bad_words_ids": [[3]],
     "sequence_bias": [[[3], 1.0]],
-}  # fmt: skip
+}
 CHANGES = {
-    "suppress_tokens": [3], "begin_suppress_tokens": [3], "forced_bos_token_id": 3, "forced_eos_token_id": 3,
-    "forced_decoder_ids": [[1, 3]], "no_repeat_ngram_size": 2, "encoder_no_repeat_ngram_size": 2,
-    "encoder_repetition_penalty": 2.0, "num_beams": 2, "num_beam_groups": 2, "diversity_penalty": 1.0,
-    "length_penalty": 2.0, "penalty_alpha": 0.6, "dola_layers": "low", "exponential_decay_length_penalty": [1, 2.0],
-    "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "top_h": 0.5, "watermarking_config": {"bias": 2.0}, "constraints": [1],
-    "force_words_ids": [[3]], "token_healing": True, "decoder_start_token_id": 3,
-}  # fmt: skip
+    "suppress_tokens": [3],
+    "begin_suppress_tokens": [3],
+    "forced_bos_token_id": 3,
+    "forced_eos_token_id": 3,
+    "forced_decoder_ids": [[1, 3]],
+    "no_repeat_ngram_size": 2,
+    "encoder_no_repeat_ngram_size": 2,
+    "encoder_repetition_penalty": 2.0,
+    "num_beams": 2,
+    "num_beam_groups": 2,
+    "diversity_penalty": 1.0,
+    "length_penalty": 2.0,
+    "penalty_alpha": 0.6,
+    "dola_layers": "low",
+    "exponential_decay_length_penalty": [1, 2.0],
+    "epsilon_cutoff": 0.1,
+    "eta_cutoff": 0.1,
+    "top_h": 0.5,
+    "watermarking_config": {"bias": 2.0},
+    "constraints": [1],
+    "force_words_ids": [[3]],
+    "token_healing": True,
+    "decoder_start_token_id": 3,
+}
 GENERATION = {key: Case(files={"generation_config.json": {key: value}}) for key, value in (SAMPLING | CHANGES).items()}
 GENERATION["eos_token_id"] = Case(
     files={"generation_config.json": {"eos_token_id": [3, 4]}}, expected=lambda codec: codec.eos_token_ids == {3, 4}

@@ -17,9 +17,17 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
-    "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--disable-dev-shm-usage",
-)  # fmt: skip
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--hide-scrollbars",
+    "--disable-dev-shm-usage",
+)
 
 
 def find() -> str | None:
@@ -95,8 +103,10 @@ class Page:
     def screenshot(self, path: Path, width: int, height: int, *, dark: bool = False) -> None:
         """A picture of the window at this size."""
         self.resize(width, height)
-        self.call("Emulation.setEmulatedMedia",
-                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])  # fmt: skip
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=False)["data"]))
 
     def resize(self, width: int, height: int) -> None:
@@ -134,9 +144,12 @@ def browser(program: str, folder: Path) -> Iterator[Page]:
         os.dup2(high[1], 4)
 
     process = subprocess.Popen(
-        [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"], preexec_fn=place, close_fds=False,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
+        preexec_fn=place,
+        close_fds=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     os.close(to_read)
     os.close(to_write)
     try:

@@ -80,9 +80,12 @@ def record(path, loads, *, depth=3, **settings):
     drafter = alternating(target.next_logits, (2, 0, 3, 1))
     drafter.observe = lambda seen: None  # it would not expect rows that were taken over
     parts = Parts(
-        target=target, drafter=drafter, verifier=ReferenceRule(), policy=ConstantPolicy(Budget(depth=depth)),
+        target=target,
+        drafter=drafter,
+        verifier=ReferenceRule(),
+        policy=ConstantPolicy(Budget(depth=depth)),
         room=Unbounded(mixes=True),
-    )  # fmt: skip
+    )
     engine = Engine(parts, scheduling=SchedulerSettings(**settings), clock=clock)
     with open(path, "w") as file:
         engine.watch.add(TraceWriter(file, engine, {"model": "planted", "drafter": {"name": "scripted"}}, 0.0))

@@ -35,9 +35,27 @@ def certified(folder: Path, *more: str, name: str = "cert") -> tuple[Path, Path]
         pytest.skip("the program openssl is not here, and a certificate is needed")
     certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
     subprocess.run(
-        [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate,
-         *(more or ("-noenc",))],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            program,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            *(more or ("-noenc",)),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return certificate, key

@@ -113,8 +113,11 @@ def test_the_look_out_works():
     )
     assert without_docstring(tree) == ["the module", "f"]
     assert [said.split()[:2] for said in unwelcome(tree)] == [
-        ["1", "imports"], ["4", "has"], ["7", "catches"], ["6", "prints;"],
-    ]  # fmt: skip
+        ["1", "imports"],
+        ["4", "has"],
+        ["7", "catches"],
+        ["6", "prints;"],
+    ]
 
 
 def test_host_reads_only_where_listed():

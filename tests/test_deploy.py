@@ -45,8 +45,10 @@ def test_the_unit_starts_the_server_and_waits_for_its_end(tmp_path: Path) -> Non
 
 
 def test_the_image_starts_the_server() -> None:
-    words = [*json.loads(re.search(r"^ENTRYPOINT (.*)$", DOCKER, re.MULTILINE)[1]),  # type: ignore[index]
-             *json.loads(re.search(r"^CMD (.*)$", DOCKER, re.MULTILINE)[1])]  # type: ignore[index]  # fmt: skip
+    words = [
+        *json.loads(re.search(r"^ENTRYPOINT (.*)$", DOCKER, re.MULTILINE)[1]),  # type: ignore[index]
+        *json.loads(re.search(r"^CMD (.*)$", DOCKER, re.MULTILINE)[1]),
+    ]  # type: ignore[index]
     assert words[:2] == ["outdraft", "serve"]
     assert read(words[2:]).server.host == "0.0.0.0"
 

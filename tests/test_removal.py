@@ -19,9 +19,15 @@ def test_a_method_is_gone_without_a_trace(name: str, tmp_path: Path):
 
 
 def test_what_is_removed(tmp_path: Path):
-    for path in ("src/outdraft/drafters/some.py", "docs/methods/some.md", "tests/contracts/rows/some.py",
-                 "tests/drafters/test_some.py", "tests/drafters/test_some_files.py", "tests/drafters/test_some1.py",
-                 "tests/drafters/test_other.py"):  # fmt: skip
+    for path in (
+        "src/outdraft/drafters/some.py",
+        "docs/methods/some.md",
+        "tests/contracts/rows/some.py",
+        "tests/drafters/test_some.py",
+        "tests/drafters/test_some_files.py",
+        "tests/drafters/test_some1.py",
+        "tests/drafters/test_other.py",
+    ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     recipes = tmp_path / "src/outdraft/recipes"

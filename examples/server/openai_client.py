@@ -39,9 +39,12 @@ schema = {
     "additionalProperties": False,
 }
 answer = client.chat.completions.create(
-    model=model, max_tokens=60, temperature=0, messages=[{"role": "user", "content": "Where to, and how long?"}],
+    model=model,
+    max_tokens=60,
+    temperature=0,
+    messages=[{"role": "user", "content": "Where to, and how long?"}],
     extra_body={"structured_outputs": {"json": schema, "disable_any_whitespace": True}},
-)  # fmt: skip
+)
 print("JSON:", json.loads(answer.choices[0].message.content))
 
 # A call of a function: with tool_choice required it is always one, with arguments of its schema.

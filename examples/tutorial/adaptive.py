@@ -40,9 +40,11 @@ class AdaptiveDraftModel:
         **engine: Any,
     ) -> None:
         self.llm = LLM(
-            directory_of(target_model, tokenizer), **_several(draft_models, max_speculative_tokens),
-            policy={"name": "bandit", "lengths": (0, max_speculative_tokens), "discount": 0.98}, **engine,
-        )  # fmt: skip
+            directory_of(target_model, tokenizer),
+            **_several(draft_models, max_speculative_tokens),
+            policy={"name": "bandit", "lengths": (0, max_speculative_tokens), "discount": 0.98},
+            **engine,
+        )
         self._drafts = list(draft_models)
         self._arms = [i for i, (_, length) in enumerate(self.bandit.arms) if length]  # the bandit's arm of each draft
 
@@ -108,9 +110,11 @@ class AdaptiveSpeculativeDecoding:
     ) -> None:
         drafts = draft_models if isinstance(draft_models, list | tuple) else [draft_models]
         self.llm = LLM(
-            directory_of(target_model, tokenizer), **_several(drafts, max_speculative_tokens), policy="estimator",
+            directory_of(target_model, tokenizer),
+            **_several(drafts, max_speculative_tokens),
+            policy="estimator",
             **engine,
-        )  # fmt: skip
+        )
         self.estimator = estimator or SequenceComplexityEstimator()
         self.lengths: list[int] = []  # of each text
         self.entropies: deque[float] = deque(maxlen=self.estimator.window)  # nats, of the last tokens written
@@ -176,10 +180,7 @@ def _several(draft_models: Seq[Model], longest: int) -> dict[str, Any]:
     if check_value("max_speculative_tokens", longest, int) < 1:
         raise ConfigError(f"max_speculative_tokens={longest}: must be at least 1; LLM without a draft decodes plainly")
     drafters = [{"method": "draft_model", "model": str(directory_of(model))} for model in draft_models]
-    return {
-        "drafter": {"name": "several", "drafters": drafters},
-        "num_speculative_tokens": longest,
-    }
+    return {"drafter": {"name": "several", "drafters": drafters}, "num_speculative_tokens": longest}
 
 
 def _entropy(told: TokenLogprobs) -> float:

@@ -38,9 +38,11 @@ class BatchSpeculativeDecoding:
         **engine: Any,
     ) -> None:
         self.llm = LLM(
-            directory_of(target_model, tokenizer), draft_model=directory_of(draft_model),
-            num_speculative_tokens=max_speculative_tokens, **{"max_num_seqs": batch_size, **engine},
-        )  # fmt: skip
+            directory_of(target_model, tokenizer),
+            draft_model=directory_of(draft_model),
+            num_speculative_tokens=max_speculative_tokens,
+            **{"max_num_seqs": batch_size, **engine},
+        )
         self.completed: dict[int, Completed] = {}
         self._running: dict[int, tuple[Iterator[Chunk], Completed]] = {}
         self._count = 0

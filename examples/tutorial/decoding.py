@@ -57,9 +57,11 @@ class SpeculativeDecoding:
         **engine: Any,
     ) -> None:
         self.llm = LLM(
-            directory_of(target_model, tokenizer), draft_model=directory_of(draft_model),
-            num_speculative_tokens=max_speculative_tokens, **engine,
-        )  # fmt: skip
+            directory_of(target_model, tokenizer),
+            draft_model=directory_of(draft_model),
+            num_speculative_tokens=max_speculative_tokens,
+            **engine,
+        )
         self.stats = Statistics()
 
     def generate(

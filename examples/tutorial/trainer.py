@@ -98,14 +98,19 @@ class DraftModelTrainer:
         rates = [self.evaluate(held_out)]
         steps, tokens = ceil(len(rows) / batch), batch * (rows.shape[1] - 1)
         config = LoopConfig(
-            steps=epochs * steps, batch_tokens=tokens, micro_tokens=tokens, seq_len=rows.shape[1] - 1, warmup=0,
-            lr=self.learning_rate, muon_lr=0, weight_decay=0.0, eval_every=epochs * steps + 1,
+            steps=epochs * steps,
+            batch_tokens=tokens,
+            micro_tokens=tokens,
+            seq_len=rows.shape[1] - 1,
+            warmup=0,
+            lr=self.learning_rate,
+            muon_lr=0,
+            weight_decay=0.0,
+            eval_every=epochs * steps + 1,
             save_every=epochs * steps + 1,
-        )  # fmt: skip
+        )
         with TemporaryDirectory() as place:
-            loop = Loop(
-                self.objective, _Rows(rows, batch), config, Path(place), lambda line: None, listens=False,
-            )  # fmt: skip
+            loop = Loop(self.objective, _Rows(rows, batch), config, Path(place), lambda line: None, listens=False)
             for epoch in range(1, epochs + 1):
                 loop.run(until=epoch * steps)
                 rates.append(self.evaluate(held_out))

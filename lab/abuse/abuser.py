@@ -56,8 +56,11 @@ class Abuser:
             await asyncio.wait(late, timeout=_PATIENCE)
         for task in late:
             task.cancel()
-        return {"count": number - first, "ends": dict(sorted(ends.items())),
-                "share": round((process_time() - cpu) / (monotonic() - began), 3)}  # fmt: skip
+        return {
+            "count": number - first,
+            "ends": dict(sorted(ends.items())),
+            "share": round((process_time() - cpu) / (monotonic() - began), 3),
+        }
 
     async def _one(self, mode: str, number: int, ends: Counter[str]) -> None:
         dice = Random(f"{self._seed} {number}")

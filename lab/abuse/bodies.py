@@ -25,8 +25,13 @@ class Body:
 
     def twin(self) -> dict[str, Any]:
         """A request for /v1/completions that means no harm."""
-        return {"prompt": "It was late when", "max_tokens": self.tokens, "n": self.texts, "temperature": 1.0,
-                "ignore_eos": True}  # fmt: skip
+        return {
+            "prompt": "It was late when",
+            "max_tokens": self.tokens,
+            "n": self.texts,
+            "temperature": 1.0,
+            "ignore_eos": True,
+        }
 
 
 def _complete(tokens: int = 8, texts: int = 1, **more: Any) -> Body:
@@ -55,31 +60,52 @@ def _regex(dice: Random) -> Body:
         )
     )
     where: tuple[Callable[[], Body], ...] = (
-        lambda: _form(regex=pattern), lambda: _form(json={"type": "string", "pattern": pattern}),
+        lambda: _form(regex=pattern),
+        lambda: _form(json={"type": "string", "pattern": pattern}),
         lambda: _form(grammar=f"start: /{pattern}/"),
-        lambda: _complete(response_format={"type": "json_schema", "json_schema": {
-            "schema": {"type": "string", "pattern": f"^{pattern}$"}}}),
-    )  # fmt: skip
+        lambda: _complete(
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"schema": {"type": "string", "pattern": f"^{pattern}$"}},
+            }
+        ),
+    )
     return dice.choice(where)()
 
 
 def _grammar(dice: Random) -> Body:
     depth = dice.choice((10, 60, 400))
-    return dice.choice((
-        _form(dice.choice((20, 200, 900)), grammar="start: e\ne: e e | /./"),
-        _form(60, grammar="start: e\ne: e e e | e e | /[a-z ]/"),
-        _form(grammar="start: a0\n" + "".join(f"a{i}: a{i + 1} a{i + 1}\n" for i in range(depth)) + f'a{depth}: "x"'),
-        _form(grammar="start: " + '"ab" ' * 8000), _form(grammar="start: start"), _form(grammar='start: "a" | '),
-    ))  # fmt: skip
+    return dice.choice(
+        (
+            _form(dice.choice((20, 200, 900)), grammar="start: e\ne: e e | /./"),
+            _form(60, grammar="start: e\ne: e e e | e e | /[a-z ]/"),
+            _form(
+                grammar="start: a0\n" + "".join(f"a{i}: a{i + 1} a{i + 1}\n" for i in range(depth)) + f'a{depth}: "x"'
+            ),
+            _form(grammar="start: " + '"ab" ' * 8000),
+            _form(grammar="start: start"),
+            _form(grammar='start: "a" | '),
+        )
+    )
 
 
 def _schema(dice: Random) -> Body:
     size = dice.choice((16, 256, 2000))
-    return _form(json=dice.choice((
-        grow.schema_of(size), grow.deep_schema(min(size, 400)), grow.enum_schema(size), grow.long_schema(10**7),
-        grow.many_schema(10**7), {"allOf": [grow.schema_of(40)] * min(size, 200)}, {"$ref": "#"},
-        {"type": "array", "minItems": 3000, "items": grow.schema_of(20)}, {"enum": []},
-    )))  # fmt: skip
+    return _form(
+        json=dice.choice(
+            (
+                grow.schema_of(size),
+                grow.deep_schema(min(size, 400)),
+                grow.enum_schema(size),
+                grow.long_schema(10**7),
+                grow.many_schema(10**7),
+                {"allOf": [grow.schema_of(40)] * min(size, 200)},
+                {"$ref": "#"},
+                {"type": "array", "minItems": 3000, "items": grow.schema_of(20)},
+                {"enum": []},
+            )
+        )
+    )
 
 
 def _references(dice: Random) -> Body:
@@ -108,56 +134,98 @@ def _special(dice: Random) -> Body:
 
 def _large(dice: Random) -> Body:
     text = "abc def " * 125_000
-    return dice.choice((
-        _complete(negative_prompt=text, guidance_scale=2), _complete(forced_prefix=text), _complete(cache_salt=text),
-        _complete(resume_token_ids=[[5] * 200_000]), _complete(stop_token_ids=grow.ids(500_000)),
-        _complete(banned_token_ids=grow.ids(500_000)), _complete(allowed_token_ids=grow.ids(500_000)),
-        _complete(logit_bias={str(i): 1.0 for i in range(100_000)}), _complete(prompt=text),
-        _complete(prompt="a" * 1_000_000),
-        _complete(metadata=grow.table(100_000)), _complete(metadata=grow.nested(900)), _complete(stop=["x"] * 100_000),
-        _talk(messages=[{"role": "user", "content": [{"type": "text", "text": "a"}] * 40_000}]),
-        _talk(messages=[{"role": "user", "content": "a"}] * 40_000),
-        _talk(chat_template_kwargs=grow.table(50_000)),
-        Body(path="/tokenize", body={"prompt": "a" * 1_000_000}), Body(path="/tokenize", body={"prompt": text}),
-        Body(path="/detokenize", body={"tokens": [0, 5] * 300_000}),
-        Body(path=RESPONSES, body={"input": text, "max_output_tokens": 3}),
-    ))  # fmt: skip
+    return dice.choice(
+        (
+            _complete(negative_prompt=text, guidance_scale=2),
+            _complete(forced_prefix=text),
+            _complete(cache_salt=text),
+            _complete(resume_token_ids=[[5] * 200_000]),
+            _complete(stop_token_ids=grow.ids(500_000)),
+            _complete(banned_token_ids=grow.ids(500_000)),
+            _complete(allowed_token_ids=grow.ids(500_000)),
+            _complete(logit_bias={str(i): 1.0 for i in range(100_000)}),
+            _complete(prompt=text),
+            _complete(prompt="a" * 1_000_000),
+            _complete(metadata=grow.table(100_000)),
+            _complete(metadata=grow.nested(900)),
+            _complete(stop=["x"] * 100_000),
+            _talk(messages=[{"role": "user", "content": [{"type": "text", "text": "a"}] * 40_000}]),
+            _talk(messages=[{"role": "user", "content": "a"}] * 40_000),
+            _talk(chat_template_kwargs=grow.table(50_000)),
+            Body(path="/tokenize", body={"prompt": "a" * 1_000_000}),
+            Body(path="/tokenize", body={"prompt": text}),
+            Body(path="/detokenize", body={"tokens": [0, 5] * 300_000}),
+            Body(path=RESPONSES, body={"input": text, "max_output_tokens": 3}),
+        )
+    )
 
 
 def _templates(dice: Random) -> Body:
-    return dice.choice((
-        _talk(chat_template="{{ 1 }}"), _talk(chat_template_kwargs={"loop": 1}), _talk(chat_template_kwargs={"m": 1}),
-        _talk(chat_template_kwargs={"content": "x", "role": "y"}), _talk(chat_template_kwargs={"tojson": 1}),
-        _talk(messages=[{"role": "user", "content": "{{7*7}}{{ self.__init__.__globals__ }}"}]),
-        _talk(messages=[{"role": "user", "content": "x", "name": "{{7*7}}"}]),
-    ))  # fmt: skip
+    return dice.choice(
+        (
+            _talk(chat_template="{{ 1 }}"),
+            _talk(chat_template_kwargs={"loop": 1}),
+            _talk(chat_template_kwargs={"m": 1}),
+            _talk(chat_template_kwargs={"content": "x", "role": "y"}),
+            _talk(chat_template_kwargs={"tojson": 1}),
+            _talk(messages=[{"role": "user", "content": "{{7*7}}{{ self.__init__.__globals__ }}"}]),
+            _talk(messages=[{"role": "user", "content": "x", "name": "{{7*7}}"}]),
+        )
+    )
 
 
 def _strange(dice: Random) -> Body:
-    return dice.choice((
-        _complete(timeout=1e-300), _complete(timeout=1e308), _complete(priority=10**30), _complete(cache_salt="\0/../"),
-        _complete(speculative={"method": "ngram", "num_speculative_tokens": 4096}),
-        _complete(speculative={"method": "os:system"}), _complete(speculative={"verifier": "typical"}),
-        _complete(speculative={"policy": "x.y:Z"}), Body(path="/detokenize", body={"tokens": [2**63]}),
-        Body(path="/inference/v1/generate", body={"token_ids": [2**63]}),
-        Body(path=RESPONSES, body={"max_output_tokens": 3, "input": [
-            {"type": "message", "role": "user", "content": "a"},
-            {"type": "reasoning", "encrypted_content": "b3V0ZHJhZnQgdGhvdWdodArtoIA="}]}),
-    ))  # fmt: skip
+    return dice.choice(
+        (
+            _complete(timeout=1e-300),
+            _complete(timeout=1e308),
+            _complete(priority=10**30),
+            _complete(cache_salt="\0/../"),
+            _complete(speculative={"method": "ngram", "num_speculative_tokens": 4096}),
+            _complete(speculative={"method": "os:system"}),
+            _complete(speculative={"verifier": "typical"}),
+            _complete(speculative={"policy": "x.y:Z"}),
+            Body(path="/detokenize", body={"tokens": [2**63]}),
+            Body(path="/inference/v1/generate", body={"token_ids": [2**63]}),
+            Body(
+                path=RESPONSES,
+                body={
+                    "max_output_tokens": 3,
+                    "input": [
+                        {"type": "message", "role": "user", "content": "a"},
+                        {"type": "reasoning", "encrypted_content": "b3V0ZHJhZnQgdGhvdWdodArtoIA="},
+                    ],
+                },
+            ),
+        )
+    )
 
 
 def _many(dice: Random) -> Body:
     """Within the limits, and much of it."""
-    return dice.choice((
-        _complete(30, 64, logprobs=20), _complete(30, 64, repetition_penalty=1.1),
-        _complete(30, 16, stream=True, stream_interval=1, stream_options={"continuous_usage_stats": True}),
-        _complete(8, 64, prompt=["a"] * 64, n=1), _complete(30, 8, guidance_scale=2.0, negative_prompt="a"),
-        _complete(1, 1, prompt=grow.words(3000), echo=True, logprobs=20),
-    ))  # fmt: skip
+    return dice.choice(
+        (
+            _complete(30, 64, logprobs=20),
+            _complete(30, 64, repetition_penalty=1.1),
+            _complete(30, 16, stream=True, stream_interval=1, stream_options={"continuous_usage_stats": True}),
+            _complete(8, 64, prompt=["a"] * 64, n=1),
+            _complete(30, 8, guidance_scale=2.0, negative_prompt="a"),
+            _complete(1, 1, prompt=grow.words(3000), echo=True, logprobs=20),
+        )
+    )
 
 
 BODIES: Mapping[str, Callable[[Random], Body]] = {
-    "regex": _regex, "grammar": _grammar, "schema": _schema, "references": _references, "tools": _tools,
-    "request_id": _request_id, "bad_words": _bad_words, "special tokens": _special, "large fields": _large,
-    "templates": _templates, "strange values": _strange, "many texts": _many,
-}  # fmt: skip
+    "regex": _regex,
+    "grammar": _grammar,
+    "schema": _schema,
+    "references": _references,
+    "tools": _tools,
+    "request_id": _request_id,
+    "bad_words": _bad_words,
+    "special tokens": _special,
+    "large fields": _large,
+    "templates": _templates,
+    "strange values": _strange,
+    "many texts": _many,
+}

@@ -11,9 +11,27 @@ def certified(folder: Path) -> tuple[Path, Path]:
         raise RuntimeError("the program openssl is not here, and a certificate is needed: install it")
     certificate, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
-        [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate,
-         "-noenc"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            program,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-noenc",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return certificate, key

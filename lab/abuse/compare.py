@@ -102,11 +102,18 @@ def _ratio(felt: float, harmless: float) -> float:
 
 def _row(seen: Seen) -> dict[str, Any]:
     return {
-        "status": seen.reply.status, "said": seen.reply.said[:200], "faults": list(seen.reply.faults),
-        "seconds": round(seen.reply.seconds, 4), "cpu": round(seen.cpu, 4), "count": seen.count,
-        "p99_ms": _ms(seen.p99), "worst_ms": _ms(seen.worst), "rss_mib": seen.before >> 20,
-        "peak_mib": (seen.peak - seen.before) >> 20, "kept_mib": round((seen.after - seen.before) / 2**20, 1),
-    }  # fmt: skip
+        "status": seen.reply.status,
+        "said": seen.reply.said[:200],
+        "faults": list(seen.reply.faults),
+        "seconds": round(seen.reply.seconds, 4),
+        "cpu": round(seen.cpu, 4),
+        "count": seen.count,
+        "p99_ms": _ms(seen.p99),
+        "worst_ms": _ms(seen.worst),
+        "rss_mib": seen.before >> 20,
+        "peak_mib": (seen.peak - seen.before) >> 20,
+        "kept_mib": round((seen.after - seen.before) / 2**20, 1),
+    }
 
 
 def _ms(seconds: float) -> float:

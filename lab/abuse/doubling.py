@@ -40,8 +40,10 @@ async def double(found: Stand, harm: Harm, subject: Subject, options: argparse.N
         except (RecursionError, MemoryError) as error:
             rows.append({"size": size, "status": None, "said": f"this process cannot write it: {error}"})
             break
-        row = {"size": size, **await compare(
-            found, harm, asked, subject.texts(size), deadline=options.deadline, lock=options.lock)}  # fmt: skip
+        row = {
+            "size": size,
+            **await compare(found, harm, asked, subject.texts(size), deadline=options.deadline, lock=options.lock),
+        }
         rows.append({name: value for name, value in row.items() if value not in ("", [])})
         if not found.served.is_alive:
             await found.rest()
@@ -73,11 +75,16 @@ def judged(rows: list[dict[str, Any]]) -> dict[str, Any]:
     wrong += [f"{worst} times the gap"] if worst >= MOST_RATIO else []
     wrong += [f"{kept:.0f} MiB stay"] if kept * 2**20 > MOST_GROWTH else []
     return {
-        "largest_taken": max(taken, default=None), "refused_at": limit.get("size"),
-        "refused_with": limit.get("status"), "refusal": limit.get("said"),
-        "ratio": worst, "kept_mib": kept, "peak_mib": max((row.get("peak_mib", 0) for row in measured), default=0),
-        "cpu": max((row.get("cpu", 0.0) for row in measured), default=0.0), "wrong": wrong,
-    }  # fmt: skip
+        "largest_taken": max(taken, default=None),
+        "refused_at": limit.get("size"),
+        "refused_with": limit.get("status"),
+        "refusal": limit.get("said"),
+        "ratio": worst,
+        "kept_mib": kept,
+        "peak_mib": max((row.get("peak_mib", 0) for row in measured), default=0),
+        "cpu": max((row.get("cpu", 0.0) for row in measured), default=0.0),
+        "wrong": wrong,
+    }
 
 
 async def run(options: argparse.Namespace) -> int:

@@ -31,10 +31,14 @@ class Served:
     def to_json(self) -> dict[str, Any]:
         """As it stands in a record."""
         return {
-            "texts": len(self.seconds), "wrong": len(self.wrong), "lost": len(self.lost),
-            "faults": (self.wrong + self.lost)[:_MOST_TOLD], "p50_ms": round(quantile(self.firsts, 0.5) * 1e3, 1),
-            "p99_ms": round(quantile(self.firsts, 0.99) * 1e3, 1), "firsts": [round(one, 4) for one in self.firsts],
-        }  # fmt: skip
+            "texts": len(self.seconds),
+            "wrong": len(self.wrong),
+            "lost": len(self.lost),
+            "faults": (self.wrong + self.lost)[:_MOST_TOLD],
+            "p50_ms": round(quantile(self.firsts, 0.5) * 1e3, 1),
+            "p99_ms": round(quantile(self.firsts, 0.99) * 1e3, 1),
+            "firsts": [round(one, 4) for one in self.firsts],
+        }
 
 
 class Honest:

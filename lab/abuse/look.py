@@ -78,9 +78,14 @@ class Watcher:
         spent = self._served.cpu - cpu if self._served.is_alive else 0.0
         after = self._served.resident
         return Seen(
-            reply=reply, count=count, cpu=max(0.0, spent - self.a_token * len(gaps)) / count, gaps=tuple(gaps),
-            before=before, peak=max(peaks), after=after,
-        )  # fmt: skip
+            reply=reply,
+            count=count,
+            cpu=max(0.0, spent - self.a_token * len(gaps)) / count,
+            gaps=tuple(gaps),
+            before=before,
+            peak=max(peaks),
+            after=after,
+        )
 
     async def after(self, before: int, most: int, patience: float) -> int:
         """Memory once it has fallen to `most` beyond `before`, or when the patience is over."""

@@ -19,9 +19,14 @@ from lab.soak_http.wire import BrokenError, Connection, StuckError, request
 
 TOKENS = 800  # of a stream
 _BODY = {
-    "prompt": "The old house stood by the river", "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0,
-    "stream": True, "stream_interval": 1, "speculative": False,
-}  # fmt: skip
+    "prompt": "The old house stood by the river",
+    "max_tokens": TOKENS,
+    "ignore_eos": True,
+    "temperature": 0,
+    "stream": True,
+    "stream_interval": 1,
+    "speculative": False,
+}
 
 
 async def stream(address: str, out: IO[bytes], first: int) -> None:

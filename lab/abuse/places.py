@@ -7,16 +7,25 @@ from typing import Any
 
 COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
 SCHEMA: dict[str, Any] = {
-    "type": "object", "properties": {"name": {"type": "string", "maxLength": 12}}, "required": ["name"],
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}},
+    "required": ["name"],
     "additionalProperties": False,
-}  # fmt: skip
+}
 PROMPT = {"prompt": "It was late when", "max_tokens": 2, "temperature": 0}
 _USER = {"role": "user", "content": "It was late when"}
 _TALK = {"messages": [_USER], "max_tokens": 2, "temperature": 0}
 _TOOL = {"type": "function", "function": {"name": "person", "parameters": SCHEMA}}
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "person", "arguments": "{}"}}
-_CALLED = {**_TALK, "messages": [_USER, {"role": "assistant", "tool_calls": [_CALL]},
-                                 {"role": "tool", "tool_call_id": "call_1", "content": "a"}, _USER]}  # fmt: skip
+_CALLED = {
+    **_TALK,
+    "messages": [
+        _USER,
+        {"role": "assistant", "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "a"},
+        _USER,
+    ],
+}
 _INPUT: dict[str, Any] = {"input": "It was late when", "max_output_tokens": 2, "temperature": 0}
 _SAID = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "It was late when"}]}
 _CALLS = {"type": "function_call", "call_id": "call_1", "name": "person", "arguments": "{}"}
@@ -52,27 +61,51 @@ PLACES: Mapping[str, Place] = {
     "ChatRequest": _place(CHAT, _TALK),
     "ResponsesRequest": _place(RESPONSES, _INPUT),
     "GenerateRequest": _place("/inference/v1/generate", {"token_ids": [5, 6, 7], "sampling_params": {"max_tokens": 2}}),
-    "TokenSampling": _place("/inference/v1/generate", {"token_ids": [5, 6, 7], "sampling_params": {"max_tokens": 2}},
-                            "sampling_params"),
+    "TokenSampling": _place(
+        "/inference/v1/generate", {"token_ids": [5, 6, 7], "sampling_params": {"max_tokens": 2}}, "sampling_params"
+    ),
     "TokenizeRequest": _place("/tokenize", {"prompt": "It was late when"}),
     "DetokenizeRequest": _place("/detokenize", {"tokens": [5, 6, 7]}),
     "Message": _place(CHAT, _TALK, "messages", 0),
-    "TextPart": _place(CHAT, _TALK, "messages", 0, "content", 0,
-                       messages=[{"role": "user", "content": [{"type": "text", "text": "a"}]}]),
+    "TextPart": _place(
+        CHAT,
+        _TALK,
+        "messages",
+        0,
+        "content",
+        0,
+        messages=[{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+    ),
     "ToolCall": _place(CHAT, _CALLED, "messages", 1, "tool_calls", 0),
     "Called": _place(CHAT, _CALLED, "messages", 1, "tool_calls", 0, "function"),
     "Tool": _place(CHAT, _TALK, "tools", 0, tools=[_TOOL]),
     "Function": _place(CHAT, _TALK, "tools", 0, "function", tools=[_TOOL]),
-    "ToolChoice": _place(CHAT, _TALK, "tool_choice", tools=[_TOOL],
-                         tool_choice={"type": "function", "function": {"name": "person"}}),
-    "NamedFunction": _place(CHAT, _TALK, "tool_choice", "function", tools=[_TOOL],
-                            tool_choice={"type": "function", "function": {"name": "person"}}),
+    "ToolChoice": _place(
+        CHAT, _TALK, "tool_choice", tools=[_TOOL], tool_choice={"type": "function", "function": {"name": "person"}}
+    ),
+    "NamedFunction": _place(
+        CHAT,
+        _TALK,
+        "tool_choice",
+        "function",
+        tools=[_TOOL],
+        tool_choice={"type": "function", "function": {"name": "person"}},
+    ),
     "Prediction": _place(CHAT, _TALK, "prediction", prediction={"type": "content", "content": "a"}),
     "StructuredOutputs": _place(COMPLETIONS, PROMPT, "structured_outputs", structured_outputs={}),
-    "ResponseFormat": _place(COMPLETIONS, PROMPT, "response_format", response_format={
-        "type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA}}),
-    "JsonSchema": _place(COMPLETIONS, PROMPT, "response_format", "json_schema", response_format={
-        "type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA}}),
+    "ResponseFormat": _place(
+        COMPLETIONS,
+        PROMPT,
+        "response_format",
+        response_format={"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA}},
+    ),
+    "JsonSchema": _place(
+        COMPLETIONS,
+        PROMPT,
+        "response_format",
+        "json_schema",
+        response_format={"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA}},
+    ),
     "Speculative": _place(COMPLETIONS, PROMPT, "speculative", speculative={}),
     "StreamOptions": _place(COMPLETIONS, PROMPT, "stream_options", stream=True, stream_options={}),
     "ObfuscationOptions": _place(RESPONSES, _INPUT, "stream_options", stream=True, stream_options={}),
@@ -83,11 +116,18 @@ PLACES: Mapping[str, Place] = {
     "CallItem": _place(RESPONSES, _ITEMS, "input", 2),
     "OutputItem": _place(RESPONSES, _ITEMS, "input", 3),
     "TextConfig": _place(RESPONSES, _INPUT, "text", text={"format": {"type": "text"}}),
-    "TextFormat": _place(RESPONSES, _INPUT, "text", "format", text={
-        "format": {"type": "json_schema", "name": "p", "schema": SCHEMA}}),
-    "FunctionTool": _place(RESPONSES, _INPUT, "tools", 0, tools=[
-        {"type": "function", "name": "person", "parameters": SCHEMA}]),
-    "FunctionChoice": _place(RESPONSES, _INPUT, "tool_choice", tool_choice={"type": "function", "name": "person"},
-                             tools=[{"type": "function", "name": "person", "parameters": SCHEMA}]),
+    "TextFormat": _place(
+        RESPONSES, _INPUT, "text", "format", text={"format": {"type": "json_schema", "name": "p", "schema": SCHEMA}}
+    ),
+    "FunctionTool": _place(
+        RESPONSES, _INPUT, "tools", 0, tools=[{"type": "function", "name": "person", "parameters": SCHEMA}]
+    ),
+    "FunctionChoice": _place(
+        RESPONSES,
+        _INPUT,
+        "tool_choice",
+        tool_choice={"type": "function", "name": "person"},
+        tools=[{"type": "function", "name": "person", "parameters": SCHEMA}],
+    ),
     "Reasoning": _place(RESPONSES, _INPUT, "reasoning", reasoning={}),
-}  # fmt: skip
+}

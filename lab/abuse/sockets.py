@@ -32,8 +32,12 @@ async def too_large(target: Target, dice: Random) -> str:
     size = dice.choice((4_300_000, 6_000_000))
     if dice.random() < 0.5:
         return _told(await ask(target.address, Asked.post(COMPLETIONS, b" " * size, target.headers)))
-    head = request("POST", COMPLETIONS, None, {**target.headers, "Content-Type": "application/json",
-                                               "Transfer-Encoding": "chunked"})  # fmt: skip
+    head = request(
+        "POST",
+        COMPLETIONS,
+        None,
+        {**target.headers, "Content-Type": "application/json", "Transfer-Encoding": "chunked"},
+    )
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     return _told(await ask(target.address, Asked(data=head + chunk * (size // 65536) + b"0\r\n\r\n")))
 
@@ -143,11 +147,18 @@ async def wrong_key(target: Target, dice: Random) -> str:
 
 
 SOCKETS: Mapping[str, Callable[[Target, Random], Awaitable[str]]] = {
-    "broken requests": broken_request, "413": too_large, "large heads": large_head, "slow bodies": slow_body,
-    "slow heads": slow_head, "silent connections": silent, "half handshakes": half_handshake,
-    "takes nothing": takes_nothing, "cancelled streams": cancelled, "looks around": looks_around,
+    "broken requests": broken_request,
+    "413": too_large,
+    "large heads": large_head,
+    "slow bodies": slow_body,
+    "slow heads": slow_head,
+    "silent connections": silent,
+    "half handshakes": half_handshake,
+    "takes nothing": takes_nothing,
+    "cancelled streams": cancelled,
+    "looks around": looks_around,
     "wrong keys": wrong_key,
-}  # fmt: skip
+}
 
 
 def _told(reply: object) -> str:

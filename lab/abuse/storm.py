@@ -43,10 +43,13 @@ _WARM = 15.0  # seconds of honest clients alone before anything is read
 _IDLE = 20.0  # seconds without a request before the last reading
 _KINDS = 24
 _FIRST: tuple[dict[str, Any], ...] = (
-    {"prompt": "a " * 100_000}, {"structured_outputs": {"regex": "[a-c]+"}}, {"stop": ["q"]},
-    {"structured_outputs": {"json": {"type": "object"}}}, {"references": ["It was late. " * 1000]},
+    {"prompt": "a " * 100_000},
+    {"structured_outputs": {"regex": "[a-c]+"}},
+    {"stop": ["q"]},
+    {"structured_outputs": {"json": {"type": "object"}}},
+    {"references": ["It was late. " * 1000]},
     *({"n": 32, "temperature": 1.0, "max_tokens": 600, "ignore_eos": True},) * 2,
-)  # fmt: skip
+)
 _LATE = 400.0  # seconds beyond its window in which the abuser must answer
 
 
@@ -63,13 +66,13 @@ class Storm:
         model = write_model(options.model, directory / "model")
         certificate, key = certified(directory)
         flags = {
-            "plain": (), "tls": ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
+            "plain": (),
+            "tls": ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
             "keys": tuple(word for one in KEYS for word in ("--api-key", one)),
-        }  # fmt: skip
+        }
         for kind, more in flags.items():
             log = self._held.enter_context((directory / f"{kind}.log").open("ab"))
-            served = Served(str(model), *_FLAGS, *more, log=log,
-                            key=KEYS[0] if kind == "keys" else None)  # fmt: skip
+            served = Served(str(model), *_FLAGS, *more, log=log, key=KEYS[0] if kind == "keys" else None)
             self.servers[kind] = await self._held.enter_async_context(served)
         asked = kinds(Random(options.seed), _KINDS)
         with LLM(str(model), drafter="none") as plain:
@@ -123,8 +126,15 @@ class Storm:
         served = await self.honest.window(seconds)
         told = await abusing
         dead = [kind for kind, one in self.servers.items() if not one.is_alive]
-        return {"mode": mode, "seconds": seconds, "from": first, "honest": served.to_json(), "abuser": told,
-                "servers": self.readings(), "dead": dead}  # fmt: skip
+        return {
+            "mode": mode,
+            "seconds": seconds,
+            "from": first,
+            "honest": served.to_json(),
+            "abuser": told,
+            "servers": self.readings(),
+            "dead": dead,
+        }
 
     async def _abuse(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert self._abuser.stdin is not None and self._abuser.stdout is not None

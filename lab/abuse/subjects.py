@@ -50,9 +50,12 @@ def _of_pair(pair: pairs.Pair, size: int) -> Asked:
 def _of_values(field: Field) -> Iterator[Subject]:
     values, place, beside = field.values or (), PLACES[field.table], BESIDE.get(field.id, {})
     yield Subject(
-        name=field.id, how="its values", sizes=tuple(range(len(values))), texts=lambda size: 1,
+        name=field.id,
+        how="its values",
+        sizes=tuple(range(len(values))),
+        texts=lambda size: 1,
         make=lambda at: Asked.post(place.path, place.body_with({**beside, field.name: values[at]}, {})),
-    )  # fmt: skip
+    )
 
 
 def _of_ways(field: Field) -> Iterator[Subject]:

@@ -5,8 +5,18 @@ from typing import Any
 
 from lab.abuse.record import rows_of
 
-_HEAD = ("field or pair", "how", "largest taken", "refused at", "with", "p99 gap to harmless", "CPU s", "peak MiB",
-         "kept MiB", "verdict")  # fmt: skip
+_HEAD = (
+    "field or pair",
+    "how",
+    "largest taken",
+    "refused at",
+    "with",
+    "p99 gap to harmless",
+    "CPU s",
+    "peak MiB",
+    "kept MiB",
+    "verdict",
+)
 
 
 def table(record: Path) -> str:
@@ -20,10 +30,17 @@ def table(record: Path) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     cells = (
-        f"`{row['name']}`", row["how"], _number(row["largest_taken"]), _number(row["refused_at"]),
-        row["refused_with"] or "", f"{row['ratio']:.2f}", f"{row['cpu']:.3f}", row["peak_mib"],
-        f"{row['kept_mib']:.0f}", "; ".join(row["wrong"])[:160].replace("|", "\\|") or "held",
-    )  # fmt: skip
+        f"`{row['name']}`",
+        row["how"],
+        _number(row["largest_taken"]),
+        _number(row["refused_at"]),
+        row["refused_with"] or "",
+        f"{row['ratio']:.2f}",
+        f"{row['cpu']:.3f}",
+        row["peak_mib"],
+        f"{row['kept_mib']:.0f}",
+        "; ".join(row["wrong"])[:160].replace("|", "\\|") or "held",
+    )
     return "| " + " | ".join(map(str, cells)) + " |"
 
 

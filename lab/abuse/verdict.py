@@ -24,14 +24,16 @@ def verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
             ends.update(row["abuser"]["ends"] if mode == "abuse" else {})
         counts = {name: sum(row["honest"][name] for row in some) for name in ("texts", "wrong", "lost")}
         told["windows"][mode] = {
-            "minutes": round(sum(row["seconds"] for row in some) / 60, 1), **counts,
+            "minutes": round(sum(row["seconds"] for row in some) / 60, 1),
+            **counts,
             "requests": sum(row["abuser"]["count"] for row in some),
             "share": max((row["abuser"]["share"] for row in some), default=0.0),
             "first_p50_ms": round(quantile(firsts[mode], 0.5) * 1e3, 1),
             "first_p99_ms": round(quantile(firsts[mode], 0.99) * 1e3, 1),
-        }  # fmt: skip
-        told["faults"] += [f"{counts[name]} honest texts {name} beside {mode} requests" for name in ("wrong", "lost")
-                           if counts[name]]  # fmt: skip
+        }
+        told["faults"] += [
+            f"{counts[name]} honest texts {name} beside {mode} requests" for name in ("wrong", "lost") if counts[name]
+        ]
         told["faults"] += [f"the server {kind} has ended" for row in some for kind in row["dead"]]
     told["ratio"] = round(quantile(firsts["abuse"], 0.99) / max(1e-9, quantile(firsts["harmless"], 0.99)), 2)
     if told["ratio"] >= MOST_RATIO:

@@ -34,22 +34,31 @@ _SCHEMA = (
 )
 _GRAMMAR = (
     Way(how="length", make=lambda size: "start: " + '"ab" ' * (size // 5 + 1), first=64),
-    Way(how="rules", make=lambda size: "start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(size))
-        + f'r{size}: "x"', first=4, most=1 << 17),
+    Way(
+        how="rules",
+        make=lambda size: "start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(size)) + f'r{size}: "x"',
+        first=4,
+        most=1 << 17,
+    ),
     Way(how="repetitions", make=lambda size: f"start: /x{{{size}}}/", most=1 << 24),
     Way(how="branches of an ambiguous rule", make=lambda size: f"start: e\ne: {'e ' * size}| /./", most=1 << 12),
-)  # fmt: skip
+)
 _MESSAGES = Way(how="count", make=lambda size: [{"role": "user", "content": "a"}] * size, first=4, most=1 << 18)
 _PARTS = Way(how="parts", make=lambda size: [{"type": "text", "text": "a"}] * size, first=4, most=1 << 18)
 _TOOLS = Way(
-    how="count", first=4, most=1 << 17,
+    how="count",
+    first=4,
+    most=1 << 17,
     make=lambda size: [{"type": "function", "function": {"name": f"f{i}"}} for i in range(size)],
-)  # fmt: skip
+)
 _CALLS = Way(
-    how="count", first=4, most=1 << 16,
-    make=lambda size: [{"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-                       for i in range(size)],
-)  # fmt: skip
+    how="count",
+    first=4,
+    most=1 << 16,
+    make=lambda size: [
+        {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in range(size)
+    ],
+)
 _TEXT_PARTS = replace(_PARTS, make=lambda size: [{"type": "input_text", "text": "a"}] * size)
 _FUNCTIONS = replace(_TOOLS, make=lambda size: [{"type": "function", "name": f"f{i}"} for i in range(size)])
 _THOUGHTS = Way(how="count", make=lambda size: [{"type": "summary_text", "text": "a"}] * size, first=4, most=1 << 17)
@@ -69,116 +78,215 @@ _RESUMED = (
 _LONG = replace(COUNT, most=1 << 20)
 
 WAYS: Mapping[str, tuple[Way, ...]] = {
-    "*.user": (NAME,), "*.metadata": (KEYS, LEVELS), "*.client_metadata": (KEYS, LEVELS), "*.service_tier": (NAME,),
-    "*.safety_identifier": (NAME,), "*.prompt_cache_key": (NAME,), "*.model": (NAME,), "*.temperature": (POWER,),
-    "*.top_p": (SHARE, POWER), "*.top_k": _NUMBERS, "*.min_p": (SHARE, POWER), "*.typical_p": (SHARE, POWER),
+    "*.user": (NAME,),
+    "*.metadata": (KEYS, LEVELS),
+    "*.client_metadata": (KEYS, LEVELS),
+    "*.service_tier": (NAME,),
+    "*.safety_identifier": (NAME,),
+    "*.prompt_cache_key": (NAME,),
+    "*.model": (NAME,),
+    "*.temperature": (POWER,),
+    "*.top_p": (SHARE, POWER),
+    "*.top_k": _NUMBERS,
+    "*.min_p": (SHARE, POWER),
+    "*.typical_p": (SHARE, POWER),
     "*.seed": (EXPONENT,),
-    "*.min_tokens": _NUMBERS, "*.stop": (replace(LENGTH, first=8), TEXTS), "*.stop_token_ids": (IDS,),
-    "*.logit_bias": (_BIAS,), "*.banned_token_ids": (IDS,), "*.allowed_token_ids": (IDS,),
+    "*.min_tokens": _NUMBERS,
+    "*.stop": (replace(LENGTH, first=8), TEXTS),
+    "*.stop_token_ids": (IDS,),
+    "*.logit_bias": (_BIAS,),
+    "*.banned_token_ids": (IDS,),
+    "*.allowed_token_ids": (IDS,),
     "*.bad_words": (TEXTS, Way(how="length", make=lambda size: [grow.words(size)], first=8)),
     "*.forced_prefix": (replace(LENGTH, first=8, beside={"max_tokens": 900}),),
     "ResponsesRequest.forced_prefix": (replace(LENGTH, first=8, beside={"max_output_tokens": 900}),),
-    "*.repetition_penalty": (POWER,), "*.presence_penalty": (POWER,), "*.frequency_penalty": (POWER,),
+    "*.repetition_penalty": (POWER,),
+    "*.presence_penalty": (POWER,),
+    "*.frequency_penalty": (POWER,),
     "*.guidance_scale": (POWER,),
     "*.negative_prompt": (replace(LENGTH, beside=_GUIDED), replace(IDS, beside=_GUIDED)),
     "*.references": (TEXTS, Way(how="length", make=lambda size: [grow.words(size)], first=64)),
     "*.speculative": (Way(how="value", make=lambda size: {"num_speculative_tokens": size}, most=1 << 14),),
-    "*.priority": (EXPONENT,), "*.timeout": (POWER,), "*.cache_salt": (NAME,),
+    "*.priority": (EXPONENT,),
+    "*.timeout": (POWER,),
+    "*.cache_salt": (NAME,),
     "*.resume_token_ids": (_RESUMED[0], replace(_RESUMED[1], beside={"max_tokens": 900})),
     "ResponsesRequest.resume_token_ids": (_RESUMED[0], replace(_RESUMED[1], beside={"max_output_tokens": 900})),
     "GenerateRequest.resume_token_ids": (
-        _RESUMED[0], replace(_RESUMED[1], beside={"sampling_params": {"max_tokens": 900}})),
+        _RESUMED[0],
+        replace(_RESUMED[1], beside={"sampling_params": {"max_tokens": 900}}),
+    ),
     "TokenSampling.resume_token_ids": (_RESUMED[0],),
     "*.request_id": (
         NAME,
-        Way(how="length, in every chunk", make=grow.letters, first=8,
-            around={"stream": True, "stream_interval": 1, "max_tokens": 64}),
+        Way(
+            how="length, in every chunk",
+            make=grow.letters,
+            first=8,
+            around={"stream": True, "stream_interval": 1, "max_tokens": 64},
+        ),
     ),
     "ResponsesRequest.request_id": (
         NAME,
-        Way(how="length, in every chunk", make=grow.letters, first=8,
-            around={"stream": True, "stream_interval": 1, "max_output_tokens": 64}),
+        Way(
+            how="length, in every chunk",
+            make=grow.letters,
+            first=8,
+            around={"stream": True, "stream_interval": 1, "max_output_tokens": 64},
+        ),
     ),
     "GenerateRequest.request_id": (
         NAME,
-        Way(how="length, in every chunk", make=grow.letters, first=8,
-            around={"stream": True, "stream_interval": 1, "sampling_params": {"max_tokens": 64}}),
+        Way(
+            how="length, in every chunk",
+            make=grow.letters,
+            first=8,
+            around={"stream": True, "stream_interval": 1, "sampling_params": {"max_tokens": 64}},
+        ),
     ),
     "TokenSampling.request_id": (NAME,),  # refused there
     "*.stream_interval": (replace(COUNT, beside={"stream": True}), replace(EXPONENT, beside={"stream": True})),
     "*.n": (
-        Way(how="value", make=int, most=1 << 14, beside={"temperature": 1.0, "max_tokens": 64},
-            texts=lambda size: min(size, 64)),
+        Way(
+            how="value",
+            make=int,
+            most=1 << 14,
+            beside={"temperature": 1.0, "max_tokens": 64},
+            texts=lambda size: min(size, 64),
+        ),
         replace(EXPONENT, beside={"temperature": 1.0}),
     ),
     "*.response_format": (
-        Way(how="count of properties", first=4, most=1 << 17,
-            make=lambda size: {"type": "json_schema", "json_schema": {"schema": grow.schema_of(size)}}),
+        Way(
+            how="count of properties",
+            first=4,
+            most=1 << 17,
+            make=lambda size: {"type": "json_schema", "json_schema": {"schema": grow.schema_of(size)}},
+        ),
     ),
     "*.structured_outputs": (
         Way(how="choices", make=lambda size: {"choice": grow.texts(size)}, first=4, most=1 << 19),
     ),
-    "*.prompt_logprobs": _NUMBERS, "*.logprobs": _NUMBERS, "*.max_tokens": (_LONG, EXPONENT), "*.best_of": (
-        replace(COUNT, is_whole=True, make=lambda size: {"best_of": size, "n": size, "temperature": 1.0},
-                texts=lambda size: min(size, 64)),),
-    "*.max_completion_tokens": (_LONG, EXPONENT), "*.max_output_tokens": (_LONG, EXPONENT),
+    "*.prompt_logprobs": _NUMBERS,
+    "*.logprobs": _NUMBERS,
+    "*.max_tokens": (_LONG, EXPONENT),
+    "*.best_of": (
+        replace(
+            COUNT,
+            is_whole=True,
+            make=lambda size: {"best_of": size, "n": size, "temperature": 1.0},
+            texts=lambda size: min(size, 64),
+        ),
+    ),
+    "*.max_completion_tokens": (_LONG, EXPONENT),
+    "*.max_output_tokens": (_LONG, EXPONENT),
     "ChatRequest.top_logprobs": tuple(replace(one, beside={"logprobs": True}) for one in _NUMBERS),
     "ResponsesRequest.top_logprobs": tuple(
         replace(one, beside={"include": ["message.output_text.logprobs"]}) for one in _NUMBERS
     ),
     "*.include": (Way(how="count", make=lambda size: ["message.output_text.logprobs"] * size, most=1 << 17),),
     "*.prompt": (
-        LENGTH, IDS,
+        LENGTH,
+        IDS,
         Way(how="texts", make=grow.texts, most=1 << 18, texts=lambda size: min(size, 64)),
         Way(how="length without a seam", make=grow.letters, first=64),
     ),
     "TokenizeRequest.prompt": (LENGTH, Way(how="length without a seam", make=grow.letters, first=64)),
-    "*.messages": (_MESSAGES,), "*.tools": (_TOOLS,), "ResponsesRequest.tools": (_FUNCTIONS,),
+    "*.messages": (_MESSAGES,),
+    "*.tools": (_TOOLS,),
+    "ResponsesRequest.tools": (_FUNCTIONS,),
     "*.tool_choice": (
-        Way(how="length of the name", first=8, is_whole=True, make=lambda size: {
-            "tools": [{"type": "function", "function": {"name": grow.letters(size)}}],
-            "tool_choice": {"type": "function", "function": {"name": grow.letters(size)}}}),
+        Way(
+            how="length of the name",
+            first=8,
+            is_whole=True,
+            make=lambda size: {
+                "tools": [{"type": "function", "function": {"name": grow.letters(size)}}],
+                "tool_choice": {"type": "function", "function": {"name": grow.letters(size)}},
+            },
+        ),
     ),
     "ResponsesRequest.tool_choice": (
-        Way(how="length of the name", first=8, is_whole=True, make=lambda size: {
-            "tools": [{"type": "function", "name": grow.letters(size)}],
-            "tool_choice": {"type": "function", "name": grow.letters(size)}}),
+        Way(
+            how="length of the name",
+            first=8,
+            is_whole=True,
+            make=lambda size: {
+                "tools": [{"type": "function", "name": grow.letters(size)}],
+                "tool_choice": {"type": "function", "name": grow.letters(size)},
+            },
+        ),
     ),
     "*.prediction": (
         Way(how="length", make=lambda size: {"type": "content", "content": grow.words(size)}, first=64),
-        Way(how="parts", first=4, most=1 << 18,
-            make=lambda size: {"type": "content", "content": [{"type": "text", "text": "a"}] * size}),
+        Way(
+            how="parts",
+            first=4,
+            most=1 << 18,
+            make=lambda size: {"type": "content", "content": [{"type": "text", "text": "a"}] * size},
+        ),
     ),
-    "*.reasoning_effort": (NAME,), "*.chat_template": (LENGTH,), "*.chat_template_kwargs": _KWARGS,
-    "TokenizeRequest.chat_template": (replace(LENGTH, is_whole=True, make=lambda size: {
-        "prompt": None, "messages": [{"role": "user", "content": "a"}], "chat_template": grow.words(size)}),),
-    "TokenizeRequest.chat_template_kwargs": tuple(replace(
-        one, beside={"prompt": None, "messages": [{"role": "user", "content": "a"}]}) for one in _KWARGS),
+    "*.reasoning_effort": (NAME,),
+    "*.chat_template": (LENGTH,),
+    "*.chat_template_kwargs": _KWARGS,
+    "TokenizeRequest.chat_template": (
+        replace(
+            LENGTH,
+            is_whole=True,
+            make=lambda size: {
+                "prompt": None,
+                "messages": [{"role": "user", "content": "a"}],
+                "chat_template": grow.words(size),
+            },
+        ),
+    ),
+    "TokenizeRequest.chat_template_kwargs": tuple(
+        replace(one, beside={"prompt": None, "messages": [{"role": "user", "content": "a"}]}) for one in _KWARGS
+    ),
     "TokenizeRequest.messages": (replace(_MESSAGES, beside={"prompt": None}),),
-    "TokenizeRequest.tools": (replace(
-        _TOOLS, beside={"prompt": None, "messages": [{"role": "user", "content": "a"}]}),),
-    "*.token_ids": (IDS,), "*.tokens": (IDS,),
+    "TokenizeRequest.tools": (
+        replace(_TOOLS, beside={"prompt": None, "messages": [{"role": "user", "content": "a"}]}),
+    ),
+    "*.token_ids": (IDS,),
+    "*.tokens": (IDS,),
     "*.sampling_params": (Way(how="count of unknown names", make=grow.table, first=1, most=1 << 19),),
-    "*.stream_options": (Way(how="count of unknown names", make=grow.table, first=1, most=1 << 19,
-                             beside={"stream": True}),),
+    "*.stream_options": (
+        Way(how="count of unknown names", make=grow.table, first=1, most=1 << 19, beside={"stream": True}),
+    ),
     "TokenSampling.stream_options": (Way(how="count of unknown names", make=grow.table, most=1 << 19),),
-    "*.input": (LENGTH, _ITEMS), "*.instructions": (LENGTH,),
+    "*.input": (LENGTH, _ITEMS),
+    "*.instructions": (LENGTH,),
     "*.text": (Way(how="length", make=grow.words, first=64),),
-    "ResponsesRequest.text": (Way(how="count of properties", first=4, most=1 << 17, make=lambda size: {
-        "format": {"type": "json_schema", "name": "p", "schema": grow.schema_of(size)}}),),
+    "ResponsesRequest.text": (
+        Way(
+            how="count of properties",
+            first=4,
+            most=1 << 17,
+            make=lambda size: {"format": {"type": "json_schema", "name": "p", "schema": grow.schema_of(size)}},
+        ),
+    ),
     "*.reasoning": (Way(how="length", make=lambda size: {"effort": grow.letters(size)}, first=4),),
     "*.effort": (NAME,),
     # tables within
     "Message.content": (LENGTH, _PARTS, Way(how="length without a seam", make=grow.letters, first=64)),
-    "MessageItem.content": (LENGTH, _TEXT_PARTS), "ReasoningItem.content": (
-        Way(how="count", make=lambda size: [{"type": "reasoning_text", "text": "a"}] * size, first=4, most=1 << 17),),
-    "ReasoningItem.summary": (_THOUGHTS,), "ReasoningItem.encrypted_content": (NAME,),
+    "MessageItem.content": (LENGTH, _TEXT_PARTS),
+    "ReasoningItem.content": (
+        Way(how="count", make=lambda size: [{"type": "reasoning_text", "text": "a"}] * size, first=4, most=1 << 17),
+    ),
+    "ReasoningItem.summary": (_THOUGHTS,),
+    "ReasoningItem.encrypted_content": (NAME,),
     "OutputItem.output": (LENGTH, _TEXT_PARTS),
-    "*.name": (NAME,), "*.description": (LENGTH,), "*.parameters": _SCHEMA, "*.arguments": (
+    "*.name": (NAME,),
+    "*.description": (LENGTH,),
+    "*.parameters": _SCHEMA,
+    "*.arguments": (
         Way(how="length", make=lambda size: '{"a": "' + grow.letters(size) + '"}', first=8),
         Way(how="nesting", make=lambda size: '{"a":' * size + "1" + "}" * size, first=4, most=1 << 19),
     ),
-    "*.id": (NAME,), "*.call_id": (NAME,), "*.tool_call_id": (NAME,), "*.reasoning_content": (LENGTH,),
+    "*.id": (NAME,),
+    "*.call_id": (NAME,),
+    "*.tool_call_id": (NAME,),
+    "*.reasoning_content": (LENGTH,),
     "Message.tool_calls": (replace(_CALLS, beside={"role": "assistant"}),),
     "Message.parsed": (KEYS, LEVELS),
     "Called.parsed_arguments": (KEYS, LEVELS),
@@ -188,29 +296,42 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "ToolCall.function": (Way(how="count of unknown names", make=grow.table, most=1 << 18),),
     "ToolChoice.function": (Way(how="count of unknown names", make=grow.table, most=1 << 18),),
     "StructuredOutputs.json": (
-        *_SCHEMA, Way(how="length, as text", first=64,
-                      make=lambda size: '{"type": "string", "description": "' + grow.letters(size) + '"}')),
+        *_SCHEMA,
+        Way(
+            how="length, as text",
+            first=64,
+            make=lambda size: '{"type": "string", "description": "' + grow.letters(size) + '"}',
+        ),
+    ),
     "StructuredOutputs.regex": _REGEX,
-    "StructuredOutputs.choice": (
-        TEXTS, Way(how="length", make=lambda size: [grow.words(size)], first=64)),
-    "StructuredOutputs.grammar": (
-        *_GRAMMAR[:3], replace(_GRAMMAR[3], around={"max_tokens": 64, "ignore_eos": True})),
+    "StructuredOutputs.choice": (TEXTS, Way(how="length", make=lambda size: [grow.words(size)], first=64)),
+    "StructuredOutputs.grammar": (*_GRAMMAR[:3], replace(_GRAMMAR[3], around={"max_tokens": 64, "ignore_eos": True})),
     "StructuredOutputs.whitespace_pattern": (
         Way(how="repetitions", make=lambda size: f"[ ]{{0,{size}}}", most=1 << 24, beside={"json": SCHEMA}),
-        Way(how="length", make=lambda size: " ?" * size, first=8, beside={"json": SCHEMA})),
+        Way(how="length", make=lambda size: " ?" * size, first=8, beside={"json": SCHEMA}),
+    ),
     "ResponseFormat.json_schema": (
-        Way(how="length of the name", first=8, make=lambda size: {"name": grow.letters(size), "schema": SCHEMA}),),
+        Way(how="length of the name", first=8, make=lambda size: {"name": grow.letters(size), "schema": SCHEMA}),
+    ),
     "*.schema": _SCHEMA,
-    "Speculative.method": (NAME,), "Speculative.verifier": (NAME,), "Speculative.policy": (NAME,),
+    "Speculative.method": (NAME,),
+    "Speculative.verifier": (NAME,),
+    "Speculative.policy": (NAME,),
     "Speculative.num_speculative_tokens": _NUMBERS,
     "*.annotations": (Way(how="count", make=lambda size: [{"a": 1}] * size, first=4, most=1 << 18),),
     "Part.logprobs": (Way(how="count", make=lambda size: [{"a": 1}] * size, first=4, most=1 << 18),),
-    "TextConfig.format": (Way(how="count of properties", first=4, most=1 << 17, make=lambda size: {
-        "type": "json_schema", "name": "p", "schema": grow.schema_of(size)}),),
+    "TextConfig.format": (
+        Way(
+            how="count of properties",
+            first=4,
+            most=1 << 17,
+            make=lambda size: {"type": "json_schema", "name": "p", "schema": grow.schema_of(size)},
+        ),
+    ),
     "/v1/models/{model}?model": (Way(how="length", make=grow.letters, first=8, most=1 << 20),),
     "/kv_events?since": (EXPONENT,),
     "/kv_events?wait": (Way(how="value", make=lambda size: 0.01 * size, most=1 << 14),),
-}  # fmt: skip
+}
 
 
 BESIDE: Mapping[str, Mapping[str, Any]] = {  # of fields with finitely many values: what they stand beside

@@ -109,10 +109,12 @@ def measure(plain: LLM, default: LLM, cell: Cell, *, vocab: int, max_tokens: int
         seconds, worked = time.perf_counter() - clock, time.process_time() - work
         stop()
         return _Written(
-            texts=[one.token_ids for one in results], clock=seconds, work=max(worked, 1e-9),
+            texts=[one.token_ids for one in results],
+            clock=seconds,
+            work=max(worked, 1e-9),
             a_text=mean(ends.at) - clock,
             tau=sum(one.stats.num_tokens for one in results) / sum(one.stats.num_steps for one in results),
-        )  # fmt: skip
+        )
 
     wanted = write(plain).texts
     told = [{default: write(default)}]
@@ -123,8 +125,9 @@ def measure(plain: LLM, default: LLM, cell: Cell, *, vocab: int, max_tokens: int
         clock=tuple(one.clock / other.clock for one, other in pairs),
         work=tuple(one.work / other.work for one, other in pairs),
         a_text=tuple(one.a_text / other.a_text for one, other in pairs),
-        same=same, tau=median(other.tau for _, other in pairs),
-    )  # fmt: skip
+        same=same,
+        tau=median(other.tau for _, other in pairs),
+    )
 
 
 def cells(batches: Seq[int], temperatures: Seq[float], texts: Seq[str]) -> Iterator[Cell]:

@@ -94,9 +94,10 @@ async def measure(llm: LLM, prompt: list[int], *, others: int, seconds: float) -
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return Outcome(
-        quiet=window(texts, arrives - seconds, arrives), beside=window(texts, arrives, first),
+        quiet=window(texts, arrives - seconds, arrives),
+        beside=window(texts, arrives, first),
         first_seconds=first - arrives,
-    )  # fmt: skip
+    )
 
 
 def with_context(model: Path, max_len: int, place: Path) -> Path:

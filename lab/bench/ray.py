@@ -70,10 +70,14 @@ async def _load(urls: Seq[str], given: argparse.Namespace) -> float:
     async def client(number: int) -> None:
         for i in range(given.requests):
             body = {
-                "model": "target", "prompt": f"Client {number} asks for the {i}th time: on that day the captain",
-                "max_tokens": given.max_tokens, "ignore_eos": True, "stream": not given.whole,
-                "temperature": 0.8, "seed": 1000 * number + i,
-            }  # fmt: skip
+                "model": "target",
+                "prompt": f"Client {number} asks for the {i}th time: on that day the captain",
+                "max_tokens": given.max_tokens,
+                "ignore_eos": True,
+                "stream": not given.whole,
+                "temperature": 0.8,
+                "seed": 1000 * number + i,
+            }
             async for event in read_events(f"{urls[number % len(urls)]}/v1/completions", body):
                 if event.startswith('{"error"'):
                     raise HttpError(f"a stream broke off: {event}")

@@ -62,9 +62,7 @@ class Measured:
         return self.num_tokens / median(self.seconds)
 
 
-def measure(
-    llm: LLM, label: str, prompts: Seq[Prompt], params: SamplingParams, threads: int | None = None
-) -> Measured:  # fmt: skip
+def measure(llm: LLM, label: str, prompts: Seq[Prompt], params: SamplingParams, threads: int | None = None) -> Measured:
     """Write every prompt once with one method, and time it. `threads`: always so many."""
     found = Measured(label)
     network = network_of(llm.engine.parts)

@@ -28,9 +28,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--tests", type=Path, default=Path("tests"), help="the checkout's tests, which hold the rows")
     parser.add_argument("--out", type=Path, help=f"where to write the page: {PAGE} by default")
     parser.add_argument(
-        "--record", type=Path, default=RECORD,
+        "--record",
+        type=Path,
+        default=RECORD,
         help=f"finished rows, by all that they depend on; what is there is not run again ({RECORD}); '-': none",
-    )  # fmt: skip
+    )
     given = parser.parse_args(words)
     try:
         rows = load_grounds(given.tests)

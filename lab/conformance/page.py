@@ -43,16 +43,25 @@ def write_page(lines: Seq[Line]) -> str:
         f"{platform.python_version()}, {platform.machine()}. Do not edit by hand.",
         "Each recipe runs with its own drafter, rule and policy over a tiny random target in float64; its roles are "
         "filled by models that are nearly that target. "
-        + (f"The texts of {_listed(trained)} are those of the [zoo](zoo.md)'s target in float64, with the head that "
-           "was trained for it. " if trained else "")
+        + (
+            f"The texts of {_listed(trained)} are those of the [zoo](zoo.md)'s target in float64, with the head that "
+            "was trained for it. "
+            if trained
+            else ""
+        )
         + "So the page shows that the recipe is *right*; what it gains is "
         "in [performance](performance.md). `lossy`: the recipe's rule does not promise the target's distribution, as "
         "published.",
         _table(
             ["recipe", "drafter", "rule", "policy", *headings],
             [
-                [line.recipe.name, line.recipe.drafter.name, line.recipe.verifier.name, line.recipe.policy.name,
-                 *(_cell(line, heading) for heading in headings)]
+                [
+                    line.recipe.name,
+                    line.recipe.drafter.name,
+                    line.recipe.verifier.name,
+                    line.recipe.policy.name,
+                    *(_cell(line, heading) for heading in headings),
+                ]
                 for line in lines
             ],
         ),
@@ -64,7 +73,7 @@ def write_page(lines: Seq[Line]) -> str:
         "is the target itself, and what the recipe is about (few keys, few bits, a layer left out) is not active. "
         f"Under *useless draft* the number is that of the guesses replaced, and must not be 0; `{LEFT_ALONE}`: every "
         "draft resumes from hidden states that belong to its guesses, so none could be replaced.",
-    ]  # fmt: skip
+    ]
     if failed:
         parts.append("## Failures")
         parts.append("\n".join(f"- {line.recipe.name}: {failure}" for line in lines for failure in line.failures))

@@ -49,9 +49,15 @@ class Record:
         """Append a finished row; one with a failure is left out."""
         if line.failures:
             return
-        row = {"key": self.key_of(line.recipe), "recipe": line.recipe.name, "cells": line.cells, "told": line.told,
-               "seen": {heading: asdict(tally) for heading, tally in line.seen.items()},
-               "trained": line.trained, "seconds": round(line.seconds, 1)}  # fmt: skip
+        row = {
+            "key": self.key_of(line.recipe),
+            "recipe": line.recipe.name,
+            "cells": line.cells,
+            "told": line.told,
+            "seen": {heading: asdict(tally) for heading, tally in line.seen.items()},
+            "trained": line.trained,
+            "seconds": round(line.seconds, 1),
+        }
         self._lines[str(row["key"])] = row
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as out:

@@ -30,9 +30,11 @@ class Tally:
     def plus(self, other: "Tally") -> "Tally":
         """The counts of both, added."""
         return Tally(
-            drafted=self.drafted + other.drafted, accepted=self.accepted + other.accepted,
-            runs=self.runs + other.runs, cut=self.cut + other.cut,
-        )  # fmt: skip
+            drafted=self.drafted + other.drafted,
+            accepted=self.accepted + other.accepted,
+            runs=self.runs + other.runs,
+            cut=self.cut + other.cut,
+        )
 
     @property
     def is_enough(self) -> bool:

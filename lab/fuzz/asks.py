@@ -47,9 +47,11 @@ class Ask:
 
 GUIDED, STRUCTURED = 0.06, 0.06  # of the requests that only plain decoding answers for
 FORMS: tuple[dict[str, Any], ...] = (  # of letters that every model here spells, and without "d", which ends texts
-    {"regex": "[abcef]{2,9}"}, {"regex": "(ab|ce)+f?"}, {"choice": ["abc", "abe", "bac", "bace"]},
+    {"regex": "[abcef]{2,9}"},
+    {"regex": "(ab|ce)+f?"},
+    {"choice": ["abc", "abe", "bac", "bace"]},
     {"regex": "ba{3,20}c[abc]*"},
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,8 +103,12 @@ def _asyncio(llm: LLM, asks: list[Ask], per_request: dict[str, Any]) -> list[Tex
 
 
 _SHAPES: dict[str, Callable[[LLM, list[Ask], dict[str, Any]], list[Text]]] = {
-    "batch": _batch, "alone": _alone, "streams": _streams, "threads": _threads, "async": _asyncio,
-}  # fmt: skip
+    "batch": _batch,
+    "alone": _alone,
+    "streams": _streams,
+    "threads": _threads,
+    "async": _asyncio,
+}
 
 
 def _prompt(ask: Ask) -> dict[str, Any]:
@@ -114,9 +118,13 @@ def _prompt(ask: Ask) -> dict[str, Any]:
 
 def _from_result(result: Result) -> Text:
     return Text(
-        token_ids=result.token_ids, text=result.text, finish_reason=result.finish_reason, logprobs=result.logprobs,
-        num_accepted=result.stats.num_accepted_tokens, num_drafted=result.stats.num_draft_tokens,
-    )  # fmt: skip
+        token_ids=result.token_ids,
+        text=result.text,
+        finish_reason=result.finish_reason,
+        logprobs=result.logprobs,
+        num_accepted=result.stats.num_accepted_tokens,
+        num_drafted=result.stats.num_draft_tokens,
+    )
 
 
 def _from_chunks(chunks: list[Chunk]) -> Text:
@@ -126,7 +134,10 @@ def _from_chunks(chunks: list[Chunk]) -> Text:
     logprobs = tuple(one for chunk in chunks for one in chunk.logprobs)
     return Text(
         token_ids=tuple(token for chunk in chunks for token in chunk.token_ids),
-        text="".join(chunk.text for chunk in chunks), finish_reason=reason, logprobs=logprobs,
-        num_accepted=stats.num_accepted_tokens if stats else 0, num_drafted=stats.num_draft_tokens if stats else 0,
+        text="".join(chunk.text for chunk in chunks),
+        finish_reason=reason,
+        logprobs=logprobs,
+        num_accepted=stats.num_accepted_tokens if stats else 0,
+        num_drafted=stats.num_draft_tokens if stats else 0,
         whole=reason is not None,
-    )  # fmt: skip
+    )

@@ -56,9 +56,13 @@ class Oracle:
         ends = None if ask.settings["ignore_eos"] else sorted(self.ends) or None
         with torch.inference_mode():
             whole = self._model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=ask.settings["max_tokens"], do_sample=False,
-                eos_token_id=ends, pad_token_id=0,
-            )  # fmt: skip
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=ask.settings["max_tokens"],
+                do_sample=False,
+                eos_token_id=ends,
+                pad_token_id=0,
+            )
         answer: list[int] = whole[0, len(ask.prompt) :].tolist()
         return answer
 

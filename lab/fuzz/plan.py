@@ -48,14 +48,15 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     "elastic-mixed": Variant(
         words={**BF16, "precision": "elastic", "precision_options": {"min_free": 0.99}},
-        plain={**BF16, "precision": "mixed"}, is_native=True,
+        plain={**BF16, "precision": "mixed"},
+        is_native=True,
     ),
     "streamed": Variant(words=BF16, is_native=True),
     "short-context": Variant(words={**BF16, "max_model_len": 40}),
     "kernels-off": Variant(words=BF16, kernels="off"),
     "kernels-off-int8": Variant(words=BF16, rounding="int8", kernels="off"),
     "kernels-off-kv-int8": Variant(words={**BF16, "kv_cache": "paged", "kv_cache_dtype": "int8"}, kernels="off"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +121,32 @@ def plan_case(
     memory, words = Random(f"{seed}/{number}/memory"), Random(f"{seed}/{number}/words")
     is_tight = VARIANTS[variant].plain is None and variant != "streamed" and memory.random() < 0.4
     return Case(
-        number=number, kind=kind, model=model, variant=variant, drafter=rng.choice(list(drafters)),
-        row=rng.randrange(1 << 16), depth=rng.randint(1, 8),
-        policy=rng.choice(list(policies)) if rng.random() < 0.3 else None, shape=shape,
+        number=number,
+        kind=kind,
+        model=model,
+        variant=variant,
+        drafter=rng.choice(list(drafters)),
+        row=rng.randrange(1 << 16),
+        depth=rng.randint(1, 8),
+        policy=rng.choice(list(policies)) if rng.random() < 0.3 else None,
+        shape=shape,
         own=_own_words(words) if words.random() < OWN_SHARE else None,
-        max_num_seqs=Random(f"{seed}/{model}/{variant}").choice((2, 64)), shows_answers=rng.random() < 0.4,
-        pages=-(-longest // 16) + memory.randrange(1, 5) if is_tight else None, prefixes=memory.random() < 0.6,
-        slices=memory.random() < 0.3, again=rng.random() < 0.15, asks=asks, leavers=leavers,
-    )  # fmt: skip
+        max_num_seqs=Random(f"{seed}/{model}/{variant}").choice((2, 64)),
+        shows_answers=rng.random() < 0.4,
+        pages=-(-longest // 16) + memory.randrange(1, 5) if is_tight else None,
+        prefixes=memory.random() < 0.6,
+        slices=memory.random() < 0.3,
+        again=rng.random() < 0.15,
+        asks=asks,
+        leavers=leavers,
+    )
 
 
 def _own_words(rng: Random) -> Mapping[str, Any]:
     """Settings under which a greedy or seeded text stays what it is."""
     return {
-        "arm": rng.randrange(64), "num_speculative_tokens": rng.choice((None, 0, 1, 4, 9)),
-        "policy": rng.choice((None, "fixed")), "verifier": rng.choice((None, "auto", "coupled")),
-    }  # fmt: skip
+        "arm": rng.randrange(64),
+        "num_speculative_tokens": rng.choice((None, 0, 1, 4, 9)),
+        "policy": rng.choice((None, "fixed")),
+        "verifier": rng.choice((None, "auto", "coupled")),
+    }

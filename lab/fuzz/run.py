@@ -64,9 +64,13 @@ class Runner:
     def run(self, case: Case) -> Record:
         """Every fault becomes the record's `difference`; a drafter that this target refuses leaves no texts."""
         record = Record(
-            case=case.number, kind=case.kind, model=case.model, variant=case.variant, drafter=case.drafter,
+            case=case.number,
+            kind=case.kind,
+            model=case.model,
+            variant=case.variant,
+            drafter=case.drafter,
             shape=case.shape,
-        )  # fmt: skip
+        )
         began = process_time()
         try:
             with _time_limit(SECONDS), in_slices(case.slices), Survived() as survived:
@@ -94,9 +98,13 @@ class Runner:
         record.texts, record.tokens = len(case.asks), sum(len(text.token_ids) for text in wanted[: len(case.asks)])
         for turn in range(1 + case.again):
             found = drive.run(
-                subject.llm, case.shape, case.asks, case.leavers, references=subject.references,
+                subject.llm,
+                case.shape,
+                case.asks,
+                case.leavers,
+                references=subject.references,
                 speculative=self._words(case, subject.llm),
-            )  # fmt: skip
+            )
             record.accepted += sum(text.num_accepted for text in found)
             if (difference := _compare(case, wanted, found)) is not None:
                 record.difference = {**difference, "turn": turn}
@@ -159,9 +167,15 @@ def _fault(ask: Ask, right: Text, ours: Text) -> str | None:
 
 def _tell(case: Case, ask: Ask, what: str, ours: Text, right: Text | None = None) -> dict[str, Any]:
     told = {
-        "what": what, "ask": ask.tell(), "ours": list(ours.token_ids), "text": ours.text,
-        "reason": ours.finish_reason, "depth": case.depth, "policy": case.policy, "own": case.own and dict(case.own),
-    }  # fmt: skip
+        "what": what,
+        "ask": ask.tell(),
+        "ours": list(ours.token_ids),
+        "text": ours.text,
+        "reason": ours.finish_reason,
+        "depth": case.depth,
+        "policy": case.policy,
+        "own": case.own and dict(case.own),
+    }
     if right is not None:
         told |= {"plain": list(right.token_ids), "plain_text": right.text, "plain_reason": right.finish_reason}
     return told

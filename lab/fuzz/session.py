@@ -102,8 +102,11 @@ class Session:
             environment: Mapping[str, str] = {**os.environ, KERNELS: kernels}
             self._children[kernels] = subprocess.Popen(
                 [sys.executable, "-m", "lab.fuzz", *self.words, "--serve"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
         return self._children[kernels]
 
 

@@ -59,13 +59,25 @@ def fill(decoder: Decoder) -> Decoder:
 def _draft_config(*, tiny: bool) -> ModelConfig:
     if tiny:
         return llama_config(
-            vocab_size=301, hidden_size=64, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=128,
-            max_len=512, tie_embeddings=False,
-        )  # fmt: skip
+            vocab_size=301,
+            hidden_size=64,
+            num_layers=2,
+            num_heads=4,
+            num_kv_heads=2,
+            intermediate_size=128,
+            max_len=512,
+            tie_embeddings=False,
+        )
     return llama_config(
-        vocab_size=32000, hidden_size=512, num_layers=4, num_heads=8, num_kv_heads=2, intermediate_size=1536,
-        max_len=4096, tie_embeddings=False,
-    )  # fmt: skip
+        vocab_size=32000,
+        hidden_size=512,
+        num_layers=4,
+        num_heads=8,
+        num_kv_heads=2,
+        intermediate_size=1536,
+        max_len=4096,
+        tie_embeddings=False,
+    )
 
 
 class SyntheticRule:

@@ -50,9 +50,14 @@ def profile_rounds(pair: Pair, way: Way) -> RoundProfile:
     span = max(stops) - min(starts)
     launches = sum(event.name.startswith(("cudaLaunch", "cudaGraphLaunch", "cudaMemcpy")) for event in seen.events())
     return RoundProfile(
-        way=way, kernel_us=busy / _ROUNDS, span_us=span / _ROUNDS, busy=busy / span, kernels=len(device) / _ROUNDS,
-        launches=launches / _ROUNDS, waits=waits,
-    )  # fmt: skip
+        way=way,
+        kernel_us=busy / _ROUNDS,
+        span_us=span / _ROUNDS,
+        busy=busy / span,
+        kernels=len(device) / _ROUNDS,
+        launches=launches / _ROUNDS,
+        waits=waits,
+    )
 
 
 def _count_waits(step: object) -> float:

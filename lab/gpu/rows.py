@@ -51,9 +51,11 @@ def examine_rows(
     try:
         runner = Runner(pair.target) if exact else GraphedRunner(pair.target, record=call_each_time, row_tile=tile)
         parts = Parts(
-            target=runner, drafter=NoDrafter(), verifier=Auto(),
+            target=runner,
+            drafter=NoDrafter(),
+            verifier=Auto(),
             policy=FixedPolicy(FixedOptions(num_speculative_tokens=0)),
-        )  # fmt: skip
+        )
         engine = Engine(parts)
         vocab = runner.vocab_size
         prompt = tuple(1 + i * 7 % (vocab - 1) for i in range(PROMPT))

@@ -14,9 +14,34 @@ from typing import Any
 Damage = Callable[[bytes, Random], tuple[str, bytes]]
 HUGE = (2**31 - 1, 2**31, 2**40, 2**63 - 1, 2**64 - 1, 10**30)
 STRANGE: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 3, *HUGE, -(2**40), 0.5, -1.5, 1e308, float("nan"), float("inf"), "", "x", "\ud800",
-    "é", [], [1], [[]], ["x"], [None], {}, {"x": 1}, {"type": None}, "x" * 5000,
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    3,
+    *HUGE,
+    -(2**40),
+    0.5,
+    -1.5,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\ud800",
+    "é",
+    [],
+    [1],
+    [[]],
+    ["x"],
+    [None],
+    {},
+    {"x": 1},
+    {"type": None},
+    "x" * 5000,
+)
 
 
 def damage_bytes(data: bytes, dice: Random) -> tuple[str, bytes]:

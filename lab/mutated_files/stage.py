@@ -98,9 +98,12 @@ class Files:
 
         def store(drafter: str) -> Subject:
             return Subject(
-                name="store", home=self.directory / "others", file="store", damage=damage_bytes,
+                name="store",
+                home=self.directory / "others",
+                file="store",
+                damage=damage_bytes,
                 open=lambda path: _writing(self.stage.llm.with_drafter({"name": drafter, "datastore": str(path)})),
-            )  # fmt: skip
+            )
 
         recipe = subject("recipe.toml", lambda path: self.stage.llm.with_drafter(path).generate(PROMPT, FEW))
         return [
@@ -227,20 +230,29 @@ def _shard(home: Path) -> None:
 
 _BESIDE: dict[str, object] = {
     "tokenizer_config.json": {
-        "bos_token": "a", "eos_token": {"content": "b"}, "add_bos_token": True,
+        "bos_token": "a",
+        "eos_token": {"content": "b"},
+        "add_bos_token": True,
         "chat_template": [{"name": "default", "template": "{{ messages }}"}],
     },
     "generation_config.json": {"eos_token_id": [1, 2]},
     "companions.json": {"draft_model": "../draft", "head": {"eagle": "../eagle"}},
-}  # fmt: skip
+}
 _ARM = Arm(name="a")
 _RECORD: dict[str, object] = {
-    "kind": "draft_model", "dtype": "float32", "target": {"weights": "0a"}, "chat_template": "",
+    "kind": "draft_model",
+    "dtype": "float32",
+    "target": {"weights": "0a"},
+    "chat_template": "",
     "promises": [
-        {"terms": {"prompts": [[1, 2], [3]], "max_tokens": 4, "depth": 2, "temperature": 1.0}, "tau": 1.5,
-         "standard_error": 0.1, "conditional": [0.5, 0.25]}
+        {
+            "terms": {"prompts": [[1, 2], [3]], "max_tokens": 4, "depth": 2, "temperature": 1.0},
+            "tau": 1.5,
+            "standard_error": 0.1,
+            "conditional": [0.5, 0.25],
+        }
     ],
-}  # fmt: skip
+}
 _RECIPE = """modifies_target = false
 [paper]
 title = "A paper"

@@ -81,11 +81,14 @@ def answer(llm: LLM, batch: list[tuple[int, dict[str, Any]]]) -> list[dict[str, 
     )
     return [
         {
-            "prompt_token_ids": ids, "token_ids": list(result.token_ids), "finish_reason": result.finish_reason,
-            "asked": list(how), "kind": record["kind"],
+            "prompt_token_ids": ids,
+            "token_ids": list(result.token_ids),
+            "finish_reason": result.finish_reason,
+            "asked": list(how),
+            "kind": record["kind"],
         }
         for ids, result, how, (_, record) in zip(prompts, results, settings, batch, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def own_turns(llm: LLM, numbers: list[int]) -> list[list[dict[str, str]]]:

@@ -94,11 +94,16 @@ async def soak(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     if options.requests >= _ENOUGH:
         tally.wrong += without_effect(tally, end)
     return {
-        "requests": options.requests, "seconds": round(perf_counter() - began),
+        "requests": options.requests,
+        "seconds": round(perf_counter() - began),
         "counts": dict(sorted(tally.counts.items())),
-        "statuses": dict(sorted(tally.statuses.items())), "preempted": end["preempted"], "drafter raised": end["broke"],
-        "grown_mib_in_second_half": round(grown / 2**20, 1), "files_at_the_end": files, "wrong": tally.wrong,
-    }  # fmt: skip
+        "statuses": dict(sorted(tally.statuses.items())),
+        "preempted": end["preempted"],
+        "drafter raised": end["broke"],
+        "grown_mib_in_second_half": round(grown / 2**20, 1),
+        "files_at_the_end": files,
+        "wrong": tally.wrong,
+    }
 
 
 def without_effect(tally: Tally, end: dict[str, Any]) -> list[str]:

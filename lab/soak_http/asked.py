@@ -27,8 +27,9 @@ _UNICODE = (
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "maximum": 120}},
-    "required": ["name", "age"], "additionalProperties": False,
-}  # fmt: skip
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
 _TOOL = {"type": "function", "function": {"name": "person", "description": "Note a person", "parameters": SCHEMA}}
 _BOUND: tuple[tuple[Mapping[str, Any], StructuredOutputsParams], ...] = (
     (
@@ -110,13 +111,23 @@ def _settings(rng: Random, seed: int) -> dict[str, Any]:
     """Under the names that both sides have."""
     words: dict[str, Any] = {"max_tokens": rng.choice((2, 5, 9, 14, 30)), "temperature": 0.0}
     if rng.random() < 0.6:
-        words |= {"temperature": rng.choice((0.7, 1.0)), "seed": seed, "top_k": rng.choice((0, 20)),
-                  "top_p": rng.choice((1.0, 0.9))}  # fmt: skip
+        words |= {
+            "temperature": rng.choice((0.7, 1.0)),
+            "seed": seed,
+            "top_k": rng.choice((0, 20)),
+            "top_p": rng.choice((1.0, 0.9)),
+        }
     more: tuple[dict[str, Any], ...] = (
-        {}, {}, {"ignore_eos": True}, {"repetition_penalty": 1.2}, {"frequency_penalty": 0.5}, {"min_p": 0.05},
-        {"stop": [" the", "\n\n"]}, {"n": rng.choice((2, 3))} if words["temperature"] else {},
+        {},
+        {},
+        {"ignore_eos": True},
+        {"repetition_penalty": 1.2},
+        {"frequency_penalty": 0.5},
+        {"min_p": 0.05},
+        {"stop": [" the", "\n\n"]},
+        {"n": rng.choice((2, 3))} if words["temperature"] else {},
         {"banned_token_ids": [5, 6, 7]},
-    )  # fmt: skip
+    )
     return words | rng.choice(more)
 
 
@@ -142,8 +153,9 @@ def _ids(rng: Random, seed: int) -> Kind:
     prompt = start + [rng.randrange(1, 900) for _ in range(rng.randrange(1, 60))]
     if rng.random() < 0.5:
         body: dict[str, Any] = {"token_ids": prompt, "sampling_params": settings}
-        return Kind(name=f"ids {seed}", path="/inference/v1/generate", body=body, prompts=[prompt],
-                    params=_params(settings))  # fmt: skip
+        return Kind(
+            name=f"ids {seed}", path="/inference/v1/generate", body=body, prompts=[prompt], params=_params(settings)
+        )
     body = {"prompt": prompt, "return_token_ids": True, **settings}
     return Kind(name=f"ids {seed}", path="/v1/completions", body=body, prompts=[prompt], params=_params(settings))
 
@@ -153,8 +165,13 @@ def _chat(rng: Random, seed: int) -> Kind:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": _text(rng)}]
     messages = messages[rng.randrange(2) :]
     more = rng.choice(({}, {"logprobs": True, "top_logprobs": 2}, {"return_token_ids": True}))
-    return Kind(name=f"chat {seed}", path="/v1/chat/completions", body={"messages": messages, **settings, **more},
-                prompts=messages, params=_params(settings))  # fmt: skip
+    return Kind(
+        name=f"chat {seed}",
+        path="/v1/chat/completions",
+        body={"messages": messages, **settings, **more},
+        prompts=messages,
+        params=_params(settings),
+    )
 
 
 def _bound(rng: Random, seed: int) -> Kind:
@@ -162,8 +179,13 @@ def _bound(rng: Random, seed: int) -> Kind:
     settings: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "seed": seed}
     form, same = rng.choice(_BOUND)
     prompt = _text(rng)
-    return Kind(name=f"form {seed}", path="/v1/completions", body={"prompt": prompt, **settings, **form},
-                prompts=[prompt], params=SamplingParams(structured_outputs=same, **settings))  # fmt: skip
+    return Kind(
+        name=f"form {seed}",
+        path="/v1/completions",
+        body={"prompt": prompt, **settings, **form},
+        prompts=[prompt],
+        params=SamplingParams(structured_outputs=same, **settings),
+    )
 
 
 def _tools(rng: Random, seed: int) -> Kind:

@@ -32,10 +32,22 @@ _WRONG: tuple[Any, ...] = (
 )
 _NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 400, "0x10", "1_000", "01", "--1", "٣", "1.5.2")
 _PATHS = (
-    "/", "/v1", "/v1/", "/v1/completions/", "//v1/completions", "/v1/../v1/completions", "/%2e%2e/etc/passwd",
-    "/v1/completions%00", "/v1/models/%2e%2e%2f", "/v1/" + "x" * 3000, "/page/../app.py", "/page/%2e%2e%2fapp.py",
-    "/v1/models/" + "%F0%9F%98%80" * 40, "/v1/completions;a=b", "/\\v1\\completions",
-)  # fmt: skip
+    "/",
+    "/v1",
+    "/v1/",
+    "/v1/completions/",
+    "//v1/completions",
+    "/v1/../v1/completions",
+    "/%2e%2e/etc/passwd",
+    "/v1/completions%00",
+    "/v1/models/%2e%2e%2f",
+    "/v1/" + "x" * 3000,
+    "/page/../app.py",
+    "/page/%2e%2e%2fapp.py",
+    "/v1/models/" + "%F0%9F%98%80" * 40,
+    "/v1/completions;a=b",
+    "/\\v1\\completions",
+)
 _BOMBS: tuple[Mapping[str, Any], ...] = (
     {"structured_outputs": {"json": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}},
     {"structured_outputs": {"json": {"$ref": "file:///etc/passwd"}}},
@@ -47,17 +59,46 @@ _BOMBS: tuple[Mapping[str, Any], ...] = (
     {"structured_outputs": {"json": {"properties": {f"property {i}": {"type": "string"} for i in range(9000)}}}},
     {"response_format": {"type": "json_schema"}},
     {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "no such type"}}}},
-)  # fmt: skip
+)
 _ASKS: tuple[Mapping[str, Any], ...] = (
-    {"prompt": [10**9]}, {"prompt": [-1]}, {"prompt": [2**70]}, {"prompt": []}, {"prompt": ""}, {"prompt": [[]]},
-    {"prompt": ["a"] * 65}, {"n": 65}, {"n": 10**12}, {"logprobs": 21}, {"prompt_logprobs": 10**9}, {"max_tokens": 0},
-    {"stop": ["x"] * 100_000}, {"stop": [""]}, {"temperature": 1e308, "top_p": 1e-320}, {"temprature": 1},
-    {"logit_bias": {"a": 1}}, {"logit_bias": {"99999999": 1}}, {"allowed_token_ids": []}, {"bad_words": [""]},
-    {"seed": 2**64}, {"seed": -(2**70)}, {"model": "no such model"}, {"model": "/etc/passwd"}, {"timeout": -1},
-    {"speculative": {"method": "os.system"}}, {"speculative": {"verifier": "../rule"}}, {"speculative": True},
-    {"prompt": "\ud800"}, {"prompt": "a" * 200_000}, {"prompt": list(range(1, 900)) * 40}, {"chat_template": "{{ x }}"},
-    {"request_id": "a\r\nSet-Cookie: b"}, {"priority": 10**40}, {"suffix": "b"}, {"echo": "yes"}, {"stream": "yes"},
-)  # fmt: skip
+    {"prompt": [10**9]},
+    {"prompt": [-1]},
+    {"prompt": [2**70]},
+    {"prompt": []},
+    {"prompt": ""},
+    {"prompt": [[]]},
+    {"prompt": ["a"] * 65},
+    {"n": 65},
+    {"n": 10**12},
+    {"logprobs": 21},
+    {"prompt_logprobs": 10**9},
+    {"max_tokens": 0},
+    {"stop": ["x"] * 100_000},
+    {"stop": [""]},
+    {"temperature": 1e308, "top_p": 1e-320},
+    {"temprature": 1},
+    {"logit_bias": {"a": 1}},
+    {"logit_bias": {"99999999": 1}},
+    {"allowed_token_ids": []},
+    {"bad_words": [""]},
+    {"seed": 2**64},
+    {"seed": -(2**70)},
+    {"model": "no such model"},
+    {"model": "/etc/passwd"},
+    {"timeout": -1},
+    {"speculative": {"method": "os.system"}},
+    {"speculative": {"verifier": "../rule"}},
+    {"speculative": True},
+    {"prompt": "\ud800"},
+    {"prompt": "a" * 200_000},
+    {"prompt": list(range(1, 900)) * 40},
+    {"chat_template": "{{ x }}"},
+    {"request_id": "a\r\nSet-Cookie: b"},
+    {"priority": 10**40},
+    {"suffix": "b"},
+    {"echo": "yes"},
+    {"stream": "yes"},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +134,20 @@ def _spoilt_json(rng: Random, kind: Kind) -> Broken:
 
 
 def _no_json(rng: Random, kind: Kind) -> Broken:
-    bodies = (b"", b"null", b"[]", b'"a"', b"7", b"\xff\xfe{\x00}\x00", b"[" * 50_000, b'{"prompt":' * 9000,
-              rng.randbytes(300), b"prompt=a", b"\x00" * 100, b'{"prompt": "\xed\xa0\x80"}')  # fmt: skip
+    bodies = (
+        b"",
+        b"null",
+        b"[]",
+        b'"a"',
+        b"7",
+        b"\xff\xfe{\x00}\x00",
+        b"[" * 50_000,
+        b'{"prompt":' * 9000,
+        rng.randbytes(300),
+        b"prompt=a",
+        b"\x00" * 100,
+        b'{"prompt": "\xed\xa0\x80"}',
+    )
     return _post("no JSON", kind.path, rng.choice(bodies), 400)
 
 
@@ -154,19 +207,36 @@ def _bad_path(rng: Random, kind: Kind) -> Broken:
 def _bad_head(rng: Random, kind: Kind) -> Broken:
     """No HTTP, or a head that is too long, or one that contradicts itself."""
     heads = (
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1.1\r\nHost: a\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nBad Header: b\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1.1\r\nHost: a\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nBad Header: b\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n", b"GET http://[::1 HTTP/1.1\r\n\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET http://[::1 HTTP/1.1\r\n\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n{}",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\nzz\r\n",
-    )  # fmt: skip
+    )
     return Broken(name="bad head", data=rng.choice(heads), statuses=frozenset((400, 404, 431)))
 
 
 _MAKERS: tuple[Callable[[Random, Kind], Broken], ...] = (
-    _cut_json, _spoilt_json, _no_json, _other_kind, _no_number, _no_number, _wrong_type, _wrong_type, _wrong_type,
-    _too_large, _schema_bomb, _bad_ask, _bad_ask, _bad_path, _bad_head,
-)  # fmt: skip
+    _cut_json,
+    _spoilt_json,
+    _no_json,
+    _other_kind,
+    _no_number,
+    _no_number,
+    _wrong_type,
+    _wrong_type,
+    _wrong_type,
+    _too_large,
+    _schema_bomb,
+    _bad_ask,
+    _bad_ask,
+    _bad_path,
+    _bad_head,
+)

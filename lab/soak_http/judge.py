@@ -92,9 +92,10 @@ def joined(kind: Kind, judge: StreamJudge) -> Written:
     calls = tuple(tuple((one["name"], one["arguments"]) for one in each) for each in judge.calls)
     told = any(judge.ids)
     return Written(
-        texts=() if "generate" in kind.path else tuple(judge.texts), calls=calls,
+        texts=() if "generate" in kind.path else tuple(judge.texts),
+        calls=calls,
         ids=tuple(map(tuple, judge.ids)) if told else None,
-    )  # fmt: skip
+    )
 
 
 def begins(written: Written, right: Written) -> bool:

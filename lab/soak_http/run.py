@@ -42,18 +42,27 @@ class Soak:
     """
 
     def __init__(
-        self, address: str, kinds: list[Kind], rights: list[Written], *, seed: int = 0, slow_body: float | None = None,
+        self,
+        address: str,
+        kinds: list[Kind],
+        rights: list[Written],
+        *,
+        seed: int = 0,
+        slow_body: float | None = None,
         planted: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tally = Tally()
         self._address, self._kinds, self._rights, self._seed = address, kinds, rights, seed
         self._slow_body, self._planted = slow_body, planted
         self._stall = -1e9  # when this process last stood still, as one that is paused does
 
     async def run(
-        self, count: int, tell: Callable[[str], None] = lambda line: None,
-        measure: Callable[[], tuple[int, int]] = lambda: (0, 0), callers: int = CALLERS,
-    ) -> Tally:  # fmt: skip
+        self,
+        count: int,
+        tell: Callable[[str], None] = lambda line: None,
+        measure: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        callers: int = CALLERS,
+    ) -> Tally:
         """Ask `count` times. `measure`: memory and open files of the server."""
         numbers, began, told = iter(range(count)), perf_counter(), [0]
 
@@ -66,8 +75,10 @@ class Soak:
                     self.tally.memory.append(memory)
                     self.tally.files.append(files)
                     spent = perf_counter() - began
-                    tell(f"{number} of {count} after {spent:.0f} s: {memory >> 20} MiB, {files} files, "
-                         f"{len(self.tally.wrong)} wrong")  # fmt: skip
+                    tell(
+                        f"{number} of {count} after {spent:.0f} s: {memory >> 20} MiB, {files} files, "
+                        f"{len(self.tally.wrong)} wrong"
+                    )
                     for one in self.tally.wrong[told[0] : _MOST_TOLD]:
                         tell(f"WRONG {one}")
                     told[0] = len(self.tally.wrong)
@@ -266,9 +277,7 @@ class Soak:
             self.tally.wrong.append(f"request {number} ({kind.name}): a stream has no end: {judge.error}")
         self._compare(number, at, joined(kind, judge))
 
-    async def _refused(
-        self, number: int, head: Head, body: bytes, statuses: tuple[int, ...], name: str = ""
-    ) -> None:  # fmt: skip
+    async def _refused(self, number: int, head: Head, body: bytes, statuses: tuple[int, ...], name: str = "") -> None:
         """An answer that is an error: of which status, and in which words."""
         self.tally.statuses[head.status] += 1
         if head.status == 408 and 408 not in statuses and monotonic() - self._stall < 60:

@@ -78,25 +78,36 @@ def main(words: list[str] | None = None) -> int:
     if asked.log is None:
         logging.getLogger().handlers = [logging.NullHandler()]
     llm = LLM(
-        asked.model, kv_cache_memory=asked.kv_cache_memory, enable_prefix_caching=True, max_num_seqs=24,
+        asked.model,
+        kv_cache_memory=asked.kv_cache_memory,
+        enable_prefix_caching=True,
+        max_num_seqs=24,
         max_num_waiting=256,
-    )  # fmt: skip
+    )
     with llm:
         cache, rng = runner_of(llm.engine.parts).cache, Random(asked.seed)
         assert isinstance(cache, PagedCache)
         for each in (cache, *own_caches(llm.engine.parts.drafter, cache)):
             full_at_times(each, _WhileMany(llm.engine, rng), asked.full)
         broke = breaks_at_times(llm.engine.parts.drafter, rng, asked.breaks)
-        settings = ServerSettings(served_model_name=("soaked",), body_timeout=BODY_TIMEOUT, max_tokens=64,
-                                  tool_call_parser="hermes")  # fmt: skip
+        settings = ServerSettings(
+            served_model_name=("soaked",), body_timeout=BODY_TIMEOUT, max_tokens=64, tool_call_parser="hermes"
+        )
         serve(
-            Planted(llm, settings), host="127.0.0.1", port=0, certificate=None,
+            Planted(llm, settings),
+            host="127.0.0.1",
+            port=0,
+            certificate=None,
             ready=lambda address: _tell({"address": address}),
-        )  # fmt: skip
-        _tell({
-            "left_over": llm._thread.ask(left_over), "threads": threading.active_count(), "broke": broke.total(),
-            "preempted": llm.engine.scheduler.num_preempted,
-        })  # fmt: skip
+        )
+        _tell(
+            {
+                "left_over": llm._thread.ask(left_over),
+                "threads": threading.active_count(),
+                "broke": broke.total(),
+                "preempted": llm.engine.scheduler.num_preempted,
+            }
+        )
     return 0
 
 

@@ -13,8 +13,13 @@ from lab.strange.values import as_toml
 from outdraft.core.registry import KINDS, AnyMethod, find, names
 from outdraft.engine.naming.recipe import read_recipe
 
-RECIPE = {"paper": {"title": "A", "year": 2020, "link": "b"}, "drafter": {"name": "ngram", "options": {"max_ngram": 3}},
-          "verifier": {"name": "auto"}, "policy": {"name": "fixed"}, "modifies_target": False}  # fmt: skip
+RECIPE = {
+    "paper": {"title": "A", "year": 2020, "link": "b"},
+    "drafter": {"name": "ngram", "options": {"max_ngram": 3}},
+    "verifier": {"name": "auto"},
+    "policy": {"name": "fixed"},
+    "modifies_target": False,
+}
 
 
 def option_arguments(stage: Stage) -> Iterator[Argument]:

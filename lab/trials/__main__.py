@@ -23,16 +23,7 @@ from pathlib import Path
 from lab.trials.forecast import forecast
 from lab.trials.plot import plot_trial
 from lab.trials.table import tables
-from lab.trials.trial import (
-    RECORD,
-    Trial,
-    claims_of,
-    lacking,
-    read_runs,
-    read_trial,
-    require_same_recipe,
-    run_lacking,
-)
+from lab.trials.trial import RECORD, Trial, claims_of, lacking, read_runs, read_trial, require_same_recipe, run_lacking
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.near_miss import near_miss
 

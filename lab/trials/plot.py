@@ -24,6 +24,9 @@ def plot_trial(path: Path, runs: Seq[Run], arms: Seq[str], out: Path, *, depth: 
         rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         lines[arm] = [Point(tokens=row["tokens"], tau=row["tau"], deepest=row["conditional"][-1]) for row in rows]
     draw_learning(
-        path, lines, depth=depth, title="What a draft has learned by then",
+        path,
+        lines,
+        depth=depth,
+        title="What a draft has learned by then",
         under=f"target {target}; one run each, seed {runs[0].seed}; chains of {depth}, temperature 1",
-    )  # fmt: skip
+    )

@@ -111,8 +111,10 @@ class Difference:
 
 def difference(runs: Seq[Run], claim: Claim) -> Difference | None:
     """Of the better arm over the worse. None: one seed, which confirms nothing."""
-    better, worse = ({run.seed: claim.of(run.scores["test"]) for run in chosen(runs, arm, claim)}
-                     for arm in (claim.better, claim.worse))  # fmt: skip
+    better, worse = (
+        {run.seed: claim.of(run.scores["test"]) for run in chosen(runs, arm, claim)}
+        for arm in (claim.better, claim.worse)
+    )
     far = [better[seed] - worse[seed] for seed in sorted(better.keys() & worse.keys())]
     if len(far) < 2:
         return None

@@ -107,9 +107,14 @@ def plan_of(trial: Trial, name: str) -> dict[str, Any]:
     arm = dict(trial.arms[name])
     loop = {"lr": 1e-3, "muon_lr": 3e-3, **trial.loop, **arm.pop("loop", {})}
     return {
-        "target": trial.target, "data": trial.data, "valid": trial.tune, "tokens": trial.tokens, "depth": trial.depth,
-        **arm, "loop": loop,
-    }  # fmt: skip
+        "target": trial.target,
+        "data": trial.data,
+        "valid": trial.tune,
+        "tokens": trial.tokens,
+        "depth": trial.depth,
+        **arm,
+        "loop": loop,
+    }
 
 
 def recipe_of(trial: Trial, name: str) -> str:
@@ -198,10 +203,14 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
             seen = _exam(trial, course, texts).walk(learner, course.teacher)
         scores[words] = {"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint}
     return Run(
-        arm=name, rate=rate, seed=seed, scores=scores, seconds=round(course.loop.progress.seconds, 1),
+        arm=name,
+        rate=rate,
+        seed=seed,
+        scores=scores,
+        seconds=round(course.loop.progress.seconds, 1),
         parameters=sum(p.numel() for p in course.learner.module.parameters() if p.requires_grad),
         machine=platform.processor() or platform.machine(),
-    )  # fmt: skip
+    )
 
 
 def _exam(trial: Trial, course: Course, texts: Corpus) -> Exam:

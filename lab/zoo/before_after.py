@@ -17,8 +17,11 @@ def tables(before: dict[str, Any], after: dict[str, Any]) -> str:
     ]
     for name, old in before["losses"].items():
         new = after["losses"][name]
-        cells = [f"{one[key]:.2f}" if key in one else "" for key in ("target_nats", "target_bits_per_byte")
-                 for one in (old, new)]  # fmt: skip
+        cells = [
+            f"{one[key]:.2f}" if key in one else ""
+            for key in ("target_nats", "target_bits_per_byte")
+            for one in (old, new)
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} | {new['ngram_nats']:.2f} |")
     lines += ["", "| greedy texts of 128 tokens that loop | before | after |", "| --- " * 3 + "|"]
     lines += [f"| {name} | {old:.0%} | {after['looping'][name]:.0%} |" for name, old in before["looping"].items()]

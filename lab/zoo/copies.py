@@ -17,9 +17,32 @@ from collections.abc import Iterator, Sequence
 _REQUESTS = ("Copy:", "Repeat the text:", "The same again:", "Write it once more:", "Copy the passage above:")
 _WORD = re.compile(r"\b[a-z][a-z_]{3,}\b")
 _NEW_NAMES = (
-    "value", "item", "result", "index", "count", "total", "name", "path", "line", "text", "node", "left", "right",
-    "buffer", "current", "data", "source", "target", "entry", "record", "limit", "width", "start", "chunk", "token",
-)  # fmt: skip
+    "value",
+    "item",
+    "result",
+    "index",
+    "count",
+    "total",
+    "name",
+    "path",
+    "line",
+    "text",
+    "node",
+    "left",
+    "right",
+    "buffer",
+    "current",
+    "data",
+    "source",
+    "target",
+    "entry",
+    "record",
+    "limit",
+    "width",
+    "start",
+    "chunk",
+    "token",
+)
 
 
 def make_copies(prose: Sequence[str], code: Sequence[str], count: int, seed: int) -> Iterator[str]:

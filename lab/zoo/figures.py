@@ -118,10 +118,7 @@ def benched(path: Path, arms: dict[str, Path]) -> dict[str, dict[str, float]]:
         if not own:
             continue
         own = [row for row in own if _weights(row) == _weights(own[-1])]  # a draft trained before may have lain there
-        ratios = [
-            median(p / m for p, m in zip(row["plain_seconds"], row["seconds"], strict=True))
-            for row in own
-        ]  # fmt: skip
+        ratios = [median(p / m for p, m in zip(row["plain_seconds"], row["seconds"], strict=True)) for row in own]
         share = sum(row["split"]["draft"] for row in own) / sum(sum(row["split"].values()) for row in own)
         found[arm] = {"share": share, "speedup": fmean(ratios), "tau": fmean(row["tau"] for row in own)}
         found[arm]["identical"] = all(row["identical"] is not False for row in own)
@@ -137,9 +134,17 @@ def _weights(row: dict[str, Any]) -> str | None:
 def table(trial: Trial, drafts: dict[str, Run], rows: dict[str, dict[str, Any]], bench: dict[str, Any]) -> str:
     """Markdown: a line a draft."""
     head = [
-        "kind", "seconds", "MB", "accepted at 1 to 4, held-out text", "on the target's samples",
-        "tokens a pass, greedy", "T = 1", "drafting share at 300M", "wall clock over plain at 300M", "check",
-    ]  # fmt: skip
+        "kind",
+        "seconds",
+        "MB",
+        "accepted at 1 to 4, held-out text",
+        "on the target's samples",
+        "tokens a pass, greedy",
+        "T = 1",
+        "drafting share at 300M",
+        "wall clock over plain at 300M",
+        "check",
+    ]
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for arm, run in drafts.items():
         row = rows.get(arm)
@@ -149,8 +154,15 @@ def table(trial: Trial, drafts: dict[str, Run], rows: dict[str, dict[str, Any]],
         own = bench.get(arm)
         speed = [f"{own['share']:.0%}", f"{own['speedup']:.2f}"] if own else ["", ""]
         outcomes = sorted({row[way]["outcome"] for way in WAYS.values()})
-        cells = [arm, f"{run.seconds:.0f}", f"{row['bytes'] / 1e6:.1f}", *rates,
-                 *(f"{row[way]['measured']:.2f}" for way in WAYS.values()), *speed, ", ".join(outcomes)]  # fmt: skip
+        cells = [
+            arm,
+            f"{run.seconds:.0f}",
+            f"{row['bytes'] / 1e6:.1f}",
+            *rates,
+            *(f"{row[way]['measured']:.2f}" for way in WAYS.values()),
+            *speed,
+            ", ".join(outcomes),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     rounds = min((row[way]["rounds"] for row in rows.values() for way in WAYS.values()), default=0)
     others = "".join(f", {arm} {trial.arms[arm]['tokens']:,}" for arm in drafts if "tokens" in trial.arms[arm])

@@ -135,9 +135,13 @@ def _about(recipe: TrainingRecipe, data: Path) -> dict[str, Any]:
     """What must be the same when a run goes on, so that it ends with the same bits."""
     shares = {source.name: source.share for source in recipe.data.sources} | {COPIES: recipe.data.copies_share}
     return {
-        **recipe.loop.of_steps, "seed": recipe.loop.seed, "model": repr(sorted(recipe.model.items())),
-        "task": repr(sorted(recipe.task.items())), "streams": data.name, "shares": repr(sorted(shares.items())),
-    }  # fmt: skip
+        **recipe.loop.of_steps,
+        "seed": recipe.loop.seed,
+        "model": repr(sorted(recipe.model.items())),
+        "task": repr(sorted(recipe.task.items())),
+        "streams": data.name,
+        "shares": repr(sorted(shares.items())),
+    }
 
 
 def judge(

@@ -18,9 +18,11 @@ WAYS = {
 def samples_page(llm: LLM, prompts: Mapping[str, str]) -> str:
     """Each prompt, and what comes after it."""
     parts = [
-        "# What the zoo's target writes", "",
-        "Openings of documents that it was not trained on, and what came after them (`lab/zoo/evaluate.toml`).", "",
-    ]  # fmt: skip
+        "# What the zoo's target writes",
+        "",
+        "Openings of documents that it was not trained on, and what came after them (`lab/zoo/evaluate.toml`).",
+        "",
+    ]
     written = {way: all_whole(llm.generate(list(prompts.values()), params)) for way, params in WAYS.items()}
     for number, (name, prompt) in enumerate(prompts.items()):
         parts += [f"## {name}", "", *fenced(prompt)]

@@ -66,10 +66,7 @@ def _byte_fallback(texts: Iterator[str], vocab_size: int) -> Tokenizer:
     """The 256 raw bytes are reserved while merges are learned, then they are plain entries of the vocabulary."""
     learner = _marked(models.BPE())
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=[END_OF_TEXT, *_RAW_BYTES],
-        limit_alphabet=256,
-        show_progress=False,
+        vocab_size=vocab_size, special_tokens=[END_OF_TEXT, *_RAW_BYTES], limit_alphabet=256, show_progress=False
     )
     learner.train_from_iterator(texts, trainer)
     learned = json.loads(learner.to_str())["model"]

@@ -18,16 +18,33 @@ from outdraft.options.errors import ConfigError
 def line(method: str, clients: int, *, speed: float = 1.0, **changes: Any) -> dict[str, Any]:
     plain = [2.0, 4.0, 2.5]
     return {
-        "kind": "load", "key": f"{method} {clients}", "method": method, "clients": clients, "jobs": "one",
-        "num_requests": 2, "identical": True, "difference": None, "num_agreeing": None, "tau": 2.5,
-        "tokens": [100] * 3, "seconds": [seconds / speed for seconds in plain], "plain_tokens": [100] * 3,
-        "plain_seconds": plain, "work_seconds": [3.0, 1.0, 2.0], "plain_work_seconds": [6.0, 3.0, 4.0],
+        "kind": "load",
+        "key": f"{method} {clients}",
+        "method": method,
+        "clients": clients,
+        "jobs": "one",
+        "num_requests": 2,
+        "identical": True,
+        "difference": None,
+        "num_agreeing": None,
+        "tau": 2.5,
+        "tokens": [100] * 3,
+        "seconds": [seconds / speed for seconds in plain],
+        "plain_tokens": [100] * 3,
+        "plain_seconds": plain,
+        "work_seconds": [3.0, 1.0, 2.0],
+        "plain_work_seconds": [6.0, 3.0, 4.0],
         "first_token_seconds": [[0.1, 0.2], [0.1, 0.2], [0.1, 1.0]],
         "token_seconds": [[0.01, 0.03], [0.02], []],
         "gap_quantiles": [{"0.5": 0.02, "0.99": 0.3}, {}, {"0.5": 0.04, "0.99": 0.5}],
-        "when": "2026-11-24T00:00:00+00:00", "load": 0.4, "model": MODEL, "machine": MACHINE,
-        "config": {"dtype": "bfloat16"}, "sampling": SAMPLING, **changes,
-    }  # fmt: skip
+        "when": "2026-11-24T00:00:00+00:00",
+        "load": 0.4,
+        "model": MODEL,
+        "machine": MACHINE,
+        "config": {"dtype": "bfloat16"},
+        "sampling": SAMPLING,
+        **changes,
+    }
 
 
 def test_every_key_that_is_read_is_written():
@@ -40,8 +57,11 @@ def test_cells(tmp_path: Path):
     records = read_load(write(tmp_path / "a.jsonl", lines))
     cells = summarise_load(records)
     assert [(cell.clients, cell.method) for cell in cells] == [
-        (1, "none"), (1, "ngram k=8"), (4, "none"), (4, "ngram k=8"),
-    ]  # fmt: skip
+        (1, "none"),
+        (1, "ngram k=8"),
+        (4, "none"),
+        (4, "ngram k=8"),
+    ]
     assert records.levels == [1, 4] and records.num_others == 0
     plain, fast = cells[2:]
     assert (plain.tokens_per_second, plain.speedup) == (40.0, 1.0)
@@ -61,9 +81,13 @@ def test_a_speed_up_is_of_its_own_round(tmp_path: Path):
 
 def test_setups_and_requests_are_not_mixed(tmp_path: Path):
     lines = [
-        line("none", 1, machine=MACHINE | {"cores": 64}), line("none", 4, engine={"max_num_seqs": 2}),
-        line("ngram", 1), line("none", 1), line("none", 1, jobs="two"), line("none", 4),
-    ]  # fmt: skip
+        line("none", 1, machine=MACHINE | {"cores": 64}),
+        line("none", 4, engine={"max_num_seqs": 2}),
+        line("ngram", 1),
+        line("none", 1),
+        line("none", 1, jobs="two"),
+        line("none", 4),
+    ]
     records = read_load(write(tmp_path / "a.jsonl", lines))
     assert [(row.method, row.clients, row.jobs) for row in records.rows] == [("none", 1, "two"), ("none", 4, "one")]
     assert records.num_others == 4
@@ -71,10 +95,19 @@ def test_setups_and_requests_are_not_mixed(tmp_path: Path):
 
 def test_failed_and_foreign_rows(tmp_path: Path):
     lines = [
-        line("none", 2), line("liar", 2, identical=False, difference="round 1, request 0: token 3 is 4"),
-        line("llama", 2, identical=None, num_agreeing=1, tau=None, work_seconds=None, gap_quantiles=[{}, {}, {}],
-             token_seconds=[[]] * 3),
-    ]  # fmt: skip
+        line("none", 2),
+        line("liar", 2, identical=False, difference="round 1, request 0: token 3 is 4"),
+        line(
+            "llama",
+            2,
+            identical=None,
+            num_agreeing=1,
+            tau=None,
+            work_seconds=None,
+            gap_quantiles=[{}, {}, {}],
+            token_seconds=[[]] * 3,
+        ),
+    ]
     records = read_load(write(tmp_path / "a.jsonl", lines))
     cells = summarise_load(records)
     assert cells[1].speedup is None and cells[1].slowest is None
@@ -122,8 +155,14 @@ def test_the_picture(tmp_path: Path):
     pytest.importorskip("matplotlib")
     from outdraft.analysis.plots.load import draw_load
 
-    lines = [line("none", 1), line("none", 4), line("x", 1, speed=1.5), line("x", 4, speed=1.2),
-             line("liar", 4, identical=False), line("llama", 4, gap_quantiles=[{}, {}, {}])]  # fmt: skip
+    lines = [
+        line("none", 1),
+        line("none", 4),
+        line("x", 1, speed=1.5),
+        line("x", 4, speed=1.2),
+        line("liar", 4, identical=False),
+        line("llama", 4, gap_quantiles=[{}, {}, {}]),
+    ]
     records = read_load(write(tmp_path / "a.jsonl", lines))
     draw_load(records, summarise_load(records), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000

@@ -38,9 +38,13 @@ def test_break_even_is_where_the_best_speed_up_leaves_one():
     dice = random.Random(0)
     for _ in range(200):
         one = SparseDraft(
-            weight_bytes=10 ** dice.uniform(8, 11), row_flops=10 ** dice.uniform(8, 11), alpha=dice.uniform(0.05, 1),
-            kv_bytes=10 ** dice.uniform(4, 6), batch=dice.randrange(1, 300), budget=dice.randrange(16, 4096),
-        )  # fmt: skip
+            weight_bytes=10 ** dice.uniform(8, 11),
+            row_flops=10 ** dice.uniform(8, 11),
+            alpha=dice.uniform(0.05, 1),
+            kv_bytes=10 ** dice.uniform(4, 6),
+            batch=dice.randrange(1, 300),
+            budget=dice.randrange(16, 4096),
+        )
         length = one.break_even()
         assert length > one.budget * (1 - 1e-9)
         assert one.best(length * 0.999)[1] == 1.0 < one.best(length * 1.001)[1]

@@ -68,8 +68,7 @@ def test_files_are_known_by_what_they_hold(tmp_path: Path):
     assert all(one != later for one, later in pairwise(seen)), seen
     assert fingerprints([{"name": "ngram", "max_ngram": 3}, {"name": "fixed"}]) == {}
     llm = LLM(
-        "zoo:target",
-        drafter={"name": "several", "drafters": ["ngram", {"method": "eagle", "model": "zoo:eagle"}]},
+        "zoo:target", drafter={"name": "several", "drafters": ["ngram", {"method": "eagle", "model": "zoo:eagle"}]}
     )
     assert list(Ours(llm).config["files"]) == ["zoo:eagle"]
 

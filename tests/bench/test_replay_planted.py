@@ -32,19 +32,23 @@ def kinds(trace):
 CASES = {
     "prompts alone, with idle times": (stream(120, 60, (4, 400), (1, 1)), {}, {PROMPTS}),
     "a burst of prompts alone": (
-        [Load(at=0.0, prompt=(1,) * (5 + 3 * i), tokens=1) for i in range(150)], {"max_num_seqs": 4}, {PROMPTS}
+        [Load(at=0.0, prompt=(1,) * (5 + 3 * i), tokens=1) for i in range(150)],
+        {"max_num_seqs": 4},
+        {PROMPTS},
     ),
     "decoding rows alone": (
-        [Load(at=0.01 * i, prompt=(i % 11,), tokens=60) for i in range(20)], {"max_num_seqs": 8}, {DECODING}
+        [Load(at=0.01 * i, prompt=(i % 11,), tokens=60) for i in range(20)],
+        {"max_num_seqs": 8},
+        {DECODING},
     ),
     "prompts beside decoding rows": (stream(240, 30, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING}),
-    "all three, with idle times": (
-        stream(60, 12, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING, PROMPTS}
-    ),
+    "all three, with idle times": (stream(60, 12, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING, PROMPTS}),
     "prefixes that are there": (
-        stream(60, 30, (4, 60), (10, 40), system=SYSTEM), {"max_num_seqs": 8}, {BOTH, DECODING}
+        stream(60, 30, (4, 60), (10, 40), system=SYSTEM),
+        {"max_num_seqs": 8},
+        {BOTH, DECODING},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

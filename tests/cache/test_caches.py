@@ -122,9 +122,11 @@ class Machine(RuleBasedStateMachine):
         memory, n = self.cache.memory(seq), self.cache.length(seq)
         for layer in range(LAYERS):
             for stored, scales, expected in zip(
-                (memory.keys, memory.values), (memory.key_scales, memory.value_scales), self.cache.read(seq, layer, n),
+                (memory.keys, memory.values),
+                (memory.key_scales, memory.value_scales),
+                self.cache.read(seq, layer, n),
                 strict=True,
-            ):  # fmt: skip
+            ):
                 for slot in {0, n // 2, n - 1} if n else ():
                     at = (layer, int(memory.table[slot // PAGE]), slice(None), slot % PAGE)
                     row = stored[at] if scales is None else stored[at] * scales[at][:, None]

@@ -20,9 +20,10 @@ def test_only_chunks_that_were_read_alone_are_shared(prompt, num_shared):
     """The last chunk before the pending token may be read beside it, and then its rows are those of another pass."""
     told = []
     cache = SimpleNamespace(
-        length=lambda seq: prompt - 1, num_published=lambda seq: max(0, num_shared // PAGE - 1),
+        length=lambda seq: prompt - 1,
+        num_published=lambda seq: max(0, num_shared // PAGE - 1),
         publish=lambda seq, salt, tokens: told.append(len(tokens)),
-    )  # fmt: skip
+    )
     SharedRows(cache, whole_texts=False).publish(sequence([1] * prompt))
     assert told == [num_shared] * bool(num_shared)
 

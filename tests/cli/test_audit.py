@@ -90,8 +90,14 @@ def plain(tiny: Path) -> LLM:
 
 def auditor(plain: LLM, samples: int = 64, num_prompts: int = 6, max_tokens: int = 24, **changes: object) -> Auditor:
     prompts = identity_prompts(plain.codec, num_prompts, vocab_size=257, max_len=32)
-    return Auditor(plain=plain, prompts=prompts, distribution_prompts=distribution_prompts(plain.codec, vocab_size=257),
-                   max_tokens=max_tokens, samples=samples, **changes)  # fmt: skip
+    return Auditor(
+        plain=plain,
+        prompts=prompts,
+        distribution_prompts=distribution_prompts(plain.codec, vocab_size=257),
+        max_tokens=max_tokens,
+        samples=samples,
+        **changes,
+    )
 
 
 def test_identity_names_the_first_difference(plain: LLM):
@@ -157,9 +163,14 @@ def test_a_crude_fault_stands_in_where_a_subtle_one_shows_nothing(plain: LLM, ti
 def test_recomputed_distributions_are_those_of_the_engine(plain: LLM, negative: tuple[int, ...] | None):
     """Against the log probabilities that the engine reports: penalties, truncation and guidance included."""
     params = SamplingParams(
-        max_tokens=12, temperature=0.7, top_p=0.9, repetition_penalty=1.3, seed=5, logprobs=0,
+        max_tokens=12,
+        temperature=0.7,
+        top_p=0.9,
+        repetition_penalty=1.3,
+        seed=5,
+        logprobs=0,
         guidance_scale=1.0 if negative is None else 1.7,
-    )  # fmt: skip
+    )
     result = plain.generate("abc", params, negative_prompt=negative)
     distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params, negative)
     assert result.logprobs is not None

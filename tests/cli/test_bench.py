@@ -27,15 +27,31 @@ def rows_of(path: Path) -> list[dict]:
 
 def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     out = tmp_path / "made" / "bench.jsonl"
-    words = ("bench", "--model", tiny, "--suite", suite, "--rounds", 2, "--max-tokens", 8, "--out", out,
-             "--no-curve", "--no-plots")  # fmt: skip
+    words = (
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--rounds",
+        2,
+        "--max-tokens",
+        8,
+        "--out",
+        out,
+        "--no-curve",
+        "--no-plots",
+    )
     ran = outdraft(*words, "--method", "ngram:k=3")
     assert ran.code == 0 and "\x1b" not in ran.out, ran.err
     assert "ngram k=3" in ran.out and "identical" in ran.out and "Where the time went" in ran.out
     rows = rows_of(out)
     assert [(row["method"], row["prompt"]) for row in rows] == [
-        ("none", "1"), ("ngram k=3", "1"), ("none", "2"), ("ngram k=3", "2"),
-    ]  # fmt: skip
+        ("none", "1"),
+        ("ngram k=3", "1"),
+        ("none", "2"),
+        ("ngram k=3", "2"),
+    ]
     for row in rows:
         assert row["identical"] is True and len(row["seconds"]) == len(row["plain_seconds"]) == 2
         assert row["config"]["drafter"]["name"] == row["method"].split()[0] and row["machine"]["cores"] >= 1
@@ -62,8 +78,25 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
 
 
 def test_seeded_sampling_is_compared_and_unseeded_is_not(outdraft, tiny: Path, suite: Path, tmp_path: Path):
-    words = ("bench", "--model", tiny, "--suite", suite, "--prompts", 1, "--rounds", 1, "--max-tokens", 8,
-             "--method", "ngram:k=3", "--no-curve", "--no-plots", "--temperature", 1.0)  # fmt: skip
+    words = (
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--prompts",
+        1,
+        "--rounds",
+        1,
+        "--max-tokens",
+        8,
+        "--method",
+        "ngram:k=3",
+        "--no-curve",
+        "--no-plots",
+        "--temperature",
+        1.0,
+    )
     assert outdraft(*words, "--seed", 3, "--out", tmp_path / "a.jsonl").code == 0
     assert all(row["identical"] for row in rows_of(tmp_path / "a.jsonl"))
     ran = outdraft(*words, "--out", tmp_path / "b.jsonl")
@@ -73,9 +106,24 @@ def test_seeded_sampling_is_compared_and_unseeded_is_not(outdraft, tiny: Path, s
 
 def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     """A planted rule that keeps whatever is drafted, and says that it is lossless."""
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 12, "--no-curve",
-                   "--no-plots", "--out", tmp_path / "a.jsonl", "--method",
-                   "ngram:k=4,verifier=outdraft.testing.accept_all:LIAR", "--json")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--rounds",
+        1,
+        "--max-tokens",
+        12,
+        "--no-curve",
+        "--no-plots",
+        "--out",
+        tmp_path / "a.jsonl",
+        "--method",
+        "ngram:k=4,verifier=outdraft.testing.accept_all:LIAR",
+        "--json",
+    )
     made = json.loads(ran.out)
     assert ran.code == 1 and made["failed"], ran.err
     assert "FAILED" in ran.err
@@ -86,8 +134,23 @@ def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_pat
 def test_conversations_follow_plain_answers(outdraft, tiny: Path, tmp_path: Path):
     file, out = tmp_path / "chat.jsonl", tmp_path / "a.jsonl"
     file.write_text(json.dumps({"question_id": 7, "turns": ["hi", "again"]}) + "\n")
-    words = ("bench", "--model", tiny, "--suite", file, "--rounds", 1, "--max-tokens", 6, "--no-curve", "--no-plots",
-             "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    words = (
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        file,
+        "--rounds",
+        1,
+        "--max-tokens",
+        6,
+        "--no-curve",
+        "--no-plots",
+        "--method",
+        "ngram:k=3",
+        "--out",
+        out,
+    )
     assert outdraft(*words).code == 0
     rows = rows_of(out)
     assert [row["prompt"] for row in rows] == ["7/1", "7/1", "7/2", "7/2"]
@@ -110,8 +173,23 @@ def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: 
         real(*args, **options)
 
     out = tmp_path / "a.jsonl"
-    words = ("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 6, "--no-curve", "--no-plots",
-             "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    words = (
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--rounds",
+        1,
+        "--max-tokens",
+        6,
+        "--no-curve",
+        "--no-plots",
+        "--method",
+        "ngram:k=3",
+        "--out",
+        out,
+    )
     monkeypatch.setattr(runner, "time_round", second_prompt_is_interrupted)
     ran = outdraft(*words)
     assert ran.code == 130 and f"--out {out} goes on" in ran.out.replace("\n", " ")
@@ -136,8 +214,23 @@ def test_a_cache_of_bytes_moves_fewer(tiny: Path):
 def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "a.jsonl"
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--prompts", 1, "--rounds", 1, "--max-tokens", 8,
-                   "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--prompts",
+        1,
+        "--rounds",
+        1,
+        "--max-tokens",
+        8,
+        "--method",
+        "ngram:k=3",
+        "--out",
+        out,
+    )
     assert ran.code == 0, ran.err
     curve = json.loads(out.read_text().splitlines()[-1])
     assert curve["kind"] == "curve" and len(curve["rows"]) == len(curve["seconds"]) and curve["bandwidth"] > 0
@@ -147,8 +240,20 @@ def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
 
 
 def test_when_no_prompt_fits_the_error_says_so(outdraft, tiny: Path, suite: Path, tmp_path: Path):
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--max-tokens", 5000, "--no-curve", "--out",
-                   tmp_path / "a.jsonl", "--method", "ngram")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--max-tokens",
+        5000,
+        "--no-curve",
+        "--out",
+        tmp_path / "a.jsonl",
+        "--method",
+        "ngram",
+    )
     assert ran.code == 2 and "no prompt fits" in ran.err and "lower --max-tokens" in ran.err
 
 

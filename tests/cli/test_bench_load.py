@@ -30,8 +30,12 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
     ran = outdraft(*words, "--load", "3,1", "--method", "ngram:k=3")
     assert ran.code == 0 and "\x1b" not in ran.out, ran.err
     rows = rows_of(out)
-    assert [(row["clients"], row["method"]) for row in rows] == [(1, "none"), (1, "ngram k=3"), (3, "none"),
-                                                                 (3, "ngram k=3")]  # fmt: skip
+    assert [(row["clients"], row["method"]) for row in rows] == [
+        (1, "none"),
+        (1, "ngram k=3"),
+        (3, "none"),
+        (3, "ngram k=3"),
+    ]
     for row in rows:
         assert row["kind"] == "load" and row["identical"] is True and set(LoadRow.__dataclass_fields__) <= set(row)
         assert len(row["seconds"]) == len(row["plain_seconds"]) == 2 and min(row["seconds"]) > 0
@@ -79,8 +83,21 @@ def test_a_file_with_both_shows_both(outdraft, tiny: Path, suite: Path, tmp_path
 def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     """A planted rule that keeps whatever is drafted, and says that it is lossless."""
     out = tmp_path / "a.jsonl"
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, "--load", "2", "--out", out, "--method",
-                   "ngram:k=4,verifier=outdraft.testing.accept_all:LIAR", "--json")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        *WORDS,
+        "--load",
+        "2",
+        "--out",
+        out,
+        "--method",
+        "ngram:k=4,verifier=outdraft.testing.accept_all:LIAR",
+        "--json",
+    )
     made = json.loads(ran.out)
     assert ran.code == 1 and len(made["failed"]) == 1, ran.err
     assert "FAILED" in ran.err and "plain decoding's is" in ran.err.replace("\n", " ")
@@ -90,8 +107,20 @@ def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_pat
 
 
 def test_seeded_requests_are_compared_and_unseeded_are_not(outdraft, tiny: Path, suite: Path, tmp_path: Path):
-    words = ("bench", "--model", tiny, "--suite", suite, *WORDS, "--load", "2", "--method", "ngram:k=3",
-             "--temperature", 1.0)  # fmt: skip
+    words = (
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        *WORDS,
+        "--load",
+        "2",
+        "--method",
+        "ngram:k=3",
+        "--temperature",
+        1.0,
+    )
     assert outdraft(*words, "--seed", 3, "--out", tmp_path / "a.jsonl").code == 0
     assert [row["identical"] for row in rows_of(tmp_path / "a.jsonl")] == [True, True]
     ran = outdraft(*words, "--out", tmp_path / "b.jsonl")
@@ -102,8 +131,22 @@ def test_seeded_requests_are_compared_and_unseeded_are_not(outdraft, tiny: Path,
 def test_a_server_stands_in_the_same_rounds(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     out = tmp_path / "a.jsonl"
     with http_server("ids") as (url, asked):
-        ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, "--load", "1,3", "--peer", f"made={url}",
-                       "--peer-field", "top_k=1", "--out", out)  # fmt: skip
+        ran = outdraft(
+            "bench",
+            "--model",
+            tiny,
+            "--suite",
+            suite,
+            *WORDS,
+            "--load",
+            "1,3",
+            "--peer",
+            f"made={url}",
+            "--peer-field",
+            "top_k=1",
+            "--out",
+            out,
+        )
     assert ran.code == 0, ran.err
     rows = rows_of(out)
     assert [(row["clients"], row["method"]) for row in rows] == [(1, "none"), (1, "made"), (3, "none"), (3, "made")], (
@@ -127,8 +170,28 @@ def test_more_clients_than_seats_are_decoded_together(outdraft, tiny: Path, suit
 
     monkeypatch.setattr(subject, "load_subject", noting)
     out = tmp_path / "a.jsonl"
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 2, "--no-plots",
-                   "--load", "70", "--requests", 70, "--method", "none", "--out", out, "--suite", "log")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        "--rounds",
+        1,
+        "--max-tokens",
+        2,
+        "--no-plots",
+        "--load",
+        "70",
+        "--requests",
+        70,
+        "--method",
+        "none",
+        "--out",
+        out,
+        "--suite",
+        "log",
+    )
     assert ran.code == 0 and rows_of(out)[0]["num_requests"] == 70, ran.err
     assert settings[0]["max_num_seqs"] == 70
 
@@ -149,8 +212,20 @@ def test_a_bounded_engine_writes_the_same_and_is_a_setup_of_its_own(outdraft, ti
 def test_nothing_is_remembered_from_round_to_round(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):
     forgotten = []
     monkeypatch.setattr(LLM, "forget", lambda llm: forgotten.append(llm.config["drafter"]["name"]))
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, "--load", "2", "--method", "ngram:k=3",
-                   "--out", tmp_path / "a.jsonl")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        *WORDS,
+        "--load",
+        "2",
+        "--method",
+        "ngram:k=3",
+        "--out",
+        tmp_path / "a.jsonl",
+    )
     assert ran.code == 0 and sorted(forgotten) == 3 * ["ngram"] + 3 * ["none"], "before a warm-up and two rounds each"
 
 

@@ -31,8 +31,22 @@ def rows_of(path: Path) -> list[dict]:
 
 def test_a_peer_stands_beside_our_methods(outdraft, tiny: Path, suite: Path, workers: Path, tmp_path: Path):
     out = tmp_path / "bench.jsonl"
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, "--method", "ngram:k=3", "--out", out,
-                   "--peer", "transformers", "--peer", f"transformers:mode=assisted,k=4,draft={tiny}")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        *WORDS,
+        "--method",
+        "ngram:k=3",
+        "--out",
+        out,
+        "--peer",
+        "transformers",
+        "--peer",
+        f"transformers:mode=assisted,k=4,draft={tiny}",
+    )
     assert ran.code == 0, ran.err
     assert (workers / "closed").exists(), "peers are ended with the run"
     rows = rows_of(out)
@@ -63,8 +77,19 @@ def test_a_peer_stands_beside_our_methods(outdraft, tiny: Path, suite: Path, wor
 
 def test_who_is_not_there_is_left_out_with_a_cure(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     out = tmp_path / "bench.jsonl"
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, "--out", out, "--json",
-                   "--peer", "llama_cpp:bits=8,server=no-such-server")  # fmt: skip
+    ran = outdraft(
+        "bench",
+        "--model",
+        tiny,
+        "--suite",
+        suite,
+        *WORDS,
+        "--out",
+        out,
+        "--json",
+        "--peer",
+        "llama_cpp:bits=8,server=no-such-server",
+    )
     assert ran.code == 0
     left_out = [line for line in ran.err.splitlines() if line.startswith("left out: llama_cpp plain 8-bit")]
     assert len(left_out) == 1 and "no-such-server" in left_out[0] and "build llama-server" in left_out[0]

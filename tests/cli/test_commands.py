@@ -25,8 +25,9 @@ from outdraft.testing.tiny import tiny_model
 def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
     default_choice._tell.cache_clear()  # it tells once in a process, which may have been in another test
     plain = outdraft("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12)
-    drafted = outdraft("generate", "--model", tiny, "--drafter", "ngram", "--color", "--stats", "--max-tokens", 12,
-                       stdin="abcabcabc\n")  # fmt: skip
+    drafted = outdraft(
+        "generate", "--model", tiny, "--drafter", "ngram", "--color", "--stats", "--max-tokens", 12, stdin="abcabcabc\n"
+    )
     assert plain.code == drafted.code == 0
     assert plain.out == drafted.out and "\x1b" not in drafted.out + drafted.err
     assert "target passes" in drafted.err and plain.err.startswith("by default decoding is plain")
@@ -51,8 +52,21 @@ def test_generate_under_masks(outdraft, tiny: Path):
 
 
 def test_generate_json(outdraft, tiny: Path):
-    ran = outdraft("generate", "--model", tiny, "--drafter", "ngram", "-k", 3, "abab", "--max-tokens", 9, "--json",
-                   "--drafter-options", "max_ngram=2")  # fmt: skip
+    ran = outdraft(
+        "generate",
+        "--model",
+        tiny,
+        "--drafter",
+        "ngram",
+        "-k",
+        3,
+        "abab",
+        "--max-tokens",
+        9,
+        "--json",
+        "--drafter-options",
+        "max_ngram=2",
+    )
     made = json.loads(ran.out)
     assert ran.err == "" and len(made["token_ids"]) == len(made["sources"]) == 9
     assert made["config"]["drafter"]["max_ngram"] == 2 and made["finish_reason"] == "length"
@@ -120,8 +134,10 @@ def test_errors_are_one_line_and_exit_2(outdraft, tiny: Path, words: tuple[str, 
 
 def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_path: Path):
     (tmp_path / "file").touch()
-    for words in (("quantize", tiny, "--out", tmp_path / "file" / "new", "--group-size", 0),
-                  ("datastore", "build", tmp_path, "--model", tiny, "--text", __file__)):  # fmt: skip
+    for words in (
+        ("quantize", tiny, "--out", tmp_path / "file" / "new", "--group-size", 0),
+        ("datastore", "build", tmp_path, "--model", tiny, "--text", __file__),
+    ):
         ran = outdraft(*words)
         assert ran.code == 2 and ran.err.startswith(f"outdraft {words[0]}") and ran.err.count("\n") == 1
         assert str(tmp_path) in ran.err and "another path" in ran.err
@@ -131,9 +147,11 @@ def test_input_that_is_no_text(tiny: Path):
     for words in (["generate"], ["chat"]):
         ran = subprocess.run(
             [sys.executable, "-m", "outdraft.cli.main", *words, "--model", str(tiny), "--drafter", "none"],
-            input=b"\xff\xfe\n", capture_output=True, check=False,
+            input=b"\xff\xfe\n",
+            capture_output=True,
+            check=False,
             env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
-        )  # fmt: skip
+        )
         assert ran.returncode == 2 and b"not UTF-8" in ran.stderr and ran.stderr.count(b"\n") == 1
 
 
@@ -247,9 +265,11 @@ def test_ctrl_c_is_130_without_a_traceback():
     and so would what it starts."""
     words = [sys.executable, "-m", "outdraft.cli.main", "generate", "--model", "zoo:target", "ab", "--ignore-eos"]
     process = subprocess.Popen(
-        [*words, "--max-tokens", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [*words, "--max-tokens", "1000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     process.stdout.read(1)
     process.send_signal(signal.SIGINT)

@@ -16,8 +16,18 @@ def store(outdraft, tiny: Path, tmp_path: Path) -> Path:
     (tmp_path / "texts/fox.txt").write_text(TEXT)
     plain = LLM(str(tiny), drafter="none").generate("abc", SamplingParams(max_tokens=20))
     (tmp_path / "answers.jsonl").write_text(json.dumps({"token_ids": [97, 98, 99, *plain.token_ids]}) + "\nbroken\n")
-    ran = outdraft("datastore", "build", tmp_path / "store", "--model", tiny, "--data", tmp_path / "texts",
-                   "--from-outputs", tmp_path / "answers.jsonl", "--json")  # fmt: skip
+    ran = outdraft(
+        "datastore",
+        "build",
+        tmp_path / "store",
+        "--model",
+        tiny,
+        "--data",
+        tmp_path / "texts",
+        "--from-outputs",
+        tmp_path / "answers.jsonl",
+        "--json",
+    )
     assert ran.code == 0, ran.err
     told = json.loads(ran.out)
     assert told["num_documents"] == 2 and told["num_tokens"] == len(TEXT) + 25 and told["num_bytes"] > 8 * 300

@@ -23,8 +23,7 @@ def test_catalogue_says_so(outdraft):
 
 
 @pytest.mark.parametrize(
-    ("words", "lossy"),
-    [(TYPICAL, "typical"), (GATED, None), ((*GATED, "--verifier-options", "exact=false"), "gated")],
+    ("words", "lossy"), [(TYPICAL, "typical"), (GATED, None), ((*GATED, "--verifier-options", "exact=false"), "gated")]
 )
 def test_generate_says_so(outdraft, tiny: Path, words, lossy):
     asked = ("generate", "one two one two", "--model", tiny, *words, "--max-tokens", 8)
@@ -76,8 +75,7 @@ def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
 
 def test_a_near_token_that_is_forbidden_is_not_kept(tiny: Path):
     """Within this distance lie all tokens, so the look-up's guesses stay up to the first t."""
-    llm = LLM(tiny, drafter="ngram", verifier={"name": "distance_tolerance", "distance": 300},
-              num_speculative_tokens=8)  # fmt: skip
+    llm = LLM(tiny, drafter="ngram", verifier={"name": "distance_tolerance", "distance": 300}, num_speculative_tokens=8)
     for temperature in (0.0, 1.0):
         params = SamplingParams(
             max_tokens=24, temperature=temperature, banned_token_ids=(ord("t"),), forced_prefix=" o", seed=1
@@ -93,8 +91,12 @@ def test_a_policy_that_asks_for_no_confidence_leaves_the_rule_what_it_reads(tiny
     loose = {"exact": False} if rule == "gated" else {}
     made = []
     for policy, own in (("fixed", {}), ("threshold", {"threshold": 1e-9})):
-        llm = LLM(tiny, drafter="early_exit", verifier={"name": rule, **options, **loose},
-                  policy={"name": policy, "num_speculative_tokens": 4, **own})  # fmt: skip
+        llm = LLM(
+            tiny,
+            drafter="early_exit",
+            verifier={"name": rule, **options, **loose},
+            policy={"name": policy, "num_speculative_tokens": 4, **own},
+        )
         assert llm.engine.parts.reads_confidence
         made.append(llm.generate("one two one two", SamplingParams(max_tokens=24)))
     fixed, asking = made

@@ -21,8 +21,22 @@ def text(tmp_path: Path) -> Path:
 
 def test_the_report_and_the_model(outdraft, tiny: Path, text: Path, tmp_path: Path):
     out = tmp_path / "small"
-    ran = outdraft("quantize", tiny, "--out", out, "--bits", 8, "--group-size", 0, "--head", "--calibration", text,
-                   "--windows", 8, "--json")  # fmt: skip
+    ran = outdraft(
+        "quantize",
+        tiny,
+        "--out",
+        out,
+        "--bits",
+        8,
+        "--group-size",
+        0,
+        "--head",
+        "--calibration",
+        text,
+        "--windows",
+        8,
+        "--json",
+    )
     assert ran.code == 0, ran.err
     report = json.loads(ran.out)
     assert report["variant"] == "int8" and report["bytes_after"] < report["bytes_before"]
@@ -38,8 +52,19 @@ def test_the_report_and_the_model(outdraft, tiny: Path, text: Path, tmp_path: Pa
 
 
 def test_a_text_to_learn_from(outdraft, tiny: Path, text: Path, tmp_path: Path):
-    ran = outdraft("quantize", tiny, "--out", tmp_path / "small", "--keep", "*.down", "--method", "gptq",
-                   "--calibration", text, "--json")  # fmt: skip
+    ran = outdraft(
+        "quantize",
+        tiny,
+        "--out",
+        tmp_path / "small",
+        "--keep",
+        "*.down",
+        "--method",
+        "gptq",
+        "--calibration",
+        text,
+        "--json",
+    )
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["variant"] == "int4-g32-gptq-mixed"
     assert LLM(str(tmp_path / "small")).config["variant"] == "int4-g32-gptq-mixed"

@@ -27,8 +27,11 @@ def test_methods_lists_recipes(outdraft):
     assert ngram["lossless"] and ngram["shape"] == "chain" and ngram["paper"]["year"] == 2023
     assert ngram["summary"] == "ngram x chain x auto x fixed"
     assert {entry["kind"] for entry in json.loads(outdraft("methods", "--json").out)} == {
-        "drafter", "verifier", "policy", "recipe",
-    }  # fmt: skip
+        "drafter",
+        "verifier",
+        "policy",
+        "recipe",
+    }
     table = outdraft("methods", "--kind", "recipe", "--options").out
     assert "lookahead" in table and "drafter.window" in table
 

@@ -72,8 +72,11 @@ def test_a_chat_is_the_same(outdraft, at, here):
 
     def shown(text: str) -> list[str]:
         lines = text.splitlines()
-        return [line for line in lines[lines.index(next(one for one in lines if one.startswith("/reset"))) :]
-                if " tokens in " not in line]  # fmt: skip
+        return [
+            line
+            for line in lines[lines.index(next(one for one in lines if one.startswith("/reset"))) :]
+            if " tokens in " not in line
+        ]
 
     assert shown(theirs.out) == shown(ours.out)
     assert "no chat template" in theirs.out.replace("\n", " ") and "target at http://127.0.0.1" in theirs.out

@@ -32,8 +32,11 @@ def test_a_sparse_cache_by_context_and_batch(outdraft, tmp_path: Path):
     assert ran.code == 0 and "6 -> 2.73x" in ran.out and "gains beyond" in ran.out
     made = json.loads(outdraft(*words, "--alpha", 0.0, "--alpha", 0.8, "--json").out)
     assert [(cell["alpha"], cell["batch"], cell["best_k"]) for cell in made["cells"]] == [
-        (0.0, 1, 0), (0.0, 64, 0), (0.8, 1, 1), (0.8, 64, 6),
-    ]  # fmt: skip
+        (0.0, 1, 0),
+        (0.0, 64, 0),
+        (0.8, 1, 1),
+        (0.8, 64, 6),
+    ]
     assert [one["beyond"] is None for one in made["gains"]] == [True, True, False, False]
 
 
@@ -50,12 +53,19 @@ def test_a_sparse_cache_on_a_records_machine(outdraft, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "words, says",
-    [(("--alpha", "1.5"), "alpha=1.5"), (("--cost", "-1"), "cost=-1"), (("--cost", "inf"), "cost=inf"),
-     (("--plot", "x.jpeg"), "x.jpeg"),
-     (("--budget", 0), "budget=0"), (("--batch", 2), "--budget N too"),
-     (("--budget", 9, "--cost", 0.1), "do not go together"), (("--budget", 9, "--batch", 0), "batch=0"),
-     (("--from", "nowhere.jsonl"), "nowhere.jsonl"), (("--plot", "nowhere/x.png"), "nowhere is no directory")],
-)  # fmt: skip
+    [
+        (("--alpha", "1.5"), "alpha=1.5"),
+        (("--cost", "-1"), "cost=-1"),
+        (("--cost", "inf"), "cost=inf"),
+        (("--plot", "x.jpeg"), "x.jpeg"),
+        (("--budget", 0), "budget=0"),
+        (("--batch", 2), "--budget N too"),
+        (("--budget", 9, "--cost", 0.1), "do not go together"),
+        (("--budget", 9, "--batch", 0), "batch=0"),
+        (("--from", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("--plot", "nowhere/x.png"), "nowhere is no directory"),
+    ],
+)
 def test_refusals(outdraft, words: tuple[str, ...], says: str):
     ran = outdraft("theory", *words)
     assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1

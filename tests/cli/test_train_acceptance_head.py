@@ -54,8 +54,9 @@ def test_a_head_is_trained_beside_its_draft_and_used(outdraft, scene):
     said, alone = json.loads(wrote.out), json.loads(plain.out)
     assert said["config"]["policy"]["name"] == "acceptance_head", said["config"]
     assert said["token_ids"] == alone["token_ids"] and len(said["token_ids"]) == 24
-    pair = outdraft(*ask, "--drafter", "specdec_plus_plus", "--draft-model", scene / "draft",
-                    "--policy-options", "threshold=0")  # fmt: skip
+    pair = outdraft(
+        *ask, "--drafter", "specdec_plus_plus", "--draft-model", scene / "draft", "--policy-options", "threshold=0"
+    )
     drafted = json.loads(pair.out)["metrics"]["speculative_decoding"]["per_step_drafted"]
     assert max(drafted) == 2, pair.err  # any doubt ends a chain, on the native kernels too
     lookup = outdraft(*ask, "--drafter", "ngram", "--policy", "acceptance_head")
@@ -68,13 +69,16 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(scene):
         return prepare(
             make_plan(
                 {
-                    "kind": "acceptance_head", "target": str(scene / "target"), "data": (str(scene / "texts.jsonl"),),
-                    "out": str(scene / out), "options": {"draft": str(scene / "draft")},
+                    "kind": "acceptance_head",
+                    "target": str(scene / "target"),
+                    "data": (str(scene / "texts.jsonl"),),
+                    "out": str(scene / out),
+                    "options": {"draft": str(scene / "draft")},
                     "loop": {key: int(value) for key, value in given.items()},
                 }
             ),
             lambda line: None,
-        )  # fmt: skip
+        )
 
     whole = course("whole")
     whole.loop.run()
@@ -91,9 +95,13 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(scene):
 
 @pytest.mark.parametrize(
     ("option", "says"),
-    [("draft=nowhere/at-all", "nowhere"), ("kind=medusa", "medusa"), ("rejection_weight=0", "rejection_weight"),
-     ("drafts=x", "did you mean 'draft'")],
-)  # fmt: skip
+    [
+        ("draft=nowhere/at-all", "nowhere"),
+        ("kind=medusa", "medusa"),
+        ("rejection_weight=0", "rejection_weight"),
+        ("drafts=x", "did you mean 'draft'"),
+    ],
+)
 def test_what_cannot_be_is_one_line(outdraft, scene, tmp_path, option, says):
     ran = outdraft(*words(scene, tmp_path / "out"), "--options", option)
     assert ran.code == 2 and says in ran.err and ran.err.count("\n") < 3, ran.err

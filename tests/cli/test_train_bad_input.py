@@ -46,8 +46,23 @@ def places(tmp_path_factory, tiny):
 @pytest.fixture(scope="module")
 def trained(places):
     """OUT/: an EAGLE head of the target, with its cache of states."""
-    words = ["train", "eagle", "--target", places / "target", "--data", places / "x.jsonl", "--out", places / "draft",
-             *LOOP, "--cache-bytes", 1 << 22, "--cache-dir", places / "states", "--options", "taps=[0,1]"]  # fmt: skip
+    words = [
+        "train",
+        "eagle",
+        "--target",
+        places / "target",
+        "--data",
+        places / "x.jsonl",
+        "--out",
+        places / "draft",
+        *LOOP,
+        "--cache-bytes",
+        1 << 22,
+        "--cache-dir",
+        places / "states",
+        "--options",
+        "taps=[0,1]",
+    ]
     assert main([str(word) for word in words]) == 0
     shutil.copytree(places / "draft", places / "published", ignore=shutil.ignore_patterns("run"))
     shutil.copytree(places / "draft", places / "cut")
@@ -60,49 +75,80 @@ NEW = ("--target", "AT/target", "--data", "AT/x.jsonl", "--out", "OUT")
 CASES = {
     "wrong target, checked": (("check", "AT/draft", "--target", "AT/other"), "was trained for another target"),
     "wrong target, calibrated": (
-        ("calibration", "AT/draft", "--target", "AT/other", "--data", "AT/x.jsonl"), "was trained for another target",
+        ("calibration", "AT/draft", "--target", "AT/other", "--data", "AT/x.jsonl"),
+        "was trained for another target",
     ),
     "wrong target, resumed": (
-        ("eagle", "--target", "AT/other", "--data", "AT/x.jsonl", "--out", "AT/draft", "--options", "taps=[0,1]",
-         "--resume"),
+        (
+            "eagle",
+            "--target",
+            "AT/other",
+            "--data",
+            "AT/x.jsonl",
+            "--out",
+            "AT/draft",
+            "--options",
+            "taps=[0,1]",
+            "--resume",
+        ),
         "holds a run with target=",
     ),
     "half a checkpoint, resumed": (
-        ("eagle", *NEW[:4], "--out", "AT/cut", "--options", "taps=[0,1]", "--resume"), "is cut short or damaged",
+        ("eagle", *NEW[:4], "--out", "AT/cut", "--options", "taps=[0,1]", "--resume"),
+        "is cut short or damaged",
     ),
     "a finished draft in the way": (("eagle", *NEW[:4], "--out", "AT/published"), "which training would write over"),
     "a target in the way": (("eagle", *NEW[:4], "--out", "AT/target"), "that the training reads from"),
     "an empty data set to answer": (
-        ("answers", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT.jsonl"), "there is no example to answer",
+        ("answers", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT.jsonl"),
+        "there is no example to answer",
     ),
     "other settings, resumed": (
         ("eagle", *NEW[:4], "--out", "AT/draft", "--options", "taps=[0,1]", "--resume", "--loop", "lr=0.5"),
         "holds a run with lr=0.002, not 0.5",
     ),
     "a flag that a check does not read": (
-        ("check", "AT/draft", "--target", "AT/target", "--nodes", "5"), "train check does not take --nodes",
+        ("check", "AT/draft", "--target", "AT/target", "--nodes", "5"),
+        "train check does not take --nodes",
     ),
     "a flag that training does not read": (
-        ("eagle", *NEW, "--max-tokens", "5"), "train eagle does not take --max-tokens",
+        ("eagle", *NEW, "--max-tokens", "5"),
+        "train eagle does not take --max-tokens",
     ),
-    "a loss for a kind that has its own": (
-        ("ctc", *NEW, "--loss", "total_variation=1"), "learns by a loss of its own",
-    ),
+    "a loss for a kind that has its own": (("ctc", *NEW, "--loss", "total_variation=1"), "learns by a loss of its own"),
     "heads that cannot share their keys": (
-        ("mtp", *NEW, "--options", "num_heads=3", "--options", "num_kv_heads=2"), "the first must be a multiple",
+        ("mtp", *NEW, "--options", "num_heads=3", "--options", "num_kv_heads=2"),
+        "the first must be a multiple",
     ),
     "wrong taps": (("eagle", *NEW, "--options", "taps=[0,9]"), "tap"),
-    "wrong taps, continued": (("eagle", *NEW, "--init", "AT/draft", "--options", "taps=[0,2]"),
-        "of another shape than taps=[0, 2]:"),
+    "wrong taps, continued": (
+        ("eagle", *NEW, "--init", "AT/draft", "--options", "taps=[0,2]"),
+        "of another shape than taps=[0, 2]:",
+    ),
     "another shape, continued": (
         ("eagle", *NEW, "--init", "AT/draft", "--options", "taps=[0,1]", "--options", "intermediate_size=8"),
         "of another shape than intermediate_size=8:",
     ),
-    "NaN states": (("eagle", "--target", "AT/nan", "--data", "AT/x.jsonl", "--out", "OUT"),
-        "overflow in their number format"),
+    "NaN states": (
+        ("eagle", "--target", "AT/nan", "--data", "AT/x.jsonl", "--out", "OUT"),
+        "overflow in their number format",
+    ),
     "a cache of another target": (
-        ("eagle", "--target", "AT/other", "--data", "AT/x.jsonl", "--out", "OUT", "--options", "taps=[0,1]",
-         "--cache-bytes", "9999999", "--cache-dir", "AT/states"),
+        (
+            "eagle",
+            "--target",
+            "AT/other",
+            "--data",
+            "AT/x.jsonl",
+            "--out",
+            "OUT",
+            "--options",
+            "taps=[0,1]",
+            "--cache-bytes",
+            "9999999",
+            "--cache-dir",
+            "AT/states",
+        ),
         "caches the states of another run: target is",
     ),
     "a cache of other taps": (
@@ -114,20 +160,24 @@ CASES = {
     "an unknown option": (("eagle", *NEW, "--options", "tap=1"), "did you mean 'taps'"),
     "an interrupted download of weights": (("eagle", "--target", "AT/half", *NEW[2:]), "model.safetensors"),
     "an interrupted download of lines": (
-        ("eagle", *NEW[:2], "--data", "AT/half.jsonl", "--out", "OUT"), "is not JSON (",
+        ("eagle", *NEW[:2], "--data", "AT/half.jsonl", "--out", "OUT"),
+        "is not JSON (",
     ),
     "an interrupted download of packed lines": (
-        ("eagle", *NEW[:2], "--data", "AT/half.jsonl.gz", "--out", "OUT"), "half.jsonl.gz",
+        ("eagle", *NEW[:2], "--data", "AT/half.jsonl.gz", "--out", "OUT"),
+        "half.jsonl.gz",
     ),
     "an interrupted download of a table": (
-        ("eagle", *NEW[:2], "--data", "AT/half.parquet", "--out", "OUT"), "half.parquet",
+        ("eagle", *NEW[:2], "--data", "AT/half.parquet", "--out", "OUT"),
+        "half.parquet",
     ),
     "an empty data set": (("eagle", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT"), "no example in it"),
     "a data set of one token": (("eagle", *NEW[:2], "--data", "AT/one.jsonl", "--out", "OUT"), "1 are too short"),
     "nothing left to judge on": (
-        ("eagle", *NEW[:2], "--data", "AT/x.jsonl", "--valid", "AT/one.jsonl", "--out", "OUT"), "too short",
+        ("eagle", *NEW[:2], "--data", "AT/x.jsonl", "--valid", "AT/one.jsonl", "--out", "OUT"),
+        "too short",
     ),
-}  # fmt: skip
+}
 
 
 def test_a_draft_that_learned_another_template_is_refused(outdraft, trained, tmp_path):
@@ -158,8 +208,21 @@ def test_bad_input_is_one_clear_error_and_nothing_is_lost(outdraft, trained, tmp
 def test_a_draft_is_converted_for_its_own_target_alone(outdraft, places, tmp_path):
     """Another one of the same shape would fit, and accept nothing."""
     of = ("--target", places / "target")
-    assert outdraft("train", "eagle3", *of, "--data", places / "x.jsonl", "--out", tmp_path / "draft", *LOOP,
-                    "--options", "taps=[0,1]").code == 0  # fmt: skip
+    assert (
+        outdraft(
+            "train",
+            "eagle3",
+            *of,
+            "--data",
+            places / "x.jsonl",
+            "--out",
+            tmp_path / "draft",
+            *LOOP,
+            "--options",
+            "taps=[0,1]",
+        ).code
+        == 0
+    )
     words = ("convert", tmp_path / "draft", "--to", "vllm", "--out", tmp_path / "out")
     ran = outdraft(*words, "--target", places / "other")
     assert ran.code == 2 and "was trained for another target" in ran.err and "Traceback" not in ran.err, ran.err

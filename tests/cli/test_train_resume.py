@@ -18,8 +18,9 @@ def test_a_run_that_was_interrupted_twice_saves_the_same_bits(outdraft, tiny, tm
     loop = [word for one in LOOP for word in ("--loop", one)]
 
     def train(out, *more):
-        return outdraft("train", kind, "--target", tiny, "--data", tmp_path / "texts.jsonl", "--out", tmp_path / out,
-                        *loop, *more)  # fmt: skip
+        return outdraft(
+            "train", kind, "--target", tiny, "--data", tmp_path / "texts.jsonl", "--out", tmp_path / out, *loop, *more
+        )
 
     assert (ran := train("whole")).code == 0, ran.err
     step = Loop._one_step

@@ -23,9 +23,18 @@ def test_the_command(outdraft, tiny, tmp_path):
     assert again.code == 0 and "left out, modelled" in again.out
     assert json.loads(out.read_text())["score"] == held["score"]
     used = outdraft(
-        "generate", "abc", "--model", tiny, "--drafter", "draft_verify", "--drafter-options", f"skip={out}",
-        "--max-tokens", 8, "--json",
-    )  # fmt: skip
+        "generate",
+        "abc",
+        "--model",
+        tiny,
+        "--drafter",
+        "draft_verify",
+        "--drafter-options",
+        f"skip={out}",
+        "--max-tokens",
+        8,
+        "--json",
+    )
     assert used.code == 0, used.err
     assert json.loads(used.out)["config"]["drafter"]["skip_mlp"] == held["mlp"]
 

@@ -41,6 +41,6 @@ def test_the_longest_token_repeated_is_above_the_bound() -> None:
         ({"model": {"type": "WordPiece", "unk_token": "[UNK]"}}, False),
         ({"added_tokens": [{"content": "<mask>", "lstrip": True}]}, False),
     ],
-)  # fmt: skip
+)
 def test_what_may_leave_text_out_has_no_bound(change: dict[str, object], spells: bool) -> None:
     assert spells_all({**DESCRIBED, **change}) is spells

@@ -35,9 +35,10 @@ def told(mask):
 def may_follow(texts, written, ends=(0, 9)):
     """Which tokens keep the bytes `written` a beginning of one of the texts, and the ends where they are whole."""
     follow = {
-        i for i, token in enumerate(CODEC.tokens)
+        i
+        for i, token in enumerate(CODEC.tokens)
         if i not in (0, 9) and any(text.startswith(written + token) for text in texts)
-    }  # fmt: skip
+    }
     return follow | set(ends if written in texts else ())
 
 
@@ -280,7 +281,8 @@ BAD = {
         "allOf what has more than 256 cases by anyOf and oneOf",
     ),
     "joined in a grammar": (
-        Params(grammar="start: " + " & ".join(f"/.*{i}.*/" for i in range(15))), "joins 14 patterns by &: 8",
+        Params(grammar="start: " + " & ".join(f"/.*{i}.*/" for i in range(15))),
+        "joins 14 patterns by &: 8",
     ),
     "a circle": (Params(json={"$ref": "#"}), "allows no text at all"),
     "no regex": (Params(regex="(a"), "regex of .* cannot be compiled: .*unclosed group"),
@@ -291,7 +293,7 @@ BAD = {
     "no rule": (Params(grammar="start: x"), "grammar of .* cannot be compiled: .*unknown name"),
     "bad GBNF": (Params(grammar='root ::= ("a"'), "taken for GBNF, and cannot be read"),
     "bad blanks": (Params(json={"type": "object"}, whitespace_pattern="("), "cannot be compiled"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -13,25 +13,52 @@ from outdraft.options.errors import RequestError
 from outdraft.options.structured import StructuredOutputsParams as Params
 
 REGEXES = {
-    "ab{3}": 4, "(a|bc){2,10}": 30, "(x{100}){1000}": 100_000, "x{12000000}": 12_000_000, r"\p{L}{5}": 5,
-    r"\x{41}{3}": 3, "[a{3}]{4}": 4, "[]a]{5}": 5, "[^]a]{5}": 5, "((a{2}){3}){4}": 24, "(?:ab){3}|c": 7,
-    "(?P<n>ab){3}": 6, "a*b+": 2, "a{2,}": 2, "": 1, r"a\{5}": 4, "(?i)a{9}": 9, "a{3}{4}": 12, "x{ 7 }": 7,
-    "a{2}b{3}": 5, "(a{2}b){3}": 9, "[[:alpha:]x]{3}": 3,
-}  # fmt: skip
+    "ab{3}": 4,
+    "(a|bc){2,10}": 30,
+    "(x{100}){1000}": 100_000,
+    "x{12000000}": 12_000_000,
+    r"\p{L}{5}": 5,
+    r"\x{41}{3}": 3,
+    "[a{3}]{4}": 4,
+    "[]a]{5}": 5,
+    "[^]a]{5}": 5,
+    "((a{2}){3}){4}": 24,
+    "(?:ab){3}|c": 7,
+    "(?P<n>ab){3}": 6,
+    "a*b+": 2,
+    "a{2,}": 2,
+    "": 1,
+    r"a\{5}": 4,
+    "(?i)a{9}": 9,
+    "a{3}{4}": 12,
+    "x{ 7 }": 7,
+    "a{2}b{3}": 5,
+    "(a{2}b){3}": 9,
+    "[[:alpha:]x]{3}": 3,
+}
 GRAMMARS = {
-    'start: a{3} | B~2..5\na: /[a-z]{1,9}/\nB: "xy"': 27 + 10, 'start: ("a" | "bc"){4}': 12,
+    'start: a{3} | B~2..5\na: /[a-z]{1,9}/\nB: "xy"': 27 + 10,
+    'start: ("a" | "bc"){4}': 12,
     'start: a ~ 5\na: [b]~3\nb: "c"?': 15,
-    'start: "a"  // {1000}\n  | "b"{2}': 3, 'start: a::0\na::_: "x" %if is_ones([0:4])\n   | "y"{7}': 10,
-    'start: x "y"{1000}{1000}\nx[max_tokens=5]: /a/': 1_000_001, "start: e\ne: e e | /./": 3,
+    'start: "a"  // {1000}\n  | "b"{2}': 3,
+    'start: a::0\na::_: "x" %if is_ones([0:4])\n   | "y"{7}': 10,
+    'start: x "y"{1000}{1000}\nx[max_tokens=5]: /a/': 1_000_001,
+    "start: e\ne: e e | /./": 3,
     'start: %json {"type": "string", "maxLength": 20} /x{5}/': 25,
-}  # fmt: skip
+}
 DOUBLED = "start: A0\n" + "\n".join(f"A{i}: A{i + 1} A{i + 1}" for i in range(40)) + '\nA40: "x"'
 SCHEMAS = [
-    ({"maxLength": 20}, 20), ({"minLength": 30}, 30), ({"items": {"maxLength": 20}, "maxItems": 3}, 62),
-    ({"items": {"maxLength": 20}, "minItems": 3}, 62), ({"pattern": "x{500}"}, 502), ({"$ref": "#"}, 5),
-    ({"minProperties": 50, "additionalProperties": {"maxLength": 10}}, 502), ({"enum": ["x" * 30]}, 36),
-    ({"anyOf": [{"maxLength": 5}, {"maxLength": 7}]}, 14), ({"properties": {"ab": {"maxLength": 5}}}, 9),
-]  # fmt: skip
+    ({"maxLength": 20}, 20),
+    ({"minLength": 30}, 30),
+    ({"items": {"maxLength": 20}, "maxItems": 3}, 62),
+    ({"items": {"maxLength": 20}, "minItems": 3}, 62),
+    ({"pattern": "x{500}"}, 502),
+    ({"$ref": "#"}, 5),
+    ({"minProperties": 50, "additionalProperties": {"maxLength": 10}}, 502),
+    ({"enum": ["x" * 30]}, 36),
+    ({"anyOf": [{"maxLength": 5}, {"maxLength": 7}]}, 14),
+    ({"properties": {"ab": {"maxLength": 5}}}, 9),
+]
 TOO_MANY = {
     "a regex": {"regex": "x{12000000}"},
     "nested": {"regex": "((x{1000}){1000}){2}"},
@@ -44,15 +71,23 @@ TOO_MANY = {
     "GBNF": {"grammar": 'root ::= a{2000}\na ::= "x"{2000}'},
     "a schema in a grammar": {"grammar": 'start: %json {"type": "string", "pattern": "x{12000000}"}'},
     "lists of texts": {"json": {"type": "array", "maxItems": 2000, "items": {"type": "string", "maxLength": 2000}}},
-    "references": {"json": {"$ref": "#/$defs/a0", "$defs": {
-        **{f"a{i}": {"prefixItems": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(40)}, "a40": {}}}},
-}  # fmt: skip
+    "references": {
+        "json": {
+            "$ref": "#/$defs/a0",
+            "$defs": {**{f"a{i}": {"prefixItems": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(40)}, "a40": {}},
+        }
+    },
+}
 TOO_DEEP = {
     "rules": {"grammar": "start: A0\n" + "\n".join(f"A{i}: A{i + 1}" for i in range(3900)) + '\nA3900: "x"'},
     "brackets": {"grammar": "start: " + "(" * 9000 + '"a"' + ")" * 9000},
-    "references": {"json": {"$ref": "#/$defs/a0", "$defs": {
-        **{f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(300)}, "a300": {"type": "string"}}}},
-}  # fmt: skip
+    "references": {
+        "json": {
+            "$ref": "#/$defs/a0",
+            "$defs": {**{f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(300)}, "a300": {"type": "string"}},
+        }
+    },
+}
 
 
 @pytest.mark.parametrize("pattern", REGEXES)

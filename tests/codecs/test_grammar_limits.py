@@ -42,9 +42,15 @@ REFUSED = [
     *({"json": {"enum": ["x" * 50] * n}} for n in (2000, 50_000)),
     *({"json": {"type": "object", "patternProperties": {f"^a{i}": {} for i in range(n)}}} for n in (40, 400)),
     {"json": {"allOf": [{"anyOf": [fields(1, minLength=j) for j in range(4)]} for _ in range(9)]}},
-    {"json": {"$ref": "#"}}, {"json": {"$ref": "http://x/y"}}, {"json": {"type": "strin"}}, {"json": {"not": {}}},
-    *({"json": {**fields(count), "properties": fields(count)["properties"] | late}} for count in (200, 240) for late in
-      ({"z": {"type": "strin"}}, {"z": {"type": "string", "pattern": "("}}, {"z": {"not": {}}})),
+    {"json": {"$ref": "#"}},
+    {"json": {"$ref": "http://x/y"}},
+    {"json": {"type": "strin"}},
+    {"json": {"not": {}}},
+    *(
+        {"json": {**fields(count), "properties": fields(count)["properties"] | late}}
+        for count in (200, 240)
+        for late in ({"z": {"type": "strin"}}, {"z": {"type": "string", "pattern": "("}}, {"z": {"not": {}}})
+    ),
     *({"json": {**fields(count), "required": [f"p{i}" for i in range(count)]}} for count in (500, 590)),
     {"json": {**fields(150), "required": ["no such field"], "minProperties": 500}},
     *({"regex": text} for text in ("(", "a" * 100_000, "(?=a)", "[z-a]", "\\1", "(a*)*(", "x{2,1}")),
@@ -52,12 +58,15 @@ REFUSED = [
     *({"grammar": text} for text in ("start: x", "start: (", "root ::= (", "x" * 100_000, 'start: "a" b' * 900)),
     {"grammar": "start: " + " & ".join(f"/.*{i}.*/" for i in range(15))},
     {"grammar": "start: %json " + json.dumps({"allOf": [{"type": "string", "pattern": f".*{i}"} for i in range(15)]})},
-]  # fmt: skip
+]
 TAKEN = [
-    {"json": fields(190)}, {"json": {**fields(300), "required": [f"p{i}" for i in range(300)]}},
-    {"json": {"enum": [f"value number {i}" for i in range(2000)]}}, {"json": nested(20)},
-    {"regex": "(a{1,1000}){1,1000}"}, {"choice": [f"text {i}" for i in range(1000)]},
-]  # fmt: skip
+    {"json": fields(190)},
+    {"json": {**fields(300), "required": [f"p{i}" for i in range(300)]}},
+    {"json": {"enum": [f"value number {i}" for i in range(2000)]}},
+    {"json": nested(20)},
+    {"regex": "(a{1,1000}){1,1000}"},
+    {"choice": [f"text {i}" for i in range(1000)]},
+]
 
 
 @pytest.fixture(scope="module")

@@ -47,24 +47,39 @@ def some(**fields):
 
 
 LEAVES = st.one_of(
-    st.sampled_from([
-        {"enum": [1, "a", None]}, {"enum": [1, 2], "type": "string"}, {"const": 5}, {"const": 5, "type": "string"},
-        {"enum": []}, {"type": "boolean"}, {"type": "null"}, {"enum": ["a", "b"], "type": "string", "maxLength": 0},
-        {"enum": [5, 7], "type": "integer", "minimum": 6}, {"type": ["integer", "null"], "minimum": 3},
-    ]),
+    st.sampled_from(
+        [
+            {"enum": [1, "a", None]},
+            {"enum": [1, 2], "type": "string"},
+            {"const": 5},
+            {"const": 5, "type": "string"},
+            {"enum": []},
+            {"type": "boolean"},
+            {"type": "null"},
+            {"enum": ["a", "b"], "type": "string", "maxLength": 0},
+            {"enum": [5, 7], "type": "integer", "minimum": 6},
+            {"type": ["integer", "null"], "minimum": 3},
+        ]
+    ),
     st.builds(
-        dict, st.sampled_from([{"type": "integer"}, {"type": "number"}]).flatmap(
+        dict,
+        st.sampled_from([{"type": "integer"}, {"type": "number"}]).flatmap(
             lambda kind: some(
-                minimum=st.integers(-9, 20), maximum=st.integers(-9, 20), exclusiveMinimum=st.sampled_from([0, 4, 7]),
-                exclusiveMaximum=st.sampled_from([1, 5, 8]), multipleOf=st.sampled_from([2, 5, 7]),
+                minimum=st.integers(-9, 20),
+                maximum=st.integers(-9, 20),
+                exclusiveMinimum=st.sampled_from([0, 4, 7]),
+                exclusiveMaximum=st.sampled_from([1, 5, 8]),
+                multipleOf=st.sampled_from([2, 5, 7]),
             ).map(lambda more: kind | more)
-        )
+        ),
     ),
     some(
-        pattern=st.sampled_from(TEXTS_OF), format=st.sampled_from(["date", "ipv4"]), minLength=st.integers(0, 6),
+        pattern=st.sampled_from(TEXTS_OF),
+        format=st.sampled_from(["date", "ipv4"]),
+        minLength=st.integers(0, 6),
         maxLength=st.integers(0, 6),
     ).map(lambda more: {"type": "string"} | more),
-)  # fmt: skip
+)
 
 
 def larger(part):
@@ -72,18 +87,25 @@ def larger(part):
     names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
     return st.one_of(
         some(
-            properties=st.dictionaries(st.sampled_from(NAMES), part, max_size=2), required=names,
-            additionalProperties=st.one_of(st.booleans(), part), minProperties=st.integers(0, 4),
+            properties=st.dictionaries(st.sampled_from(NAMES), part, max_size=2),
+            required=names,
+            additionalProperties=st.one_of(st.booleans(), part),
+            minProperties=st.integers(0, 4),
             patternProperties=st.dictionaries(st.sampled_from(PATTERNS), part, max_size=2),
             maxProperties=st.integers(0, 3),
         ).map(lambda more: {"type": "object"} | more),
         some(
-            items=st.one_of(part, st.booleans()), prefixItems=st.lists(part, min_size=1, max_size=2),
-            minItems=st.integers(0, 4), maxItems=st.integers(0, 3),
+            items=st.one_of(part, st.booleans()),
+            prefixItems=st.lists(part, min_size=1, max_size=2),
+            minItems=st.integers(0, 4),
+            maxItems=st.integers(0, 3),
         ).map(lambda more: {"type": "array"} | more),
-        st.builds(lambda word, parts: {word: parts}, st.sampled_from(["anyOf", "oneOf", "allOf"]),
-                  st.lists(part, min_size=1, max_size=2)),
-    )  # fmt: skip
+        st.builds(
+            lambda word, parts: {word: parts},
+            st.sampled_from(["anyOf", "oneOf", "allOf"]),
+            st.lists(part, min_size=1, max_size=2),
+        ),
+    )
 
 
 def walk(form, rng):
@@ -131,7 +153,8 @@ REFUSED = {
         r"patternProperties '\^score\$' beside a field of this name",
     ),
     "names that may repeat": (
-        {**CLOSED, "patternProperties": {"^a$": {"type": "boolean"}}, "minProperties": 2}, "minProperties=2, with",
+        {**CLOSED, "patternProperties": {"^a$": {"type": "boolean"}}, "minProperties": 2},
+        "minProperties=2, with",
     ),
     "too few names": ({**CLOSED, "properties": {"a": {}}, "minProperties": 3}, "minProperties"),
     "fewer than required": ({"type": "object", "required": ["a", "b"], "maxProperties": 1}, "maxProperties=1, less"),
@@ -145,7 +168,7 @@ REFUSED = {
     "a forbidden field": ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "cannot be compiled"),
     "a format": ({"type": "string", "format": "date", "maxLength": 3}, "structured_outputs"),
     "a pattern": ({"type": "string", "pattern": "^a{5}$", "maxLength": 3}, "structured_outputs"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -156,11 +179,15 @@ def test_what_no_text_can_hold_is_refused_with_the_fault(name):
             grammars().constraint(Params(json=one), ignore_eos=False)
 
 
-@pytest.mark.parametrize("schema", [
-    {**CLOSED, "properties": {"a": {"type": "null"}}, "patternProperties": {"^a": {"type": "null"}}},
-    {"type": "object", "properties": {"a": {"type": "null"}}, "patternProperties": {"^a$": {"type": "null"}}},
-    {"type": "object", "minProperties": 1, "additionalProperties": {"type": "null"}},
-    {**CLOSED, "properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "minProperties": 1},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**CLOSED, "properties": {"a": {"type": "null"}}, "patternProperties": {"^a": {"type": "null"}}},
+        {"type": "object", "properties": {"a": {"type": "null"}}, "patternProperties": {"^a$": {"type": "null"}}},
+        {"type": "object", "minProperties": 1, "additionalProperties": {"type": "null"}},
+        {**CLOSED, "properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "minProperties": 1},
+    ],
+    ids=str,
+)
 def test_what_can_be_held_is_taken(schema):
     assert check(schema)

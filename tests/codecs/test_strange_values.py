@@ -12,13 +12,36 @@ from outdraft.codecs.text import TextCodec
 from outdraft.options.errors import OutdraftError
 
 VALUES: tuple[Any, ...] = (
-    None, True, 5, -3, 10**30, "", "x", "\ud800", [], [[1]], ["\ud800"], {"a": [1]}, {"content": 5},
-    {"content": "\ud800"}, {"7": {"content": "<s>"}}, {"264": {"content": ""}}, [{"name": [], "template": "x"}],
-)  # fmt: skip
+    None,
+    True,
+    5,
+    -3,
+    10**30,
+    "",
+    "x",
+    "\ud800",
+    [],
+    [[1]],
+    ["\ud800"],
+    {"a": [1]},
+    {"content": 5},
+    {"content": "\ud800"},
+    {"7": {"content": "<s>"}},
+    {"264": {"content": ""}},
+    [{"name": [], "template": "x"}],
+)
 CONFIG = (
-    "eos_token", "image_token", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens",
-    "model_specific_special_tokens", "chat_template", "add_bos_token", "split_special_tokens", "add_prefix_space",
-)  # fmt: skip
+    "eos_token",
+    "image_token",
+    "added_tokens_decoder",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "model_specific_special_tokens",
+    "chat_template",
+    "add_bos_token",
+    "split_special_tokens",
+    "add_prefix_space",
+)
 SECTIONS = (
     "truncation",
     "padding",
@@ -32,11 +55,18 @@ SECTIONS = (
 )
 OPTIONS = ("vocab", "merges", "dropout", "unk_token", "type", "continuing_subword_prefix")
 GGUF = {
-    "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": ["<s>", "a", "b", "ab"],
-    "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.token_type": [3, 1, 1, 1], "tokenizer.chat_template": "T",
-    "tokenizer.chat_templates": ["x"], "tokenizer.chat_template.x": "X", "tokenizer.ggml.eos_token_ids": [1],
-    "tokenizer.ggml.add_bos_token": True, **dict.fromkeys(ROLES.values(), 0),
-}  # fmt: skip
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "gpt-2",
+    "tokenizer.ggml.tokens": ["<s>", "a", "b", "ab"],
+    "tokenizer.ggml.merges": ["a b"],
+    "tokenizer.ggml.token_type": [3, 1, 1, 1],
+    "tokenizer.chat_template": "T",
+    "tokenizer.chat_templates": ["x"],
+    "tokenizer.chat_template.x": "X",
+    "tokenizer.ggml.eos_token_ids": [1],
+    "tokenizer.ggml.add_bos_token": True,
+    **dict.fromkeys(ROLES.values(), 0),
+}
 
 
 def files() -> dict[str, list[dict[str, Any]]]:

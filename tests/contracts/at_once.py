@@ -28,8 +28,12 @@ SHORT = replace(SEEDED, max_tokens=8)
 DEPTHS = 9  # budgets of 0 to 8
 SETTINGS = (GREEDY, SEEDED, WARPED, PENALISED, PENALISED_SEEDED)
 FEATURES = (
-    ("masked", GREEDY), ("masked", MASKED), ("forced", GREEDY), ("forced", SEEDED), ("guided", PENALISED_SEEDED),
-)  # fmt: skip
+    ("masked", GREEDY),
+    ("masked", MASKED),
+    ("forced", GREEDY),
+    ("forced", SEEDED),
+    ("guided", PENALISED_SEEDED),
+)
 
 
 GUIDED = [one for one in ASKED if one[0] != 1]

@@ -73,13 +73,14 @@ FEATURES = {
         Feature(name="negative_prompt", request={"negative_prompt": "A merry tale:"}, needs=("guidance_scale",)),
         Feature(name="constraint", request={"constraint": Thirds}),
         Feature(
-            name="structured_outputs", settings={"structured_outputs": {"regex": "([a-z ,.]|\\n)*"}},
+            name="structured_outputs",
+            settings={"structured_outputs": {"regex": "([a-z ,.]|\\n)*"}},
             excludes=("constraint",),
         ),
         Feature(name="guidance_scale", settings={"guidance_scale": 1.7}),
         Feature(name="prompt_logprobs", settings={"prompt_logprobs": 1}, shows=False),
     )
-}  # fmt: skip
+}
 
 
 def together(names: Iterable[str]) -> list[Feature] | None:

@@ -73,9 +73,15 @@ def exit_head(target, directory: Path):
 
 def eagle_net(target, directory: Path):
     config = EagleConfig(
-        taps=(0, 2), hidden_size=64, vocab_size=target.config.vocab_size, num_heads=2, num_kv_heads=1, head_dim=32,
-        intermediate_size=96, max_len=512,
-    )  # fmt: skip
+        taps=(0, 2),
+        hidden_size=64,
+        vocab_size=target.config.vocab_size,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=32,
+        intermediate_size=96,
+        max_len=512,
+    )
     net = EagleNet(config, small(target.config.vocab_size), torch.bfloat16)
     randomise(net, seed=8)
     save_eagle(net, directory / "eagle")
@@ -130,14 +136,26 @@ FEATURES = [
     DrafterRow(drafter="hass", label="chain", side=partial(last_feature_net, bias=False), options=CHAIN),
     DrafterRow(drafter="eagle3", label="chain", side=published(), options=CHAIN),
     DrafterRow(drafter="eagle3", label="tree", side=published(num_layers=2, norm_before_residual=True), options=TREE),
-    DrafterRow(drafter="eagle3", label="chain of 3.1, fewer tokens",
-               side=published(share=0.7, fc_norm=True, norm_output=True), options=CHAIN),
-    DrafterRow(drafter="eagle3", label="tree of another width, one tap norm",
-               side=published(width=96, norm_before_fc=True, norm_output=True), options=TREE),
+    DrafterRow(
+        drafter="eagle3",
+        label="chain of 3.1, fewer tokens",
+        side=published(share=0.7, fc_norm=True, norm_output=True),
+        options=CHAIN,
+    ),
+    DrafterRow(
+        drafter="eagle3",
+        label="tree of another width, one tap norm",
+        side=published(width=96, norm_before_fc=True, norm_output=True),
+        options=TREE,
+    ),
     DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),
-    DrafterRow(drafter="eagle3", label="chain on one state under the target's head, fewer tokens",
-               side=published(own_head=False, one_state=True, taps=(3,), share=0.7), options=CHAIN),
-]  # fmt: skip
+    DrafterRow(
+        drafter="eagle3",
+        label="chain on one state under the target's head, fewer tokens",
+        side=published(own_head=False, one_state=True, taps=(3,), share=0.7),
+        options=CHAIN,
+    ),
+]
 ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),

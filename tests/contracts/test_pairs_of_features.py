@@ -76,8 +76,10 @@ def test_every_feature_does_something(plain):
     for (name, feature), given, left in zip(FEATURES.items(), write(plain, alone), write(plain, without), strict=True):
         if feature.shows:
             assert (given.token_ids, given.finish_reason, len(given.outputs)) != (
-                left.token_ids, left.finish_reason, len(left.outputs),
-            ), name  # fmt: skip
+                left.token_ids,
+                left.finish_reason,
+                len(left.outputs),
+            ), name
         elif name == "logprobs":
             assert given.logprobs is not None and left.logprobs is None
         elif name == "prompt_logprobs":

@@ -55,12 +55,23 @@ def test_rules_are_those_of_the_papers():
 
 
 PACED = {
-    "auto": "auto", "bandit_spec": "bandit", "calibrated": "calibrated", "specdec_plus_plus": "acceptance_head",
-    "edgellm": "branch_pacing", "eagle2": "dynamic_tree",
-    "draft_and_verify": "self_tuning", "draft_review": "history", "draft_review_lossy": "history",
-    "sequoia": "hardware_tree", "switched": "probe", "routed": "routing",
-    "hf_assisted": "heuristic", "hf_dynamic": "roc", "kangaroo": "threshold", "on_the_fly": "estimator",
-}  # fmt: skip
+    "auto": "auto",
+    "bandit_spec": "bandit",
+    "calibrated": "calibrated",
+    "specdec_plus_plus": "acceptance_head",
+    "edgellm": "branch_pacing",
+    "eagle2": "dynamic_tree",
+    "draft_and_verify": "self_tuning",
+    "draft_review": "history",
+    "draft_review_lossy": "history",
+    "sequoia": "hardware_tree",
+    "switched": "probe",
+    "routed": "routing",
+    "hf_assisted": "heuristic",
+    "hf_dynamic": "roc",
+    "kangaroo": "threshold",
+    "on_the_fly": "estimator",
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(PACED) & set(recipe_names())))

@@ -59,9 +59,11 @@ class OverStates(Subject):
         target = self.made(max_len=max_len or 256, **self.options)
         parts = Parts(
             target=AuditedTarget(target, lambda seq, cached: self.recheck(target, seq, cached)),
-            drafter=self.make_drafter(), verifier=verifier or ReferenceRule(),
-            policy=ConstantPolicy(Budget(depth=depth)), room=room or Unbounded(mixes=True),
-        )  # fmt: skip
+            drafter=self.make_drafter(),
+            verifier=verifier or ReferenceRule(),
+            policy=ConstantPolicy(Budget(depth=depth)),
+            room=room or Unbounded(mixes=True),
+        )
         return Engine(parts, eos_token_ids=eos, scheduling=scheduling)
 
     def make_drafter(self):
@@ -219,9 +221,11 @@ class WrittenInPlace(RecurrentTarget):
 
 
 MUTANTS = {
-    OneTooEarly: "another state", Uncommitted: "another state", PublishedEarly: "another state",
+    OneTooEarly: "another state",
+    Uncommitted: "another state",
+    PublishedEarly: "another state",
     WrittenInPlace: "named .* not once",
-}  # fmt: skip
+}
 
 
 def three_times_the_same(target, drafter):

@@ -80,8 +80,9 @@ def texts(target, count, temperature=1.0, length=24, seed=0):
         logits = teacher.logits(states).float()
         ids[:, place] = (
             torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)[:, 0]
-            if temperature else logits.argmax(-1)
-        )  # fmt: skip
+            if temperature
+            else logits.argmax(-1)
+        )
     return ids
 
 
@@ -112,8 +113,9 @@ def scene(tmp_path_factory):
     """A subject with the planted draft, and heads for sampled and greedy texts, the former where it is looked for."""
     subject = Subject(
         DrafterRow(drafter="draft_model", side=planted, target=sharp, options={"sample": "match"}),
-        tmp_path_factory.mktemp("planted"), vocab_size=VOCAB,
-    )  # fmt: skip
+        tmp_path_factory.mktemp("planted"),
+        vocab_size=VOCAB,
+    )
     place = Path(subject.options.model)
     trained(subject.decoder, place, 0.0)
     shutil.move(place / FOLDER, place / "greedy")
@@ -246,9 +248,10 @@ def test_a_head_belongs_to_one_draft(scene, tmp_path):
     draft.lm_head.weight[0, 0] += 1
     save_model(draft, other)
     changed = Subject(
-        DrafterRow(drafter="draft_model", side=lambda target, directory: {"model": str(other)}), tmp_path,
+        DrafterRow(drafter="draft_model", side=lambda target, directory: {"model": str(other)}),
+        tmp_path,
         vocab_size=VOCAB,
-    )  # fmt: skip
+    )
     with pytest.raises(ConfigError, match="other weights"):
         policy_of(changed)
     with pytest.raises(ConfigError, match="another draft"):

@@ -84,9 +84,14 @@ class Scripted:
 
 @pytest.mark.parametrize(
     ("chances", "least", "length"),
-    [((0.9, 0.9, 0.3, 1.0, 1.0), 1, 3), ((0.9, 0.7, 0.7, 0.1), 1, 4), ((0.1, 0.1, 1.0), 1, 1), ((0.1, 0.1, 1.0), 2, 2),
-     ((1.0,) * 8, 1, 6)],
-)  # fmt: skip
+    [
+        ((0.9, 0.9, 0.3, 1.0, 1.0), 1, 3),
+        ((0.9, 0.7, 0.7, 0.1), 1, 4),
+        ((0.1, 0.1, 1.0), 1, 1),
+        ((0.1, 0.1, 1.0), 2, 2),
+        ((1.0,) * 8, 1, 6),
+    ],
+)
 def test_a_chain_ends_where_the_product_says(chances, least, length, tmp_path):
     """Threshold 0.7: the product falls below 0.3 after the token that is kept; 6 is the budget's own end."""
     subject = Subject(DrafterRow(drafter="draft_model", side=twin), tmp_path, vocab_size=VOCAB)
@@ -116,9 +121,11 @@ def test_a_sequence_is_not_judged_by_another_ones_budget(tmp_path):
 
 def test_who_hands_no_states_over_is_refused(tmp_path):
     for drafter, side, options in (
-        ("ngram", None, {}), ("medusa", random_heads("medusa"), {"width": 1}), ("eagle", random_heads("eagle"), {}),
+        ("ngram", None, {}),
+        ("medusa", random_heads("medusa"), {"width": 1}),
+        ("eagle", random_heads("eagle"), {}),
         ("draft_model", twin, {"width": 2}),
-    ):  # fmt: skip
+    ):
         given = {"side": side} if side else {}
         (tmp_path / drafter).mkdir()
         subject = Subject(DrafterRow(drafter=drafter, options=options, **given), tmp_path / drafter, vocab_size=VOCAB)

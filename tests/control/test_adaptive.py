@@ -166,11 +166,16 @@ def test_history_moves_by_one_and_then_waits():
 @pytest.mark.parametrize(
     ("options", "bad"),
     [
-        (EstimatorOptions, {"window": 0}), (BanditOptions, {"lengths": ()}), (BanditOptions, {"algorithm": "greedy"}),
-        (BanditOptions, {"discount": 2}), (RoutingOptions, {"retry": 0}), (ProbeOptions, {"every": 0}),
-        (HeuristicOptions, {"rise": 0}), (HistoryOptions, {"window": 0}),
+        (EstimatorOptions, {"window": 0}),
+        (BanditOptions, {"lengths": ()}),
+        (BanditOptions, {"algorithm": "greedy"}),
+        (BanditOptions, {"discount": 2}),
+        (RoutingOptions, {"retry": 0}),
+        (ProbeOptions, {"every": 0}),
+        (HeuristicOptions, {"rise": 0}),
+        (HistoryOptions, {"window": 0}),
     ],
-)  # fmt: skip
+)
 def test_bad_options(options, bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         options(**bad)

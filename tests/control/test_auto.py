@@ -237,9 +237,12 @@ def test_depths_of_a_batch_equal_brute_force():
         every = [(a, b, c) for a in range(4) for b in range(4) for c in range(4)]
         best = max(map(rate, every))
         depths, told = divide_depths(
-            survivals, [0, 0, 0], draft_costs=[lambda k, n, c=draft: c * k],
-            pass_cost=lambda rows, s=slope: 1 + s * (rows - 3), nodes=[float] * 3,
-        )  # fmt: skip
+            survivals,
+            [0, 0, 0],
+            draft_costs=[lambda k, n, c=draft: c * k],
+            pass_cost=lambda rows, s=slope: 1 + s * (rows - 3),
+            nodes=[float] * 3,
+        )
         assert told == pytest.approx(rate(depths)) and told >= 0.98 * best  # greedy, so not always the very best
 
 

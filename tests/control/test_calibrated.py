@@ -110,10 +110,16 @@ def played(policy, rounds, dice, depth=None):
         drafted = len(sures)
         times = StepTimes(draft=DRAFT * drafted, target=PASS + ROW * drafted)
         event = StepEvent(
-            seq_id=0, tokens=(1,) * (accepted + 1), num_draft_tokens=drafted, draft_depth=drafted,
-            num_nodes=drafted + 1, num_accepted=accepted, rejected=accepted < drafted,
-            confidences=tuple(sures[: accepted + 1]), times=times,
-        )  # fmt: skip
+            seq_id=0,
+            tokens=(1,) * (accepted + 1),
+            num_draft_tokens=drafted,
+            draft_depth=drafted,
+            num_nodes=drafted + 1,
+            num_accepted=accepted,
+            rejected=accepted < drafted,
+            confidences=tuple(sures[: accepted + 1]),
+            times=times,
+        )
         if policy:
             policy.update([event])
         if number >= rounds // 3:
@@ -161,8 +167,11 @@ def test_chains_end_by_the_calibrated_product_and_keep_the_token_that_falls():
     def whole(*_):
         raise AssertionError("kernels do not know calibrated probabilities")
 
-    budgets = [Budget(depth=5, survival=0.2, calibration=HALF), Budget(depth=5, survival=0.6, calibration=UNFITTED),
-               Budget(depth=5, survival=0.07, calibration=HALF)]  # fmt: skip
+    budgets = [
+        Budget(depth=5, survival=0.2, calibration=HALF),
+        Budget(depth=5, survival=0.6, calibration=UNFITTED),
+        Budget(depth=5, survival=0.07, calibration=HALF),
+    ]
     drafts = grow_chains(seqs, [5] * 3, ChainNetwork(feed=feed, chain=whole), cutoffs_of(budgets), sample="match")
     assert [draft.num_nodes - 1 for draft in drafts] == [2, 3, 3]
     assert fed == [[0, 1, 2], [0, 1, 2], [1, 2]]

@@ -41,8 +41,13 @@ from tests.helpers.fakes import AuditedTarget, TableTarget
 
 POLICIES = names("policy")
 VOCAB, LENGTH, TEXTS = 5, 3, 450
-QUICK = {"calibrated": {"every": 1}, "roc": {"every": 1}, "history": {"window": 4, "pause": 0},
-         "probe": {"window": 4, "every": 6, "trial": 2}, "hardware_tree": {"every": 4}}  # fmt: skip
+QUICK = {
+    "calibrated": {"every": 1},
+    "roc": {"every": 1},
+    "history": {"window": 4, "pause": 0},
+    "probe": {"window": 4, "every": 6, "trial": 2},
+    "hardware_tree": {"every": 4},
+}
 EXTRA = {"bandit": {"algorithm": "exp3"}}
 
 

@@ -14,9 +14,17 @@ def depth(*, max_tokens=100, max_len=1000, asks=None, **options):
         prompt_token_ids=(1, 2), params=SamplingParams(max_tokens=max_tokens), num_speculative_tokens=asks
     )
     seq = Sequence(
-        id=0, request=request, tokens=[1, 2], prompt_len=2, max_len=max_len, seed=0, coupled=False,
-        eos_token_ids=frozenset(), coins=None, draft_coins=None,
-    )  # fmt: skip
+        id=0,
+        request=request,
+        tokens=[1, 2],
+        prompt_len=2,
+        max_len=max_len,
+        seed=0,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=None,
+        draft_coins=None,
+    )
     return METHOD.build(FixedOptions(**options), ()).plan([seq])[0].depth
 
 

@@ -26,10 +26,20 @@ def drive(policy, *, slope, ranks, draft=0.05, rounds=400, seed=0):
             accepted += 1
         rows = 1 + (budget.nodes if budget.depth else 0)
         times = StepTimes(draft=draft * budget.depth, target=1 + slope * (rows - 1))
-        policy.update([
-            StepEvent(seq_id=0, tokens=(1,) * (accepted + 1), num_nodes=rows, draft_depth=budget.depth,
-                      num_draft_tokens=rows - 1, num_accepted=accepted, choices=tuple(choices), times=times)
-        ])  # fmt: skip
+        policy.update(
+            [
+                StepEvent(
+                    seq_id=0,
+                    tokens=(1,) * (accepted + 1),
+                    num_nodes=rows,
+                    draft_depth=budget.depth,
+                    num_draft_tokens=rows - 1,
+                    num_accepted=accepted,
+                    choices=tuple(choices),
+                    times=times,
+                )
+            ]
+        )
     return policy
 
 
@@ -79,8 +89,12 @@ def test_no_search_holds_up_the_requests():
     """A tree of 48 nodes has at most 48 levels, however many tokens are asked for; the longest search allowed ends."""
     assert HardwareTreeOptions(num_speculative_tokens=4096).depth == 48
     started = process_time()
-    drive(HardwareTreePolicy(HardwareTreeOptions(nodes=512, width=32, num_speculative_tokens=16, every=60)),
-          slope=0.01, ranks=RANKS, rounds=60)  # fmt: skip
+    drive(
+        HardwareTreePolicy(HardwareTreeOptions(nodes=512, width=32, num_speculative_tokens=16, every=60)),
+        slope=0.01,
+        ranks=RANKS,
+        rounds=60,
+    )
     assert process_time() - started < 4
     with pytest.raises(ConfigError, match="nodes=512, width=64 and num_speculative_tokens=16 make the search"):
         HardwareTreeOptions(nodes=512, width=64, num_speculative_tokens=16)

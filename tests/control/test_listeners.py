@@ -19,16 +19,14 @@ HEAD, LOOK_UP = 1, 0
 def text(listeners, *, crowd=8, age=0, is_drawn=False, choice=(0, 0), is_planned=False):
     made = SimpleNamespace(
         age=age, is_drawn=is_drawn, choice=ArmDepth(*choice), resting=frozenset(), is_planned=is_planned
-    )  # fmt: skip
+    )
     listeners.meet(made, crowd)
     return made
 
 
 def let_go(listeners, one, *, promise=0.1, work=0.05, deepest=16):
     """After a plan that promises 1 token a second, where a pass takes a second."""
-    listeners.let_go(
-        one, {LOOK_UP: 0.1, HEAD: promise}, 1.0, work=work, passing=1.0, deepest=deepest, limit=16
-    )  # fmt: skip
+    listeners.let_go(one, {LOOK_UP: 0.1, HEAD: promise}, 1.0, work=work, passing=1.0, deepest=deepest, limit=16)
     return one.resting
 
 

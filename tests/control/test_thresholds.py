@@ -16,9 +16,14 @@ from outdraft.options.errors import ConfigError
 
 def guess(accepted, depth, sures=()):
     return StepEvent(
-        seq_id=0, tokens=(1,) * (accepted + 1), draft_depth=depth, num_draft_tokens=depth, num_accepted=accepted,
-        rejected=accepted < depth, confidences=tuple(sures),
-    )  # fmt: skip
+        seq_id=0,
+        tokens=(1,) * (accepted + 1),
+        draft_depth=depth,
+        num_draft_tokens=depth,
+        num_accepted=accepted,
+        rejected=accepted < depth,
+        confidences=tuple(sures),
+    )
 
 
 def brute_force(pairs, weight):

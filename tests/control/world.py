@@ -18,9 +18,17 @@ def sequence(number=0, *, max_tokens=1_000_000, asks=None, prompt=8):
         prompt_token_ids=(1,) * prompt, params=SamplingParams(max_tokens=max_tokens), num_speculative_tokens=asks
     )
     return Sequence(
-        id=number, request=request, tokens=[1] * prompt, prompt_len=prompt, max_len=1 << 30, seed=0, coupled=False,
-        eos_token_ids=frozenset(), coins=None, draft_coins=None,
-    )  # fmt: skip
+        id=number,
+        request=request,
+        tokens=[1] * prompt,
+        prompt_len=prompt,
+        max_len=1 << 30,
+        seed=0,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=None,
+        draft_coins=None,
+    )
 
 
 @dataclass
@@ -65,10 +73,16 @@ class World:
             seq.tokens.extend(tokens)
             events.append(
                 StepEvent(
-                    seq_id=seq.id, tokens=tokens, num_draft_tokens=depth, draft_depth=depth, num_nodes=1 + depth,
-                    num_accepted=accepted, rejected=accepted < depth, times=times,
+                    seq_id=seq.id,
+                    tokens=tokens,
+                    num_draft_tokens=depth,
+                    draft_depth=depth,
+                    num_nodes=1 + depth,
+                    num_accepted=accepted,
+                    rejected=accepted < depth,
+                    times=times,
                 )
-            )  # fmt: skip
+            )
         return events
 
     def best(self, number, deepest=16, seq=0):

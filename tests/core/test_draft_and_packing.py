@@ -12,17 +12,27 @@ from outdraft.options.errors import CapabilityError
 
 def make_sequence(tokens, cached, **fields) -> Sequence:
     return Sequence(
-        id=0, request=Request(prompt_token_ids=tuple(tokens)), tokens=list(tokens), prompt_len=len(tokens), max_len=99,
-        seed=0, coupled=False, eos_token_ids=frozenset(), coins=lambda s: None, draft_coins=lambda s: None,
-        num_cached=cached, **fields,
-    )  # fmt: skip
+        id=0,
+        request=Request(prompt_token_ids=tuple(tokens)),
+        tokens=list(tokens),
+        prompt_len=len(tokens),
+        max_len=99,
+        seed=0,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=lambda s: None,
+        draft_coins=lambda s: None,
+        num_cached=cached,
+        **fields,
+    )
 
 
 def tree(parents, roles=None) -> Draft:
     return Draft(
-        tokens=torch.arange(10, 10 + len(parents)), parents=torch.tensor(parents),
+        tokens=torch.arange(10, 10 + len(parents)),
+        parents=torch.tensor(parents),
         roles=None if roles is None else torch.tensor(roles),
-    )  # fmt: skip
+    )
 
 
 def test_host_tree_knows_children_depths_and_paths():

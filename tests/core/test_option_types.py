@@ -11,16 +11,38 @@ from outdraft.options.shown import WIDTH, shown
 from outdraft.options.types import fits, in_words, own_types
 
 FIT = [
-    (3, int), (3, float), (0.5, float), (True, bool), ("a", str), (Path("a"), str), (None, int | None), (2, int | None),
-    ("b", Literal["a", "b"]), ([1, 2], tuple[int, ...]), ((), tuple[int, ...]),
+    (3, int),
+    (3, float),
+    (0.5, float),
+    (True, bool),
+    ("a", str),
+    (Path("a"), str),
+    (None, int | None),
+    (2, int | None),
+    ("b", Literal["a", "b"]),
+    ([1, 2], tuple[int, ...]),
+    ((), tuple[int, ...]),
     ([[1], []], tuple[tuple[int, ...], ...]),
-    (["x", {"method": "y"}], Sequence[str | Mapping[str, Any]]), ({}, str | Mapping[str, Any]), (object(), object),
-]  # fmt: skip
+    (["x", {"method": "y"}], Sequence[str | Mapping[str, Any]]),
+    ({}, str | Mapping[str, Any]),
+    (object(), object),
+]
 UNFIT = [
-    ("3", int), (3.0, int), (True, int), (True, float), ("0.5", float), (1, bool), (5, str), (None, int),
-    ("c", Literal["a", "b"]), (5, tuple[int, ...]), ("12", tuple[int, ...]), ([1, "2"], tuple[int, ...]),
-    ([3], Sequence[str | Mapping[str, Any]]), ([], str | Mapping[str, Any]),
-]  # fmt: skip
+    ("3", int),
+    (3.0, int),
+    (True, int),
+    (True, float),
+    ("0.5", float),
+    (1, bool),
+    (5, str),
+    (None, int),
+    ("c", Literal["a", "b"]),
+    (5, tuple[int, ...]),
+    ("12", tuple[int, ...]),
+    ([1, "2"], tuple[int, ...]),
+    ([3], Sequence[str | Mapping[str, Any]]),
+    ([], str | Mapping[str, Any]),
+]
 
 
 @pytest.mark.parametrize(("value", "hint"), FIT)

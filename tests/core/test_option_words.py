@@ -28,8 +28,7 @@ def test_every_option_has_a_sentence_and_its_values(kind, name):
 class Base:
     width: int = 1  # the width of the base
     depth: int = field(  # how deep
-        default=2,
-        metadata={"aliases": ("levels",)},
+        default=2, metadata={"aliases": ("levels",)}
     )
 
     def __post_init__(self) -> None:

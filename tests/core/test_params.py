@@ -54,9 +54,14 @@ def test_vllms_spellings_of_off():
 
 def test_numbers_of_numpy_and_torch_are_numbers():
     made = SamplingParams(
-        max_tokens=np.int64(5), temperature=np.float32(0.5), top_k=torch.tensor(3), seed=np.uint64(7),
-        ignore_eos=np.bool_(True), stop_token_ids=np.array([1, 2]), logit_bias={np.int64(3): torch.tensor(2.0)},
-    )  # fmt: skip
+        max_tokens=np.int64(5),
+        temperature=np.float32(0.5),
+        top_k=torch.tensor(3),
+        seed=np.uint64(7),
+        ignore_eos=np.bool_(True),
+        stop_token_ids=np.array([1, 2]),
+        logit_bias={np.int64(3): torch.tensor(2.0)},
+    )
     assert made == SamplingParams(
         max_tokens=5, temperature=0.5, top_k=3, seed=7, ignore_eos=True, stop_token_ids=(1, 2), logit_bias={3: 2.0}
     )

@@ -13,13 +13,18 @@ from outdraft.options.structured import StructuredOutputsParams
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        ({"json": {"type": "object"}}, "json"), ({"json": "{}"}, "json"), ({"regex": "a+"}, "regex"),
-        ({"choice": ["a", "b"]}, "choice"), ({"grammar": "start: /a/"}, "grammar"),
-        ({"json_object": True}, "json_object"), ({"json_object": True, "whitespace_pattern": " "}, "json_object"),
-        ({"json_object": False, "regex": "a"}, "regex"), ({"json": None, "choice": ("a",)}, "choice"),
+        ({"json": {"type": "object"}}, "json"),
+        ({"json": "{}"}, "json"),
+        ({"regex": "a+"}, "regex"),
+        ({"choice": ["a", "b"]}, "choice"),
+        ({"grammar": "start: /a/"}, "grammar"),
+        ({"json_object": True}, "json_object"),
+        ({"json_object": True, "whitespace_pattern": " "}, "json_object"),
+        ({"json_object": False, "regex": "a"}, "regex"),
+        ({"json": None, "choice": ("a",)}, "choice"),
         ({"json": "{}", "disable_any_whitespace": True}, "json"),
     ],
-)  # fmt: skip
+)
 def test_a_table_is_the_record(given, kind):
     params = SamplingParams(structured_outputs=given)
     assert params.structured_outputs == StructuredOutputsParams(**given) and params.structured_outputs.kind == kind

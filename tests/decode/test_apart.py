@@ -38,9 +38,12 @@ def requests(way="greedy", **culprit) -> list[Request]:
 
 def engine_over(target, drafter, *, rule=None, policy=None, **others) -> Engine:
     parts = Parts(
-        target=target, drafter=drafter, verifier=rule or AUTO.build(None),
-        policy=policy or ConstantPolicy(Budget(depth=3)), **others,
-    )  # fmt: skip
+        target=target,
+        drafter=drafter,
+        verifier=rule or AUTO.build(None),
+        policy=policy or ConstantPolicy(Budget(depth=3)),
+        **others,
+    )
     return Engine(parts, isolates=True)
 
 
@@ -109,9 +112,14 @@ class Faulty(TableTarget):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("how", "error"),
-    [("nan", NumericsError), ("inf", NumericsError), ("raise", DecodingError), ("begin", DecodingError),
-     ("commit", DecodingError)],
-)  # fmt: skip
+    [
+        ("nan", NumericsError),
+        ("inf", NumericsError),
+        ("raise", DecodingError),
+        ("begin", DecodingError),
+        ("commit", DecodingError),
+    ],
+)
 def test_a_fault_of_the_target_ends_one_request(way, how, error):
     table = Faulty(how)
     asked = requests(way)
@@ -237,8 +245,10 @@ def test_a_drafter_that_raises_costs_its_speculation(way, verb, caplog):
     assert not table.cached
     if verb != "end":
         assert outcomes[CULPRIT].stats.num_draft_tokens < outcomes[0].stats.num_draft_tokens or verb in (
-            "observe", "ahead", "beside",
-        )  # fmt: skip
+            "observe",
+            "ahead",
+            "beside",
+        )
     if (
         way != "unseeded" and verb in ("propose", "begin", *BAD_GUESSES) and verb != "count"
     ):  # the others keep their drafter
@@ -332,8 +342,14 @@ def test_an_error_keeps_no_frames_of_its_cause_nor_of_its_context():
 
     cause, context, outer = raised(Boom("cause")), raised(Boom("context")), raised(RequestError("outer"))
     outer.__cause__, outer.__context__, cause.__context__ = cause, context, outer  # and a ring
-    engine = Engine(Parts(target=(table := TableTarget()), drafter=oracle(table.next_logits), verifier=AUTO.build(None),
-                          policy=ConstantPolicy(Budget(depth=1))))  # fmt: skip
+    engine = Engine(
+        Parts(
+            target=(table := TableTarget()),
+            drafter=oracle(table.next_logits),
+            verifier=AUTO.build(None),
+            policy=ConstantPolicy(Budget(depth=1)),
+        )
+    )
     fail(engine.prepare(requests()[0]), outer)
     assert [one.__traceback__ for one in (outer, cause, context)] == [None] * 3
 

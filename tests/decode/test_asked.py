@@ -61,9 +61,7 @@ class InCompany:
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_every_rule_is_exact_beside_others(name):
     propose = drafts_from(DRAFTER, shape_of(name))
-    found = exact_distribution(
-        InCompany(name, own_rule()), TARGET, propose, [0, 1], 3, coupled=name == "coupled"
-    )  # fmt: skip
+    found = exact_distribution(InCompany(name, own_rule()), TARGET, propose, [0, 1], 3, coupled=name == "coupled")
     assert total_variation(found, target_distribution(TARGET, [0, 1], 3)) < 1e-9
 
 

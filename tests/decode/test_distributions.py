@@ -12,11 +12,19 @@ from outdraft.testing.tables import drafts_from, one_sequence, random_table
 VOCAB = 61
 DRAFTER = random_table(VOCAB, 2, 2)
 SETTINGS = [
-    {"temperature": 0.8}, {"temperature": 0.8}, {"temperature": 0.8, "top_k": 5}, {"temperature": 0.8, "top_k": 5},
-    {"temperature": 1.0}, {"temperature": 0.0}, {"temperature": 0.8}, {"temperature": 0.8, "typical_p": 0.5},
-    {"temperature": 0.8, "logit_bias": {3: 2.0}}, {"temperature": 0.8, "repetition_penalty": 1.5},
-    {"temperature": 0.8}, {"temperature": 1.3, "min_p": 0.1},
-]  # fmt: skip
+    {"temperature": 0.8},
+    {"temperature": 0.8},
+    {"temperature": 0.8, "top_k": 5},
+    {"temperature": 0.8, "top_k": 5},
+    {"temperature": 1.0},
+    {"temperature": 0.0},
+    {"temperature": 0.8},
+    {"temperature": 0.8, "typical_p": 0.5},
+    {"temperature": 0.8, "logit_bias": {3: 2.0}},
+    {"temperature": 0.8, "repetition_penalty": 1.5},
+    {"temperature": 0.8},
+    {"temperature": 1.3, "min_p": 0.1},
+]
 
 
 def passed(settings):

@@ -42,8 +42,10 @@ class Pages(Unbounded):
 
 
 def engine_of(table, drafter, rule, room, depth=30, **words):
-    return Engine(Parts(target=table, drafter=drafter, verifier=rule, policy=ConstantPolicy(Budget(depth=depth)),
-                        room=room), **words)  # fmt: skip
+    return Engine(
+        Parts(target=table, drafter=drafter, verifier=rule, policy=ConstantPolicy(Budget(depth=depth)), room=room),
+        **words,
+    )
 
 
 def sequences(lengths, num_cached=None):
@@ -61,9 +63,9 @@ def guess_of(num_nodes):
 
 
 @pytest.mark.parametrize(
-    ("free", "sizes"), [(9, [9, 9, 9]), (6, [9, 9, 9]), (5, [9, 9, 8]), (4, [9, 9, 4]), (3, [9, 8, 4]), (1, [8, 4, 4]),
-                        (0, [4, 4, 4])]
-)  # fmt: skip
+    ("free", "sizes"),
+    [(9, [9, 9, 9]), (6, [9, 9, 9]), (5, [9, 9, 8]), (4, [9, 9, 4]), (3, [9, 8, 4]), (1, [8, 4, 4]), (0, [4, 4, 4])],
+)
 def test_the_last_in_order_are_cut_to_what_is_left(free, sizes):
     """Each has four rows, and a page for the pending token is wanted by none: it is counted before."""
     seqs = sequences([5, 5, 5])
@@ -89,10 +91,13 @@ def test_memory_without_a_bound_is_not_asked():
 def test_every_field_is_cut():
     seqs, n = sequences([5]), 9
     tree = Draft(
-        tokens=torch.arange(1, n + 1), parents=torch.tensor([-1, 0, 0, 1, 1, 2, 3, 3, 3]), q=torch.rand(n, 61),
-        roles=torch.tensor([Role.VERIFY] * 6 + [Role.PROBE] * 3), resume=Resume(layer=1, hidden=torch.rand(n, 8)),
+        tokens=torch.arange(1, n + 1),
+        parents=torch.tensor([-1, 0, 0, 1, 1, 2, 3, 3, 3]),
+        q=torch.rand(n, 61),
+        roles=torch.tensor([Role.VERIFY] * 6 + [Role.PROBE] * 3),
+        resume=Resume(layer=1, hidden=torch.rand(n, 8)),
         confidence=torch.rand(n),
-    )  # fmt: skip
+    )
     (cut,) = what_fits(seqs, [tree], Pages(1))
     assert cut.num_nodes == 4 and cut.parents.tolist() == [-1, 0, 0, 1]
     for name in ("tokens", "q", "roles", "confidence"):
@@ -102,8 +107,12 @@ def test_every_field_is_cut():
 
 def test_further_rows_of_q_stay():
     seqs = sequences([5])
-    drawn = Draft(tokens=torch.arange(1, 7), parents=torch.tensor([-1, 0, 0, 0, 0, 1]), q=torch.rand(8, 61),
-                  drawn_from=torch.tensor([-1, 0, 6, 7, 0, 1]))  # fmt: skip
+    drawn = Draft(
+        tokens=torch.arange(1, 7),
+        parents=torch.tensor([-1, 0, 0, 0, 0, 1]),
+        q=torch.rand(8, 61),
+        drawn_from=torch.tensor([-1, 0, 6, 7, 0, 1]),
+    )
     (cut,) = what_fits(seqs, [drawn], Pages(1))
     assert cut.q is drawn.q and cut.drawn_from.tolist() == [-1, 0, 6, 7]
 
@@ -146,8 +155,10 @@ class Alone(Full):
 def two_read(table, room, **words):
     """Two texts of the same prompt, read but for the pending token."""
     engine = engine_of(table, oracle(table.next_logits), ReferenceRule(), room, **words)
-    seqs = [engine.prepare(Request(prompt_token_ids=(3, 1, 2, 4, 5), params=SamplingParams(max_tokens=40)))
-            for _ in range(2)]  # fmt: skip
+    seqs = [
+        engine.prepare(Request(prompt_token_ids=(3, 1, 2, 4, 5), params=SamplingParams(max_tokens=40)))
+        for _ in range(2)
+    ]
     for seq in seqs:
         table.begin(seq)
         table.cached[seq.id] = seq.tokens[:-1]

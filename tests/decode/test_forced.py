@@ -168,10 +168,13 @@ def test_from_how_many_tokens_on_nobody_is_asked(peeks, nobody):
 @pytest.mark.parametrize(
     ("others", "count"),
     [
-        ({}, 5), ({"num_speculative_tokens": 0}, 0), ({"num_speculative_tokens": 3}, 3), ({"max_tokens": 4}, 3),
+        ({}, 5),
+        ({"num_speculative_tokens": 0}, 0),
+        ({"num_speculative_tokens": 3}, 3),
+        ({"max_tokens": 4}, 3),
         ({"max_tokens": 2}, 0),
     ],
-)  # fmt: skip
+)
 def test_how_much_is_drafted(others, count):
     """As far as the request lets it; of the last token nothing is left to draft."""
     _, (seq,) = begin(Song([5] * 5), **others)
@@ -198,9 +201,11 @@ def test_plain_decoding_stays_plain():
         parts = engine.parts
         if shielded:
             parts = Parts(
-                target=parts.target, drafter=ShieldedDrafter(parts.drafter), verifier=parts.verifier,
+                target=parts.target,
+                drafter=ShieldedDrafter(parts.drafter),
+                verifier=parts.verifier,
                 policy=ShieldedPolicy(parts.policy),
-            )  # fmt: skip
+            )
         (event,) = step([seq], parts)
         assert event.num_draft_tokens == 0 and len(event.tokens) == 1
 
@@ -254,9 +259,11 @@ def test_a_form_that_raises_ends_its_own_request_alone():
     engine, seqs = begin(Broken([1, 2]), Song([5, 6, 7, 8]))
     seqs[0].constraint.is_broken = True
     parts = Parts(
-        target=engine.parts.target, drafter=ShieldedDrafter(Listens(peeks=True)), verifier=ReferenceRule(),
+        target=engine.parts.target,
+        drafter=ShieldedDrafter(Listens(peeks=True)),
+        verifier=ReferenceRule(),
         policy=ShieldedPolicy(Plans()),
-    )  # fmt: skip
+    )
     events = step(seqs, parts, Isolated())
     assert [event.finish_reason for event in events] == ["error", None]
     assert seqs[1].output[:3] == [5, 6, 7]

@@ -46,8 +46,11 @@ class Comb:
     def __init__(self, next_logits):
         self.inner = oracle(next_logits)
         self.needs, self.begin, self.observe, self.end = (
-            self.inner.needs, self.inner.begin, self.inner.observe, self.inner.end,
-        )  # fmt: skip
+            self.inner.needs,
+            self.inner.begin,
+            self.inner.observe,
+            self.inner.end,
+        )
 
     def propose(self, seqs, budgets):
         drafts = []
@@ -69,10 +72,11 @@ class Twins(Comb):
             drafts.append(
                 Draft(
                     tokens=torch.tensor([pending, first, first, *drawn[1:].tolist()]),
-                    parents=torch.tensor([-1, 0, 0, 1, 2]), drawn_from=torch.tensor([0, 0, 0, 1, 2]),
+                    parents=torch.tensor([-1, 0, 0, 1, 2]),
+                    drawn_from=torch.tensor([0, 0, 0, 1, 2]),
                     q=torch.nn.functional.one_hot(torch.cat([drawn, drawn[:2]]), 11).float(),
                 )
-            )  # fmt: skip
+            )
         return drafts
 
 

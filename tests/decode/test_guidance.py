@@ -34,10 +34,12 @@ def engine(target, drafter=None, *, depth=4, apart=False, guard=0.0, rule=None) 
     wrapped = GuidedTarget(AuditedTarget(target), apart=apart)
     return Engine(
         Parts(
-            target=GuardedTarget(wrapped, guard) if guard else wrapped, drafter=drafter or NoDrafter(),
-            verifier=rule or Auto(), policy=ConstantPolicy(Budget(depth=depth)),
+            target=GuardedTarget(wrapped, guard) if guard else wrapped,
+            drafter=drafter or NoDrafter(),
+            verifier=rule or Auto(),
+            policy=ConstantPolicy(Budget(depth=depth)),
         )
-    )  # fmt: skip
+    )
 
 
 def ask(prompt=PROMPT, negative=NEGATIVE, scale=SCALE, **settings) -> Request:

@@ -50,8 +50,13 @@ def test_while_a_long_negative_prompt_is_read_others_go_on(length, apart):
     target.max_len = 400
     wrapped = GuidedTarget(AuditedTarget(target), apart=apart)
     seen = Seers()
-    parts = Parts(target=wrapped, drafter=seen, verifier=Auto(), policy=ConstantPolicy(Budget(depth=0)),
-                  room=Unbounded(mixes=not apart))  # fmt: skip
+    parts = Parts(
+        target=wrapped,
+        drafter=seen,
+        verifier=Auto(),
+        policy=ConstantPolicy(Budget(depth=0)),
+        room=Unbounded(mixes=not apart),
+    )
     running = Engine(parts, scheduling=SchedulerSettings(max_num_batched_tokens=32))
     prompt, negative = (
         tuple(i % VOCAB for i in range(start, start + n)) for start, n in zip((1, 3), length, strict=True)
@@ -73,8 +78,10 @@ def test_while_a_long_negative_prompt_is_read_others_go_on(length, apart):
     assert sum(one.num_committed for one in seen.seen if one.seq is guided) == len(prompt)
     while running.has_work:
         running.step()
-    wanted = [reference.decode(by_hand(target.next_logits, seq.request), running.prepare(seq.request))
-              for seq in (free, guided)]  # fmt: skip
+    wanted = [
+        reference.decode(by_hand(target.next_logits, seq.request), running.prepare(seq.request))
+        for seq in (free, guided)
+    ]
     assert [free.output, guided.output] == wanted
 
 

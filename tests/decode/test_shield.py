@@ -53,8 +53,9 @@ class Recording:
 
 @pytest.fixture
 def seqs():
-    engine = Engine(Parts(target=TableTarget(), drafter=Recording(), verifier=ReferenceRule(),
-                          policy=ConstantPolicy(BUDGETS[0])))  # fmt: skip
+    engine = Engine(
+        Parts(target=TableTarget(), drafter=Recording(), verifier=ReferenceRule(), policy=ConstantPolicy(BUDGETS[0]))
+    )
     return [engine.prepare(Request(prompt_token_ids=(3, 1), params=SamplingParams())) for _ in range(3)]
 
 
@@ -76,9 +77,12 @@ def test_a_sound_drafter_is_asked_as_if_no_shield_were_there(seqs):
     shield.observe([seen(seq) for seq in seqs])
     shield.end(seqs)
     assert drafter.asked == [
-        *(("begin", [i]) for i in range(3)), ("propose", [0, 1, 2]), ("ahead", [0, 1, 2]), ("observe", [0, 1, 2]),
+        *(("begin", [i]) for i in range(3)),
+        ("propose", [0, 1, 2]),
+        ("ahead", [0, 1, 2]),
+        ("observe", [0, 1, 2]),
         *(("end", [i]) for i in range(3)),
-    ]  # fmt: skip
+    ]
     assert shield.needs is drafter.needs and shield.traits.inner == (drafter,)
     assert all(seq.speculates for seq in seqs)
 
@@ -226,8 +230,11 @@ def test_who_finds_no_room_to_begin_begins_when_there_is(seqs, caplog):
         drafter.full.clear()
         assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 2, 2]
     assert [ids for verb, ids in drafter.asked if verb in ("propose", "ahead", "observe")] == [
-        [0, 2], [0, 2], [0, 2], [0, 1, 2],
-    ]  # fmt: skip
+        [0, 2],
+        [0, 2],
+        [0, 2],
+        [0, 1, 2],
+    ]
     assert begun(drafter) == [0, 2, 1] and not caplog.records
     shield.end(seqs)
     assert begun(drafter) == []

@@ -27,8 +27,13 @@ from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, orac
 
 
 def engine_of(table: TableTarget, **others) -> Engine:
-    parts = Parts(target=table, drafter=oracle(table.next_logits), verifier=ReferenceRule(),
-                  policy=ConstantPolicy(Budget(depth=3)), **others)  # fmt: skip
+    parts = Parts(
+        target=table,
+        drafter=oracle(table.next_logits),
+        verifier=ReferenceRule(),
+        policy=ConstantPolicy(Budget(depth=3)),
+        **others,
+    )
     return Engine(parts)
 
 
@@ -125,9 +130,11 @@ def judged_by_hand(engine, seqs, drafts, verdicts) -> Judged:
 
 
 TREE = Draft(  # 0 -> (1 -> 3), 2; node 4 below 2 is a probe
-    tokens=torch.tensor([2, 4, 5, 6, 7]), parents=torch.tensor([-1, 0, 0, 1, 2]),
-    roles=torch.tensor([Role.VERIFY] * 4 + [Role.PROBE]), confidence=torch.tensor([1.0, 0.5, 0.25, 0.125, 0.75]),
-)  # fmt: skip
+    tokens=torch.tensor([2, 4, 5, 6, 7]),
+    parents=torch.tensor([-1, 0, 0, 1, 2]),
+    roles=torch.tensor([Role.VERIFY] * 4 + [Role.PROBE]),
+    confidence=torch.tensor([1.0, 0.5, 0.25, 0.125, 0.75]),
+)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +170,9 @@ def test_the_event_of_a_prompt_chunk_is_empty_but_for_its_rows():
     engine.parts.target.begin(seq)
     packed = pack([seq], [None], max_chunk=2)
     scored = engine.parts.target.forward(packed)
-    judged = Judged(packed=packed, scored=scored, p=scored.logits, verdicts=[], draft_seconds=0, target_seconds=0,
-                    until=0)  # fmt: skip
+    judged = Judged(
+        packed=packed, scored=scored, p=scored.logits, verdicts=[], draft_seconds=0, target_seconds=0, until=0
+    )
     (event,), (seen,) = commit(judged, engine.parts.target)
     assert event.tokens == event.sources == () and event.num_certain == 2 and event.variant == "int8"
     assert seen.draft is None and seen.logits is None and (seen.start, seen.num_committed) == (0, 2)

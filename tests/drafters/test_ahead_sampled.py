@@ -57,9 +57,12 @@ def write(
     target = Target(p)
     drafter = MAKERS[name](Draws(q, 1))
     parts = Parts(
-        target=target, drafter=drafter, verifier=rule(verifier), policy=ConstantPolicy(Budget(depth=depth)),
+        target=target,
+        drafter=drafter,
+        verifier=rule(verifier),
+        policy=ConstantPolicy(Budget(depth=depth)),
         executor=executor or Serial(),
-    )  # fmt: skip
+    )
     seq = replace(one_sequence([0], seed=seed), coins=coins, draft_coins=guesses)
     target.begin(seq)
     drafter.begin([seq])
@@ -76,9 +79,14 @@ def enumerated(name, p, q, length, **options):
 
     def run(chance):
         made = write(
-            name, p, q, length, coins=lambda seq: BranchingCoins(chance),
-            guesses=lambda seq: BranchingDraftCoins(chance), **options,
-        )  # fmt: skip
+            name,
+            p,
+            q,
+            length,
+            coins=lambda seq: BranchingCoins(chance),
+            guesses=lambda seq: BranchingDraftCoins(chance),
+            **options,
+        )
         return tuple(made[0])
 
     for mass, text in outcomes(run):

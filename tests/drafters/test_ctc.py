@@ -67,8 +67,9 @@ def test_the_sums_are_those_of_the_loss():
     log_probs = torch.randn(4, BLANK + 1, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
     for string, amount in likeliest([dict(enumerate(slot)) for slot in log_probs.tolist()], BLANK, beams=10_000):
         tokens, counts = torch.tensor([string], dtype=torch.long), torch.tensor([len(string)])
-        loss = torch.nn.functional.ctc_loss(log_probs[:, None], tokens, torch.tensor([4]), counts, blank=BLANK,
-                                            reduction="none")  # fmt: skip
+        loss = torch.nn.functional.ctc_loss(
+            log_probs[:, None], tokens, torch.tensor([4]), counts, blank=BLANK, reduction="none"
+        )
         assert float(loss[0]) == pytest.approx(-amount, abs=1e-5)
 
 
@@ -116,8 +117,14 @@ def test_a_token_of_a_chain_is_as_sure_as_the_slots_that_lead_to_it():
     assert (made.tokens, made.parents) == ([-1, 0, 1, 0], [-1, 0, 1, 2])
     shares = [made.masses[i] / made.masses[i - 1] for i in range(1, 4)]
     assert shares == pytest.approx([0.9, 0.8 * 0.7 * 0.6, 0.5 * 0.4])
-    lengths = {(2, 9, 0, 0): 2, (9, 1, 0, 0): 1, (9, 9, 0.5, 0): 2, (9, 9, 0.95, 0): 1, (9, 9, 0, 0.3): 3,
-               (9, 9, 0, 0.31): 2}  # fmt: skip
+    lengths = {
+        (2, 9, 0, 0): 2,
+        (9, 1, 0, 0): 1,
+        (9, 9, 0.5, 0): 2,
+        (9, 9, 0.95, 0): 1,
+        (9, 9, 0, 0.3): 3,
+        (9, 9, 0, 0.31): 2,
+    }
     for (depth, nodes, token, path), length in lengths.items():
         assert len(chain_of(slots, BLANK, depth=depth, nodes=nodes, token=token, path=path).tokens) == 1 + length
     assert chain_of([(BLANK, 0.0)] * 3, BLANK, depth=9, nodes=9).tokens == [-1]
@@ -128,8 +135,10 @@ def test_a_chain_says_how_sure_it_is(tmp_path):
     learner = LEARN.new(CtcLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 1)
     learner.save(tmp_path)
-    sure, never = (draft_behind(target, [3, 1, 4, 1], "ctc", tmp_path, depth=9, confidence_threshold=threshold)
-                   for threshold in (1e-9, 1.0))  # fmt: skip
+    sure, never = (
+        draft_behind(target, [3, 1, 4, 1], "ctc", tmp_path, depth=9, confidence_threshold=threshold)
+        for threshold in (1e-9, 1.0)
+    )
     assert sure.num_nodes > 2 and all(0 < one < 1 for one in sure.confidence.tolist()[1:])
     assert never.tokens.tolist() == sure.tokens.tolist()[:2]
 

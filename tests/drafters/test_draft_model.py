@@ -29,9 +29,14 @@ V = 23
 
 def small_decoder(seed=3, max_len=256, vocab_size=V, windows=()):
     config = llama_config(
-        vocab_size=vocab_size, hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=48,
+        vocab_size=vocab_size,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        intermediate_size=48,
         max_len=max_len,
-    )  # fmt: skip
+    )
     decoder = initialise(Decoder(replace(config, windows=windows), torch.float64), seed, std=0.3).requires_grad_(False)
     decoder.set_exact(True)
     return decoder
@@ -158,8 +163,12 @@ def test_a_level_with_several_children_makes_a_tree():
 def test_only_what_a_rule_has_judged_is_told_to_the_model():
     made, seq, told = drafter(), sequence([1, 2, 3]), []
     made.model.confirm = lambda seq, num_accepted: told.append(num_accepted)
-    made.observe([Seen(seq=seq, start=0, num_committed=2), Seen(seq=seq, start=2, num_committed=3,
-                                                               verdict=Verdict((1, 2), 5, False))])  # fmt: skip
+    made.observe(
+        [
+            Seen(seq=seq, start=0, num_committed=2),
+            Seen(seq=seq, start=2, num_committed=3, verdict=Verdict((1, 2), 5, False)),
+        ]
+    )
     assert told == [2]
 
 
@@ -283,14 +292,20 @@ def built(directory, **options):
 def test_weights_are_rounded_where_that_pays(half_dir):
     told = {name: built(half_dir, quantization=name)[1] for name in ("auto", "none", "int8", "int4")}
     assert {name: one["variant"] for name, one in told.items()} == {
-        "auto": "int8-g32", "none": "", "int8": "int8-g32", "int4": "int4-g32-mixed",
-    }  # fmt: skip
+        "auto": "int8-g32",
+        "none": "",
+        "int8": "int8-g32",
+        "int4": "int4-g32-mixed",
+    }
     assert [one["rounded_at_load"] for one in told.values()] == [True, False, True, True]
     assert told["int4"]["pass_bytes"] < told["auto"]["pass_bytes"] < told["none"]["pass_bytes"]
     assert built(half_dir, dtype="float32")[1] == {
-        "kernels": "pytorch", "variant": "", "bits": 32, "rounded_at_load": False,
+        "kernels": "pytorch",
+        "variant": "",
+        "bits": 32,
+        "rounded_at_load": False,
         "pass_bytes": built(half_dir, dtype="float32", quantization="none")[1]["pass_bytes"],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

@@ -103,8 +103,9 @@ def drawn_by(make_shape, depth, nodes, *, keep_best=0):
         if keep_best:
             first = sorted((1, 2), key=lambda node: -tree.probs[node])[:keep_best]
             keep = [0, *first]
-            draft = replace(draft, tokens=draft.tokens[keep], parents=torch.tensor([-1, *[0] * len(first)]),
-                            q=draft.q[keep])  # fmt: skip
+            draft = replace(
+                draft, tokens=draft.tokens[keep], parents=torch.tensor([-1, *[0] * len(first)]), q=draft.q[keep]
+            )
         return draft
 
     return propose
@@ -146,8 +147,10 @@ def test_temperature_seed_and_rule_decide():
     assert {name for name in names("verifier") if find("verifier", name).prefers_drawn} == WEIGHING
     sampled, greedy = sequence([1, 2], temperature=0.7), sequence([1, 2])
     blind = replace(sampled, prefers_drawn=False)
-    told = {sample: [takes_argmax(seq, sample) for seq in (sampled, blind, greedy)] for sample in
-            ("auto", "match", "greedy")}  # fmt: skip
+    told = {
+        sample: [takes_argmax(seq, sample) for seq in (sampled, blind, greedy)]
+        for sample in ("auto", "match", "greedy")
+    }
     assert told == {"auto": [False, True, True], "match": [False, False, True], "greedy": [True, True, True]}
     with pytest.raises(ConfigError, match=r"sample='drawn': it is 'match' .* or 'auto'"):
         HeadOptions(sample="drawn")

@@ -225,9 +225,16 @@ def test_bad_options(bad):
 
 def test_a_network_of_other_layers_than_one_is_refused():
     config = EagleConfig(
-        taps=(0, 1), hidden_size=32, vocab_size=61, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48,
-        max_len=64, num_layers=2,
-    )  # fmt: skip
+        taps=(0, 1),
+        hidden_size=32,
+        vocab_size=61,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=8,
+        intermediate_size=48,
+        max_len=64,
+        num_layers=2,
+    )
     with pytest.raises(CapabilityError, match="num_layers=2"):
         EagleNet(config, tiny_model())
     EagleNet(replace(config, num_layers=1), tiny_model())

@@ -58,10 +58,12 @@ def test_the_network_is_the_papers_formula(target, tmp_path):
     learner.save(tmp_path)
     w = load_file(tmp_path / "model.safetensors")
     assert set(w) == {
-        "fc.weight", "fc.bias", "layers.0.post_attention_layernorm.weight",
+        "fc.weight",
+        "fc.bias",
+        "layers.0.post_attention_layernorm.weight",
         *(f"layers.0.self_attn.{one}_proj.weight" for one in "qkvo"),
         *(f"layers.0.mlp.{one}_proj.weight" for one in ("gate", "up", "down")),
-    }  # fmt: skip
+    }
     lesson = lesson_of(target, learner)
     count = len(lesson.states) - 1
     f = rms_norm(lesson.states[:count], (WIDTH,), target.final_norm.weight, target.final_norm.eps)

@@ -64,8 +64,17 @@ def test_a_round_trip_is_bit_equal(variant, tmp_path):
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) and ours[name].dtype == theirs[name].dtype for name in ours)
     told, wanted = (json.loads((place / "config.json").read_text()) for place in (tmp_path, PEERS / variant))
-    for key in ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "fc_norm", "norm_before_fc", "norm_output",
-                "norm_before_residual", "embed_requires_grad", "speculators_model_type", "architectures"):  # fmt: skip
+    for key in (
+        "draft_vocab_size",
+        "eagle_aux_hidden_state_layer_ids",
+        "fc_norm",
+        "norm_before_fc",
+        "norm_output",
+        "norm_before_residual",
+        "embed_requires_grad",
+        "speculators_model_type",
+        "architectures",
+    ):
         assert told[key] == wanted[key]
     assert told["eagle_config"] == {"eagle_aux_hidden_state_layer_ids": [0, 2, 4]}
     assert read_eagle3(tmp_path, 6).config == read_eagle3(PEERS / variant, 6).config
@@ -92,14 +101,17 @@ def middle(name):
 TAPS = "eagle_aux_hidden_state_layer_ids"
 
 
-@pytest.mark.parametrize(("config", "rename", "pickled", "spelling", "taps"), [
-    ({}, middle, False, "original", (2, 5, 7)),
-    ({}, middle, True, "original", (2, 5, 7)),
-    ({"vocab_size": 16}, lambda name: "model." + middle(name), False, "original", (2, 5, 7)),
-    ({"eagle_config": {TAPS: [1, 4, 6]}}, middle, False, "nested", (2, 5, 7)),
-    ({"eagle_config": {TAPS: [1, 2]}, TAPS: [2, 3]}, middle, False, "speculators", (2, 3)),
-    ({"target_layer_ids": [0, 3, 5, 7]}, middle, False, "numbered", (1, 4, 6, 8)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "rename", "pickled", "spelling", "taps"),
+    [
+        ({}, middle, False, "original", (2, 5, 7)),
+        ({}, middle, True, "original", (2, 5, 7)),
+        ({"vocab_size": 16}, lambda name: "model." + middle(name), False, "original", (2, 5, 7)),
+        ({"eagle_config": {TAPS: [1, 4, 6]}}, middle, False, "nested", (2, 5, 7)),
+        ({"eagle_config": {TAPS: [1, 2]}, TAPS: [2, 3]}, middle, False, "speculators", (2, 3)),
+        ({"target_layer_ids": [0, 3, 5, 7]}, middle, False, "numbered", (1, 4, 6, 8)),
+    ],
+)
 def test_every_spelling_is_one_network(config, rename, pickled, spelling, taps, tmp_path):
     files = read_eagle3(respelled(tmp_path, config, rename, pickled=pickled), 10)
     assert (files.spelling, files.config.taps, files.config.layers.vocab_size) == (spelling, taps, 24)
@@ -120,8 +132,11 @@ def test_where_none_are_named_the_taps_are_the_usual_ones_in_training_too(num_la
 
 
 def test_norms_are_told_by_their_tensors_where_no_flag_does(tmp_path):
-    names = {"fc_norm.0.weight": "aux_norm_low.weight", "fc_norm.1.weight": "aux_norm_mid.weight",
-             "fc_norm.2.weight": "aux_norm_high.weight"}  # fmt: skip
+    names = {
+        "fc_norm.0.weight": "aux_norm_low.weight",
+        "fc_norm.1.weight": "aux_norm_mid.weight",
+        "fc_norm.2.weight": "aux_norm_high.weight",
+    }
     files = read_eagle3(respelled(tmp_path, rename=lambda name: names.get(name, name), variant="three_one"), 6)
     assert files.config.fc_norm and not files.config.norm_before_fc
     assert torch.equal(
@@ -129,24 +144,27 @@ def test_norms_are_told_by_their_tensors_where_no_flag_does(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("damage", "error", "words"), [
-    ({"config": {"eagle_config": {TAPS: [1, 2]}, TAPS: [1, 2]}}, ModelLoadError, "different taps"),
-    ({"config": {TAPS: [1, "2"]}}, ModelLoadError, "no list of layers"),
-    ({"config": {TAPS: [1, 3, 7]}}, CapabilityError, "6 layers"),
-    ({"config": {TAPS: [1, 3]}}, ModelLoadError, "fc.weight.*48"),
-    ({"config": {"draft_vocab_size": 15}}, ModelLoadError, "d2t is of 16"),
-    ({"drop": ("d2t", "t2d")}, ModelLoadError, "no d2t that says which"),
-    ({"drop": ("norm.weight",)}, ModelLoadError, "norm.weight' is missing"),
-    ({"drop": ("t2d", "embed_tokens.weight"), "config": {"vocab_size": 25}}, CapabilityError, "its own target"),
-    ({"add": {"d2t": torch.full((16,), 20)}}, ModelLoadError, "ascend below 24"),
-    ({"add": {"d2t": torch.zeros(16, dtype=torch.long)}}, ModelLoadError, "name different tokens"),
-    ({"add": {"d2t": torch.zeros(16)}}, ModelLoadError, "list of integers"),
-    ({"add": {"fc.weight": torch.full((16, 48), torch.nan)}}, ModelLoadError, "NaN"),
-    ({"config": {"norm_before_fc": True, "fc_norm": True}}, ModelLoadError, "exclude each other"),
-    ({"config": {"norm_output": 3}}, ModelLoadError, "norm_output"),
-    ({"config": {"speculators_model_type": "dflash"}}, ModelLoadError, "no EAGLE-3 network"),
-    ({"config": {"architectures": ["X"], "model_type": "gpt2", "n_embd": 8}}, ModelLoadError, "gpt2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("damage", "error", "words"),
+    [
+        ({"config": {"eagle_config": {TAPS: [1, 2]}, TAPS: [1, 2]}}, ModelLoadError, "different taps"),
+        ({"config": {TAPS: [1, "2"]}}, ModelLoadError, "no list of layers"),
+        ({"config": {TAPS: [1, 3, 7]}}, CapabilityError, "6 layers"),
+        ({"config": {TAPS: [1, 3]}}, ModelLoadError, "fc.weight.*48"),
+        ({"config": {"draft_vocab_size": 15}}, ModelLoadError, "d2t is of 16"),
+        ({"drop": ("d2t", "t2d")}, ModelLoadError, "no d2t that says which"),
+        ({"drop": ("norm.weight",)}, ModelLoadError, "norm.weight' is missing"),
+        ({"drop": ("t2d", "embed_tokens.weight"), "config": {"vocab_size": 25}}, CapabilityError, "its own target"),
+        ({"add": {"d2t": torch.full((16,), 20)}}, ModelLoadError, "ascend below 24"),
+        ({"add": {"d2t": torch.zeros(16, dtype=torch.long)}}, ModelLoadError, "name different tokens"),
+        ({"add": {"d2t": torch.zeros(16)}}, ModelLoadError, "list of integers"),
+        ({"add": {"fc.weight": torch.full((16, 48), torch.nan)}}, ModelLoadError, "NaN"),
+        ({"config": {"norm_before_fc": True, "fc_norm": True}}, ModelLoadError, "exclude each other"),
+        ({"config": {"norm_output": 3}}, ModelLoadError, "norm_output"),
+        ({"config": {"speculators_model_type": "dflash"}}, ModelLoadError, "no EAGLE-3 network"),
+        ({"config": {"architectures": ["X"], "model_type": "gpt2", "n_embd": 8}}, ModelLoadError, "gpt2"),
+    ],
+)
 def test_files_that_cannot_be_are_refused(damage, error, words, tmp_path):
     damage = {**damage, "config": {TAPS: [1, 3, 5], **damage.get("config", {})}}
     with pytest.raises(error, match=words):
@@ -209,10 +227,14 @@ def trained(options, target):
     return learner
 
 
-@pytest.mark.parametrize("options", [
-    {"draft_vocab_size": 20, "fc_norm": True, "norm_output": True, "norm_before_residual": True},
-    {"num_layers": 2, "qk_norm": True, "norm_before_fc": True, "norm_before_residual": True, "num_kv_heads": 4},
-], ids=["three_one_trimmed", "two_layers"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"draft_vocab_size": 20, "fc_norm": True, "norm_output": True, "norm_before_residual": True},
+        {"num_layers": 2, "qk_norm": True, "norm_before_fc": True, "norm_before_residual": True, "num_kv_heads": 4},
+    ],
+    ids=["three_one_trimmed", "two_layers"],
+)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_engine_does_what_the_trainer_says(options, temperature, tmp_path):
     target = tiny_model(vocab=31, layers=3, seed=1, dtype=torch.float32)

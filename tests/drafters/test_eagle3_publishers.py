@@ -94,10 +94,16 @@ def test_a_flag_is_read_wherever_it_stands(flag, tmp_path):
         read(tmp_path, {**inside, flag: False})
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("use_input_layernorm_in_first_layer", False), ("use_last_layernorm", False), ("use_mtp_layernorm", True),
-    ("next_layer_regular", False), ("parallel_draft_step", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("use_input_layernorm_in_first_layer", False),
+        ("use_last_layernorm", False),
+        ("use_mtp_layernorm", True),
+        ("next_layer_regular", False),
+        ("parallel_draft_step", 2),
+    ],
+)
 def test_another_computation_is_refused_by_its_key(key, value, tmp_path):
     with pytest.raises(ModelLoadError, match=f"eagle_config.{key}={value} is not supported"):
         read(tmp_path, {"eagle_config": {TAPS: [0, 2, 4], key: value}})

@@ -23,8 +23,10 @@ from outdraft.testing.tiny import tiny_model
 from tests.drafters.drafting import sequence
 
 PROMPTS = [{"prompt_token_ids": [5 + (7 * i + j) % 90 for j in range(20 + 9 * i)]} for i in range(4)]
-SETTINGS = [SamplingParams(max_tokens=40, ignore_eos=True),
-            SamplingParams(max_tokens=40, ignore_eos=True, temperature=0.9, seed=6)]  # fmt: skip
+SETTINGS = [
+    SamplingParams(max_tokens=40, ignore_eos=True),
+    SamplingParams(max_tokens=40, ignore_eos=True, temperature=0.9, seed=6),
+]
 EAGLE = {"drafter": {"name": "eagle", "model": "zoo:eagle"}}
 DRAFTERS = {
     "chain": {"draft_model": "zoo:draft", "drafter": {"name": "draft_model", "width": 1}},

@@ -58,9 +58,10 @@ def test_merged_heads_lie_inside_the_target(target: Decoder, tmp_path: Path):
 def test_published_heads_draft(target: Decoder, tmp_path: Path):
     save_model(target, tmp_path / "target")
     llm = LLM(
-        str(tmp_path / "target"), speculative_config={"method": "medusa", "model": str(PUBLISHED), "width": 1},
+        str(tmp_path / "target"),
+        speculative_config={"method": "medusa", "model": str(PUBLISHED), "width": 1},
         dtype="float32",
-    )  # fmt: skip
+    )
     plain = LLM(str(tmp_path / "target"), drafter="none", dtype="float32")
     params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
     drafted, alone = (one.generate([{"prompt_token_ids": [1, 2, 3]}], params)[0] for one in (llm, plain))

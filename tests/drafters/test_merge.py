@@ -119,9 +119,7 @@ def test_each_is_told_of_its_own_guess():
         [Seen(seq=seq, start=1, num_committed=3, draft=draft, logits=logits, verdict=Verdict((1, 2), 8, False))]
     )
     told = [drafter.told[0] for drafter in made.drafters]
-    assert [one.verdict for one in told] == [
-        Verdict((1, 2), 8, False), Verdict((1,), 2, False), Verdict((), 1, False)
-    ]  # fmt: skip
+    assert [one.verdict for one in told] == [Verdict((1, 2), 8, False), Verdict((1,), 2, False), Verdict((), 1, False)]
     assert [one.logits[:, 0].tolist() for one in told] == [[0, 1, 2, 3], [0, 1, 4], [0, 5]]
     assert [one.draft for one in told] == [drafter.draft for drafter in made.drafters]
     made.end([seq])

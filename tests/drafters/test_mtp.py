@@ -26,9 +26,16 @@ PEERS = Path(__file__).parents[1] / "peers/mtp"
 
 def target_of(width=16, vocab=24, norm=lambda h: h, head=lambda h: h):
     facts = TargetFacts(
-        vocab_size=vocab, hidden_size=width, num_layers=6, num_kv_heads=1, head_dim=8, max_len=64,
-        device=torch.device("cpu"), dtype=torch.float32, exact=False,
-    )  # fmt: skip
+        vocab_size=vocab,
+        hidden_size=width,
+        num_layers=6,
+        num_kv_heads=1,
+        head_dim=8,
+        max_len=64,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        exact=False,
+    )
     return SimpleNamespace(facts=facts, layers=SimpleNamespace(norm=norm, head=head), cache=None)
 
 
@@ -98,15 +105,29 @@ def test_one_layer_drafts_again_and_again_as_it_was_trained_to(tmp_path):
     assert len(guesses) == depth
 
 
-@pytest.mark.parametrize(("told", "drop", "more", "error", "words"), [
-    ({}, ("mtp.fc.weight",), {}, ModelLoadError, "no MTP layer"),
-    ({}, ("mtp.norm.weight",), {}, ModelLoadError, "mtp.norm.weight' is missing"),
-    ({}, (), {"mtp.layers.0.mlp.experts.0.up_proj.weight": torch.ones(1)}, ModelLoadError, "none that outdraft knows"),
-    ({"model_type": "gpt_neox"}, (), {}, ModelLoadError, "not supported"),
-    ({"vocab_size": 25}, (), {}, CapabilityError, "its own target"),
-    ({"use_sliding_window": True, "sliding_window": 4, "layer_types": ["sliding_attention"]}, (), {}, ModelLoadError,
-     "sliding windows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("told", "drop", "more", "error", "words"),
+    [
+        ({}, ("mtp.fc.weight",), {}, ModelLoadError, "no MTP layer"),
+        ({}, ("mtp.norm.weight",), {}, ModelLoadError, "mtp.norm.weight' is missing"),
+        (
+            {},
+            (),
+            {"mtp.layers.0.mlp.experts.0.up_proj.weight": torch.ones(1)},
+            ModelLoadError,
+            "none that outdraft knows",
+        ),
+        ({"model_type": "gpt_neox"}, (), {}, ModelLoadError, "not supported"),
+        ({"vocab_size": 25}, (), {}, CapabilityError, "its own target"),
+        (
+            {"use_sliding_window": True, "sliding_window": 4, "layer_types": ["sliding_attention"]},
+            (),
+            {},
+            ModelLoadError,
+            "sliding windows",
+        ),
+    ],
+)
 def test_files_that_cannot_be_are_refused(told, drop, more, error, words, tmp_path):
     tensors = {**load_file(PEERS / "model.safetensors"), **more}
     (tmp_path / "config.json").write_text(json.dumps({**json.loads((PEERS / "config.json").read_text()), **told}))

@@ -19,10 +19,22 @@ from outdraft.weights.safetensors import read_tensors, save_tensors
 PEERS = Path(__file__).parents[1] / "peers/mtp"
 NATIVE, SPECULATORS, DEEPSEEK = FORMATS
 NAMES = {  # of the released package (speculators 0.9.0)
-    "final_layernorm", "hidden_layernorm", "input_layernorm", "input_proj", "mlp.down_proj", "mlp.gate_proj",
-    "mlp.up_proj", "post_attention_layernorm", "self_attn.k_norm", "self_attn.k_proj", "self_attn.o_proj",
-    "self_attn.q_norm", "self_attn.q_proj", "self_attn.v_proj", "token_layernorm",
-}  # fmt: skip
+    "final_layernorm",
+    "hidden_layernorm",
+    "input_layernorm",
+    "input_proj",
+    "mlp.down_proj",
+    "mlp.gate_proj",
+    "mlp.up_proj",
+    "post_attention_layernorm",
+    "self_attn.k_norm",
+    "self_attn.k_proj",
+    "self_attn.o_proj",
+    "self_attn.q_norm",
+    "self_attn.q_proj",
+    "self_attn.v_proj",
+    "token_layernorm",
+}
 
 
 @pytest.fixture
@@ -85,13 +97,18 @@ def same(found: dict[str, torch.Tensor], held: dict[str, torch.Tensor]) -> bool:
 
 
 QWEN_NEXT = {
-    "mtp.fc.weight": (8, 16), "mtp.norm.weight": (8,), "mtp.pre_fc_norm_hidden.weight": (8,),
-    "mtp.pre_fc_norm_embedding.weight": (8,), "mtp.layers.0.input_layernorm.weight": (8,),
-    "mtp.layers.0.self_attn.q_proj.weight": (16, 8), "mtp.layers.0.mlp.gate.weight": (12, 8),
-    "mtp.layers.0.mlp.shared_expert.up_proj.weight": (6, 8), "mtp.layers.0.mlp.shared_expert_gate.weight": (1, 8),
+    "mtp.fc.weight": (8, 16),
+    "mtp.norm.weight": (8,),
+    "mtp.pre_fc_norm_hidden.weight": (8,),
+    "mtp.pre_fc_norm_embedding.weight": (8,),
+    "mtp.layers.0.input_layernorm.weight": (8,),
+    "mtp.layers.0.self_attn.q_proj.weight": (16, 8),
+    "mtp.layers.0.mlp.gate.weight": (12, 8),
+    "mtp.layers.0.mlp.shared_expert.up_proj.weight": (6, 8),
+    "mtp.layers.0.mlp.shared_expert_gate.weight": (1, 8),
     **{f"mtp.layers.0.mlp.experts.{i}.{part}.weight": (6, 8) for i in range(12) for part in ("gate_proj", "up_proj")},
     **{f"mtp.layers.0.mlp.experts.{i}.down_proj.weight": (8, 6) for i in range(12)},
-}  # fmt: skip
+}
 
 
 def test_qwen3_nexts_experts_go_to_speculators_and_back(tmp_path: Path):
@@ -106,12 +123,21 @@ def test_qwen3_nexts_experts_go_to_speculators_and_back(tmp_path: Path):
     made = read_tensors(tmp_path / "s/model.safetensors")
     layer = "mtp_layers.0."
     assert set(made) == {
-        layer + name for name in (
-            "input_proj.weight", "final_layernorm.weight", "hidden_layernorm.weight", "token_layernorm.weight",
-            "input_layernorm.weight", "self_attn.q_proj.weight", "mlp.gate.weight", "mlp.shared_expert.up_proj.weight",
-            "mlp.shared_expert_gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj",
+        layer + name
+        for name in (
+            "input_proj.weight",
+            "final_layernorm.weight",
+            "hidden_layernorm.weight",
+            "token_layernorm.weight",
+            "input_layernorm.weight",
+            "self_attn.q_proj.weight",
+            "mlp.gate.weight",
+            "mlp.shared_expert.up_proj.weight",
+            "mlp.shared_expert_gate.weight",
+            "mlp.experts.gate_up_proj",
+            "mlp.experts.down_proj",
         )
-    }  # fmt: skip
+    }
     up = held["mtp.layers.0.mlp.experts.10.up_proj.weight"]
     assert torch.equal(made[layer + "mlp.experts.gate_up_proj"][10, 6:], up)
     config = json.loads((tmp_path / "s/config.json").read_text())
@@ -127,10 +153,15 @@ def test_deepseeks_layer_goes_to_other_names_and_back(tmp_path: Path):
     """Its number is that of the target's layers; speculators has no place for the embeddings and head in it."""
     place, shared = "model.layers.4.", ("embed_tokens.weight", "shared_head.head.weight")
     own = {
-        "eh_proj.weight": (8, 16), "enorm.weight": (8,), "hnorm.weight": (8,), "shared_head.norm.weight": (8,),
-        "self_attn.kv_a_proj_with_mqa.weight": (6, 8), "mlp.experts.0.gate_proj.weight": (6, 8),
-        "mlp.experts.0.up_proj.weight": (6, 8), "mlp.experts.0.down_proj.weight": (8, 6),
-    }  # fmt: skip
+        "eh_proj.weight": (8, 16),
+        "enorm.weight": (8,),
+        "hnorm.weight": (8,),
+        "shared_head.norm.weight": (8,),
+        "self_attn.kv_a_proj_with_mqa.weight": (6, 8),
+        "mlp.experts.0.gate_proj.weight": (6, 8),
+        "mlp.experts.0.up_proj.weight": (6, 8),
+        "mlp.experts.0.down_proj.weight": (8, 6),
+    }
     sizes = own | dict.fromkeys(shared, (5, 8))
     held = inside(tmp_path / "target", "deepseek_v3", {place + name: size for name, size in sizes.items()})
     convert(str(tmp_path / "target"), "mtp", "a/target", tmp_path / "qwen")
@@ -156,11 +187,14 @@ def test_a_dense_layer_inside_a_whole_model_is_taken_out_and_drafts(target: Deco
         DEEPSEEK.write(NATIVE.read(tmp_path / "out", target, None), target, "t", tmp_path / "d")
 
 
-@pytest.mark.parametrize(("more", "less", "error", "words"), [
-    ({"mtp.layers.1.input_layernorm.weight": (8,)}, "", CapabilityError, "not of the first MTP layer"),
-    ({"mtp.layers.0.mlp.experts.0.up_proj.weight_scale_inv": (1, 1)}, "", CapabilityError, "no name for this"),
-    ({}, "mtp.layers.0.mlp.experts.3.up_proj.weight", ModelLoadError, "some expert lacks a weight"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "less", "error", "words"),
+    [
+        ({"mtp.layers.1.input_layernorm.weight": (8,)}, "", CapabilityError, "not of the first MTP layer"),
+        ({"mtp.layers.0.mlp.experts.0.up_proj.weight_scale_inv": (1, 1)}, "", CapabilityError, "no name for this"),
+        ({}, "mtp.layers.0.mlp.experts.3.up_proj.weight", ModelLoadError, "some expert lacks a weight"),
+    ],
+)
 def test_what_has_no_other_names_is_refused(
     more: dict[str, tuple[int, ...]], less: str, error: type[Exception], words: str, tmp_path: Path
 ):

@@ -33,9 +33,12 @@ from outdraft.options.params import SamplingParams
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 LOADERS = {
-    "eagle": load_eagle, "mtp": load_mtp, "eagle1": load_last_feature, "hass": load_last_feature,
+    "eagle": load_eagle,
+    "mtp": load_mtp,
+    "eagle1": load_last_feature,
+    "hass": load_last_feature,
     "eagle3": lambda directory, port, dtype=None: load_eagle3(directory, port.facts, dtype, lent=lent_by(port)),
-}  # fmt: skip
+}
 V, QUIET = 61, 0.05  # states so small that a norm's epsilon tells
 
 
@@ -183,9 +186,15 @@ def test_a_greedy_chain_takes_the_best_token_of_each_step(row, tmp_path):
 def test_a_head_that_is_borrowed_is_rounded_as_a_copy(tied, tmp_path):
     """The target's own logits stay as they were; a target of integers lends its head as it is."""
     config = llama_config(
-        vocab_size=V, hidden_size=64, num_layers=3, num_heads=2, num_kv_heads=1, intermediate_size=96, max_len=512,
+        vocab_size=V,
+        hidden_size=64,
+        num_layers=3,
+        num_heads=2,
+        num_kv_heads=1,
+        intermediate_size=96,
+        max_len=512,
         tie_embeddings=tied,
-    )  # fmt: skip
+    )
     decoder = initialise(Decoder(config), 1, std=0.25).bfloat16().requires_grad_(False).eval()
     target = NativeDecoder(decoder)
     head = target.stack.read_head()

@@ -134,9 +134,11 @@ def sampled(rule, width, own, *, flat=False):
         made.propose = lambda seqs, budgets: [spread(draft) for draft in honest(seqs, budgets)]
     verifier = find("verifier", rule)
     parts = Parts(
-        target=target if flat else AuditedTarget(target), drafter=made,
-        verifier=verifier.build(make_options(verifier, {})), policy=ConstantPolicy(Budget(depth=2, nodes=6)),
-    )  # fmt: skip
+        target=target if flat else AuditedTarget(target),
+        drafter=made,
+        verifier=verifier.build(make_options(verifier, {})),
+        policy=ConstantPolicy(Budget(depth=2, nodes=6)),
+    )
     requests = [
         Request(prompt_token_ids=(1, 2), params=SamplingParams(max_tokens=LENGTH, temperature=1.0, seed=i))
         for i in range(3 * TEXTS)
@@ -193,8 +195,11 @@ def test_the_kernels_and_pytorch_see_the_same_rows(change):
     own = DraftModel(fitted)
     own._network = type(own._network)(
         lambda ids, at, context, skip: fitted.run(fitted.embed(ids, at), at, context, skip=skip).hidden,
-        fitted.logits, None, fitted.device, fitted.dtype,
-    )  # fmt: skip
+        fitted.logits,
+        None,
+        fitted.device,
+        fitted.dtype,
+    )
     own.add(texts[0].id)
     assert native.shape == (1, size)
     assert torch.equal(native, own.read(texts))

@@ -55,8 +55,10 @@ def test_the_state_carries_every_token_on():
     for step in range(4):
         other = list(text)
         other[len(PROMPT) - 1 + step] = 0
-        moved = [not torch.equal(a, b) for a, b in zip(guesses(learner, target, text), guesses(learner, target, other),
-                                                       strict=True)]  # fmt: skip
+        moved = [
+            not torch.equal(a, b)
+            for a, b in zip(guesses(learner, target, text), guesses(learner, target, other), strict=True)
+        ]
         assert moved == [i >= step for i in range(5)]
 
 

@@ -126,8 +126,10 @@ def test_ended_sequences_leave_nothing(subject):
 
 def test_an_arm_that_is_not_asked_runs_nothing_and_catches_up(tmp_path):
     """No pass of the draft model while look-up guesses; afterwards its guess is that of one that always guessed."""
-    row = DrafterRow(drafter="several", side=lambda target, place: {
-        "drafters": ["ngram", {"method": "draft_model", **twin(target, place)}]})  # fmt: skip
+    row = DrafterRow(
+        drafter="several",
+        side=lambda target, place: {"drafters": ["ngram", {"method": "draft_model", **twin(target, place)}]},
+    )
     subject = Subject(row, tmp_path)
     passes = {}
     for name, arms in (("late", [0] * 6 + [1] * 6), ("always", [1] * 12)):

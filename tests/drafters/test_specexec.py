@@ -29,16 +29,7 @@ def feed(level, trees):
 
 def grow(seqs, *, nodes, beams, branch=9, decay=1.0, min_log_prob=-50.0, depth=30, temperature=1.0):
     shape = {"nodes": nodes, "beams": beams, "branch": branch, "decay": decay, "min_log_prob": min_log_prob}
-    trees = [
-        Tree(
-            seq,
-            BestFirst(**shape),
-            temperature=temperature,
-            max_depth=depth,
-            max_nodes=nodes,
-        )
-        for seq in seqs
-    ]
+    trees = [Tree(seq, BestFirst(**shape), temperature=temperature, max_depth=depth, max_nodes=nodes) for seq in seqs]
     drafts = grow_trees(trees, feed, sample="greedy")
     return drafts, [len(tree.expanded) for tree in trees]
 

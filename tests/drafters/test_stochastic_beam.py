@@ -64,9 +64,7 @@ def in_order_of(draft, rank):
         for child in sorted(tree.children[node], key=rank):
             above[child] = order.index(node)
             order.append(child)
-    return Draft(
-        tokens=draft.tokens[order], parents=torch.tensor([above[node] for node in order]), q=draft.q[order]
-    )  # fmt: skip
+    return Draft(tokens=draft.tokens[order], parents=torch.tensor([above[node] for node in order]), q=draft.q[order])
 
 
 def deviation(name, target, propose):

@@ -43,11 +43,13 @@ def engine(*, depth=4, isolates=False, rule=None, width=3) -> Engine:
     drafter = RandomTreeDrafter(lambda tokens: torch.softmax(other.next_logits(tokens), -1), max_width=width)
     return Engine(
         Parts(
-            target=AuditedTarget(target), drafter=drafter if depth else NoDrafter(), verifier=rule or Auto(),
+            target=AuditedTarget(target),
+            drafter=drafter if depth else NoDrafter(),
+            verifier=rule or Auto(),
             policy=ConstantPolicy(Budget(depth=depth)),
         ),
         isolates=isolates,
-    )  # fmt: skip
+    )
 
 
 def ask(constraint, **settings) -> Request:

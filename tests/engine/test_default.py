@@ -202,10 +202,7 @@ def test_the_default_is_the_recipe():
         ({"drafter": "draft_model"}, ("model",)),
         ({"speculative_config": {"method": "draft_model"}}, ("model",)),
         ({"drafter": "pearl"}, ("drafter", "model")),
-        (
-            {"drafter": {"name": "pearl", "drafter": {"method": "draft_model", "width": 2}}},
-            ("drafter", "model"),
-        ),
+        ({"drafter": {"name": "pearl", "drafter": {"method": "draft_model", "width": 2}}}, ("drafter", "model")),
         ({"drafter": "cascade"}, ("models", 0)),
     ],
 )

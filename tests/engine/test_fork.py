@@ -65,9 +65,13 @@ def run(model_dir, script, *, threads=1, **options):
     begin = BEGIN.format(model=str(model_dir), options=options, threads=threads)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     running = subprocess.Popen(
-        [sys.executable, "-c", begin + script], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
+        [sys.executable, "-c", begin + script],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=env,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         told, _ = running.communicate(timeout=120)
     except subprocess.TimeoutExpired:

@@ -23,9 +23,15 @@ from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
 
 SHAPES = (
-    "ngram-tree", "lookahead", "draft_model-twin", "draft_model-tree", "early_exit", "eagle", "draft_verify",
+    "ngram-tree",
+    "lookahead",
+    "draft_model-twin",
+    "draft_model-tree",
+    "early_exit",
+    "eagle",
+    "draft_verify",
     "magicdec-snapkv",
-)  # fmt: skip
+)
 ROW_OF = {row.name: row for row in ROWS}
 
 

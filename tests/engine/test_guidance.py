@@ -86,9 +86,16 @@ def test_texts_are_those_of_transformers(llm, model_dir, negative):
     for scale in (0.5, 1.5, 3.0):
         words = {} if other is None else {"negative_prompt_ids": torch.tensor([other])}
         theirs = model.generate(
-            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), guidance_scale=scale, do_sample=False,
-            max_new_tokens=20, repetition_penalty=1.2, eos_token_id=None, pad_token_id=0, **words,
-        )  # fmt: skip
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids)),
+            guidance_scale=scale,
+            do_sample=False,
+            max_new_tokens=20,
+            repetition_penalty=1.2,
+            eos_token_id=None,
+            pad_token_id=0,
+            **words,
+        )
         params = SamplingParams(max_tokens=20, guidance_scale=scale, repetition_penalty=1.2, ignore_eos=True)
         ours = llm.generate({"prompt_token_ids": ids}, params, negative_prompt_token_ids=other)
         assert list(ours.token_ids) == theirs[0, len(ids) :].tolist(), scale
@@ -219,7 +226,7 @@ def test_a_scale_out_of_range_is_refused(scale):
         ({"guidance_scale": 2.0}, None, r"belongs in SamplingParams: .*\(guidance_scale="),
         ({"negative_prompt_ids": [3]}, GUIDED, "a request takes no 'negative_prompt_ids'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_guided_is_refused(llm, words, params, said):
     with pytest.raises(RequestError, match=said):
         llm.generate("abc", params, **words)

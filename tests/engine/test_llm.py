@@ -118,9 +118,13 @@ def test_speculative_config_in_vllms_words(model_dir, llm):
 
 @pytest.mark.parametrize(
     "config,named",
-    [({"method": "ngram", "prompt_lookup_mx": 2}, "prompt_lookup_max"), ({"method": "ngrm"}, "ngram"),
-     ({"model": "x"}, "method"), ({"method": "ngram", "num_speculative_tokens": -1}, "-1")],
-)  # fmt: skip
+    [
+        ({"method": "ngram", "prompt_lookup_mx": 2}, "prompt_lookup_max"),
+        ({"method": "ngrm"}, "ngram"),
+        ({"model": "x"}, "method"),
+        ({"method": "ngram", "num_speculative_tokens": -1}, "-1"),
+    ],
+)
 def test_a_wrong_speculative_config_names_the_cure(model_dir, config, named):
     with pytest.raises(ConfigError, match=named):
         LLM(model_dir, dtype="float32", speculative_config=config)

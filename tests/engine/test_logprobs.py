@@ -12,10 +12,16 @@ PROMPTS = [{"prompt_token_ids": IDS}, {"prompt_token_ids": [7, 8, 9]}]
 SETTINGS = {
     "greedy": SamplingParams(max_tokens=32, logprobs=3, ignore_eos=True),
     "seeded": SamplingParams(
-        max_tokens=32, logprobs=3, ignore_eos=True, temperature=0.7, seed=4, top_k=30, top_p=0.95,
+        max_tokens=32,
+        logprobs=3,
+        ignore_eos=True,
+        temperature=0.7,
+        seed=4,
+        top_k=30,
+        top_p=0.95,
         repetition_penalty=1.05,
     ),
-}  # fmt: skip
+}
 KINDS = {"native": {}, "exact": {"dtype": "float32"}}
 
 
@@ -25,8 +31,11 @@ def plain(request) -> LLM:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("drafter", [{"drafter": "draft_model"}, {"drafter": {"name": "ngram", "width": 3}}],
-                         ids=lambda words: words["drafter"])  # fmt: skip
+@pytest.mark.parametrize(
+    "drafter",
+    [{"drafter": "draft_model"}, {"drafter": {"name": "ngram", "width": 3}}],
+    ids=lambda words: words["drafter"],
+)
 def test_every_source_has_the_bits_of_plain_decoding(plain, drafter, name):
     drafting = plain.with_speculation(**drafter, num_speculative_tokens=3)
     sources = set()

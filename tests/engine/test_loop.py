@@ -76,8 +76,12 @@ def test_one_token_may_be_left_and_none_may_not(engine):
 
 def test_who_ends_while_waiting_is_of_the_weights_of_the_moment():
     table, now = TableTarget(), [0.0]
-    parts = Parts(target=table, drafter=oracle(table.next_logits), verifier=ReferenceRule(),
-                  policy=ConstantPolicy(Budget(depth=2)))  # fmt: skip
+    parts = Parts(
+        target=table,
+        drafter=oracle(table.next_logits),
+        verifier=ReferenceRule(),
+        policy=ConstantPolicy(Budget(depth=2)),
+    )
     engine = Engine(parts, variant="int4", clock=lambda: now[0], scheduling=SchedulerSettings(max_num_seqs=1))
     for timeout in (None, 5.0):
         engine.enqueue(

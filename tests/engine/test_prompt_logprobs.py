@@ -16,11 +16,7 @@ IDS = [(7 * i * i + i) % 250 + 3 for i in range(700)]  # two chunks
 LONG, SHORT = {"prompt_token_ids": IDS}, {"prompt_token_ids": IDS[:90]}
 ROW = 9 * 2 * 2 * 64 * 2  # bytes of zoo:target in bfloat16: layers, keys and values, heads, width
 ASKED = SamplingParams(max_tokens=12, prompt_logprobs=2, logprobs=2)
-KINDS = {
-    "native": {},
-    "exact": {"dtype": "float32"},
-    "guarded": {"dtype": "float32", "exact": False},
-}
+KINDS = {"native": {}, "exact": {"dtype": "float32"}, "guarded": {"dtype": "float32", "exact": False}}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -124,9 +120,12 @@ def test_who_gives_back_its_memory_tells_every_token_once(prefixes):
     plain = LLM("zoo:target", drafter="none")
     wanted = [plain.generate(prompt, asked) for prompt in prompts]
     llm = LLM(
-        "zoo:target", drafter="ngram", kv_cache_memory=300 * ROW, max_num_batched_tokens=40,
+        "zoo:target",
+        drafter="ngram",
+        kv_cache_memory=300 * ROW,
+        max_num_batched_tokens=40,
         enable_prefix_caching=prefixes,
-    )  # fmt: skip
+    )
     if llm.config["kernels"] == "pytorch":
         pytest.skip("the room is measured for the native kernels' rows")
     found = llm.generate(prompts, asked)

@@ -28,12 +28,22 @@ def test_a_prompt_may_be_text_a_mapping_or_ids(llm):
 
 @pytest.mark.parametrize(
     "prompt,named",
-    [("", "empty"), ({"prompt_token_ids": []}, "empty"), ({"prompt_token_ids": [999]}, "999"),
-     ("x" * 5000, "5000 tokens"), ({"text": "x"}, "'text'"), (7, "int"), ({"prompt_token_ids": "abc"}, "whole numbers"),
-     ({"prompt_token_ids": [1.5]}, "whole numbers"), ({"prompt_token_ids": None}, "whole numbers"),
-     ({"prompt_token_ids": {1: 2}}, "whole numbers"), ({"prompt_token_ids": {1, 2}}, "whole numbers"),
-     ({"prompt_token_ids": [True]}, "whole numbers"), ({"prompt_token_ids": torch.ones(2) > 0}, "whole numbers")],
-)  # fmt: skip
+    [
+        ("", "empty"),
+        ({"prompt_token_ids": []}, "empty"),
+        ({"prompt_token_ids": [999]}, "999"),
+        ("x" * 5000, "5000 tokens"),
+        ({"text": "x"}, "'text'"),
+        (7, "int"),
+        ({"prompt_token_ids": "abc"}, "whole numbers"),
+        ({"prompt_token_ids": [1.5]}, "whole numbers"),
+        ({"prompt_token_ids": None}, "whole numbers"),
+        ({"prompt_token_ids": {1: 2}}, "whole numbers"),
+        ({"prompt_token_ids": {1, 2}}, "whole numbers"),
+        ({"prompt_token_ids": [True]}, "whole numbers"),
+        ({"prompt_token_ids": torch.ones(2) > 0}, "whole numbers"),
+    ],
+)
 def test_a_bad_prompt_is_refused_before_any_work(llm, prompt, named):
     with pytest.raises(RequestError, match=named):
         llm.generate(["fine", prompt], GREEDY)
@@ -42,12 +52,19 @@ def test_a_bad_prompt_is_refused_before_any_work(llm, prompt, named):
 
 @pytest.mark.parametrize(
     "params,words,named",
-    [({"max_tokens": 3}, {}, "SamplingParams"), ({}, {}, "SamplingParams"), (0, {}, "SamplingParams"),
-     (GREEDY, {"references": "one text"}, "list of texts"), (GREEDY, {"references": 5}, "list of texts"),
-     (GREEDY, {"references": [None]}, "whole numbers"), (GREEDY, {"references": [[5, 999]]}, "references names .* 999"),
-     (GREEDY, {"references": [[-1]]}, "references names .* -1"),
-     ([GREEDY] * 3, {}, "1 prompts but 3"), (GREEDY, {"num_speculative_token": 2}, "'num_speculative_tokens'")],
-)  # fmt: skip
+    [
+        ({"max_tokens": 3}, {}, "SamplingParams"),
+        ({}, {}, "SamplingParams"),
+        (0, {}, "SamplingParams"),
+        (GREEDY, {"references": "one text"}, "list of texts"),
+        (GREEDY, {"references": 5}, "list of texts"),
+        (GREEDY, {"references": [None]}, "whole numbers"),
+        (GREEDY, {"references": [[5, 999]]}, "references names .* 999"),
+        (GREEDY, {"references": [[-1]]}, "references names .* -1"),
+        ([GREEDY] * 3, {}, "1 prompts but 3"),
+        (GREEDY, {"num_speculative_token": 2}, "'num_speculative_tokens'"),
+    ],
+)
 def test_a_bad_setting_is_refused_before_any_work(llm, params, words, named):
     with pytest.raises(RequestError, match=named):
         llm.generate(["fine"], params, **words)

@@ -58,10 +58,12 @@ def requests(draw):
         max_tokens=draw(st.sampled_from([3, 20, 28, 28])), temperature=0.0 if seed is None else 1.0, seed=seed
     )
     return Request(
-        prompt_token_ids=(*stem[: max(1, length - len(other))], *other), params=params,
-        priority=draw(st.integers(0, 2)), cache_salt=draw(st.sampled_from([None, "b"])),
+        prompt_token_ids=(*stem[: max(1, length - len(other))], *other),
+        params=params,
+        priority=draw(st.integers(0, 2)),
+        cache_salt=draw(st.sampled_from([None, "b"])),
         num_speculative_tokens=draw(st.sampled_from([None, None, 0, 7])),
-    )  # fmt: skip
+    )
 
 
 REQUESTS = requests()
@@ -99,9 +101,11 @@ class Machine(RuleBasedStateMachine):
     seen: Counter[str]
 
     @initialize(
-        pages=st.integers(4, 5), shares=st.sampled_from([True, True, False]), seats=st.integers(1, 4),
+        pages=st.integers(4, 5),
+        shares=st.sampled_from([True, True, False]),
+        seats=st.integers(1, 4),
         slices=st.sampled_from([True, True, False]),
-    )  # fmt: skip
+    )
     def begin(self, pages, shares, seats, slices):
         self.subject, self.num_pages = subject_of(self.drafter), pages
         self.engine = self.subject.engine(

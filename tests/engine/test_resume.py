@@ -78,8 +78,11 @@ def test_a_stream_that_goes_on_tells_the_prompts_log_probabilities_once(first, s
 
 def test_a_form_goes_on(first, second):
     pytest.importorskip("llguidance")
-    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
-              "required": ["name", "age"]}  # fmt: skip
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
+        "required": ["name", "age"],
+    }
     params = SamplingParams(max_tokens=60, temperature=0.9, seed=4, structured_outputs={"json": schema})
     whole = first.generate(PROMPT, params)
     for cut in (1, 5, len(whole.token_ids) - 1):

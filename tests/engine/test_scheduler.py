@@ -16,9 +16,17 @@ from outdraft.sampling.draft_coins import draft_coins
 def sequence(tokens, *, id, request=None):
     tokens = list(tokens)
     return Sequence(
-        id=id, request=request or Request(prompt_token_ids=tuple(tokens)), tokens=tokens, prompt_len=len(tokens),
-        max_len=10_000, seed=0, coupled=False, eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
-    )  # fmt: skip
+        id=id,
+        request=request or Request(prompt_token_ids=tuple(tokens)),
+        tokens=tokens,
+        prompt_len=len(tokens),
+        max_len=10_000,
+        seed=0,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+    )
 
 
 class Clock:

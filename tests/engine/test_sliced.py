@@ -63,9 +63,10 @@ async def ask_all(llm):
 
 
 @pytest.mark.parametrize(
-    "words", [{"drafter": "none"}, {"drafter": "eagle"}, {"draft_model": "zoo:draft"}, {"drafter": "early_exit"}],
+    "words",
+    [{"drafter": "none"}, {"drafter": "eagle"}, {"draft_model": "zoo:draft"}, {"drafter": "early_exit"}],
     ids=lambda words: next(iter(words.values())),
-)  # fmt: skip
+)
 def test_texts_are_those_of_whole_passes(words, ran):
     wanted = [LLM("zoo:target", drafter="none").generate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
     found = beside(LLM("zoo:target", **words), ask_all)

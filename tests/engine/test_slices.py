@@ -20,11 +20,18 @@ QUIET = 0.02
 def sequence(count: int, *, id: int, is_read: bool = False, priority: int = 0) -> Sequence:
     tokens = [1] * count
     return Sequence(
-        id=id, request=Request(prompt_token_ids=tuple(tokens), priority=priority), tokens=tokens, prompt_len=count,
+        id=id,
+        request=Request(prompt_token_ids=tuple(tokens), priority=priority),
+        tokens=tokens,
+        prompt_len=count,
         max_len=100_000,
-        seed=0, coupled=False, eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
+        seed=0,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
         num_cached=count - 1 if is_read else 0,
-    )  # fmt: skip
+    )
 
 
 class Machine:

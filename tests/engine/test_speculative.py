@@ -61,12 +61,15 @@ def test_every_setting_writes_the_same_text(llm):
 def test_greedy_text_is_the_same_under_every_lossless_rule(llm):
     plain = llm.generate(PROMPT, GREEDY, speculative=False)
     chains = [
-        name for name, shape in zip(llm.engine.parts.held.methods, llm.engine.parts.held.shapes, strict=True)
+        name
+        for name, shape in zip(llm.engine.parts.held.methods, llm.engine.parts.held.shapes, strict=True)
         if shape == "chain"
-    ]  # fmt: skip
+    ]
     rules = ("auto", "block", "coupled", "gated", "greedy", "multi_draft", "rejection", "sequential", "traversal")
-    asked = [(GREEDY, {"method": chains[-1], "policy": "fixed", "num_speculative_tokens": 3, "verifier": rule})
-             for rule in rules]  # fmt: skip
+    asked = [
+        (GREEDY, {"method": chains[-1], "policy": "fixed", "num_speculative_tokens": 3, "verifier": rule})
+        for rule in rules
+    ]
     for (_, words), result in zip(asked, together(llm, asked), strict=True):
         assert result.token_ids == plain.token_ids, words
         assert result.speculative == Speculative(**words)
@@ -75,9 +78,10 @@ def test_greedy_text_is_the_same_under_every_lossless_rule(llm):
 
 def test_fixed_drafts_as_many_in_every_round(llm):
     result = llm.generate(
-        PROMPT, SamplingParams(max_tokens=30), speculative={"method": "draft_model", "policy": "fixed",
-                                                             "num_speculative_tokens": 3},
-    )  # fmt: skip
+        PROMPT,
+        SamplingParams(max_tokens=30),
+        speculative={"method": "draft_model", "policy": "fixed", "num_speculative_tokens": 3},
+    )
     drafted = [count for count, _ in result.stats.per_step]
     assert len(drafted) >= result.stats.num_steps - 2  # the first token, and perhaps the last, come without a guess
     assert all(count == 3 for count in drafted[:-1])

@@ -11,9 +11,14 @@ from outdraft.engine.stats import RequestStats
 def event(drafted: int, accepted: int, emitted: int | None = None) -> StepEvent:
     emitted = accepted + 1 if emitted is None else emitted
     return StepEvent(
-        seq_id=0, tokens=(1,) * emitted, num_draft_tokens=drafted, draft_depth=drafted, num_accepted=accepted,
-        rejected=accepted < drafted, times=StepTimes(draft=1.0, target=2.0, rest=0.5),
-    )  # fmt: skip
+        seq_id=0,
+        tokens=(1,) * emitted,
+        num_draft_tokens=drafted,
+        draft_depth=drafted,
+        num_accepted=accepted,
+        rejected=accepted < drafted,
+        times=StepTimes(draft=1.0, target=2.0, rest=0.5),
+    )
 
 
 def test_counters_by_hand():
@@ -62,9 +67,15 @@ def test_costs_are_kept_by_rows_without_passes_that_read_the_prompt():
     stats, times = RequestStats(), StepTimes(draft=1.0, target=2.0, rest=0.5)
     for certain, rows, emitted in ((7, 1, 1), (0, 1, 1), (0, 4, 3), (0, 4, 1), (0, 4, 0)):
         stats.add(
-            StepEvent(seq_id=0, tokens=(1,) * emitted, num_certain=certain, num_nodes=rows,
-                      num_draft_tokens=rows - 1, times=times)
-        )  # fmt: skip
+            StepEvent(
+                seq_id=0,
+                tokens=(1,) * emitted,
+                num_certain=certain,
+                num_nodes=rows,
+                num_draft_tokens=rows - 1,
+                times=times,
+            )
+        )
     assert stats.as_metrics()["speculative_decoding"]["passes_by_rows"] == [
         {"rows": 1, "num_passes": 1, "num_tokens": 1, "draft_seconds": 1.0, "target_seconds": 2.0, "rest_seconds": 0.5},
         {"rows": 4, "num_passes": 2, "num_tokens": 4, "draft_seconds": 2.0, "target_seconds": 4.0, "rest_seconds": 1.0},

@@ -94,14 +94,7 @@ def test_what_does_not_go_together_is_refused(directory, monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [
-        (4096, 4096),
-        ("4096", 4096),
-        ("512MiB", 512 << 20),
-        ("2GB", 2 * 10**9),
-        ("1.5 KiB", 1536),
-        ("3g", 3 * 10**9),
-    ],
+    [(4096, 4096), ("4096", 4096), ("512MiB", 512 << 20), ("2GB", 2 * 10**9), ("1.5 KiB", 1536), ("3g", 3 * 10**9)],
 )
 def test_sizes(given, wanted):
     assert read_bytes(given) == wanted

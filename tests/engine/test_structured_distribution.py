@@ -77,11 +77,12 @@ def sample(drafter, rule):
     make = Grammars(CODEC, vocab_size=VOCAB, ends={0}).constraint(form, ignore_eos=False)
     asked = [
         Request(
-            prompt_token_ids=(1, 2), constraint=make,
+            prompt_token_ids=(1, 2),
+            constraint=make,
             params=SamplingParams(temperature=1.0, seed=seed, max_tokens=12, structured_outputs=form),
         )
         for seed in range(NUM_TEXTS)
-    ]  # fmt: skip
+    ]
     outcomes = run(engine, asked)
     assert all(CODEC.decode(one.seq.output) in TEXTS and one.seq.finish_reason == "stop" for one in outcomes)
     forced = max(event.draft_depth for one in outcomes for event in one.events)

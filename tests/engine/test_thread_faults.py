@@ -105,8 +105,12 @@ def test_a_thread_that_breaks_answers_all_and_the_next_request_begins_another(ll
         except Exception as error:
             answers.append(error)
 
-    asks = [lambda: llm.generate("abc", GREEDY), lambda: llm.generate("xyz", GREEDY), llm.forget,
-            lambda: list(llm.stream("abc", GREEDY))]  # fmt: skip
+    asks = [
+        lambda: llm.generate("abc", GREEDY),
+        lambda: llm.generate("xyz", GREEDY),
+        llm.forget,
+        lambda: list(llm.stream("abc", GREEDY)),
+    ]
     callers = [threading.Thread(target=keep, args=[ask], daemon=True) for ask in asks]
     with monkeypatch.context() as breaking:
         breaking.setattr(llm.engine, "step", wait)

@@ -19,10 +19,17 @@ def test_an_error_from_outside_the_engine_leaves_what_was_written_its_variant():
 
 def result(text, error=None):
     return Result(
-        text=text, token_ids=(), prompt_token_ids=(1,), sources=(), logprobs=None,
-        finish_reason="length" if error is None else "error", error=error, variant="", lossless=True,
+        text=text,
+        token_ids=(),
+        prompt_token_ids=(1,),
+        sources=(),
+        logprobs=None,
+        finish_reason="length" if error is None else "error",
+        error=error,
+        variant="",
+        lossless=True,
         stats=RequestStats(),
-    )  # fmt: skip
+    )
 
 
 def test_whole_results_are_handed_on_as_they_are():

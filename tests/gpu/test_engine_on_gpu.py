@@ -11,10 +11,7 @@ from lab.gpu.rows import examine_rows
 from outdraft import LLM, SamplingParams
 from outdraft.engine.graphed import GraphedRunner
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 
 @pytest.fixture(scope="module")

@@ -45,9 +45,18 @@ class RecurrentTarget:
     """`core.target.Target` over a `StateStore`. `prefixes`: texts that begin alike begin from each other's states."""
 
     def __init__(
-        self, *, vocab_size: int = 61, num_layers: int = 2, width: int = 8, seed: int = 0, max_len: int = 256,
-        commits: str = "inputs", prefixes: bool = False, num_slots: int = 64, pool: PagePool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        vocab_size: int = 61,
+        num_layers: int = 2,
+        width: int = 8,
+        seed: int = 0,
+        max_len: int = 256,
+        commits: str = "inputs",
+        prefixes: bool = False,
+        num_slots: int = 64,
+        pool: PagePool | None = None,
+    ) -> None:
         if commits not in COMMITS:
             raise ConfigError(f"commits={shown(commits)}: it is one of {', '.join(COMMITS)}")
         generator = torch.Generator().manual_seed(seed)

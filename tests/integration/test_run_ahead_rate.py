@@ -25,9 +25,8 @@ def tokens_per_pass(drafter, verifier, depth, temperature):
     lines = (Path(outdraft.__file__).parent / "zoo" / "heldout.jsonl").read_text().splitlines()[:24]
     prompts = [json.loads(line)["prompt"][:200] for line in lines]
     llm = LLM(
-        "zoo:target", drafter={"name": drafter, **OPTIONS[drafter]}, verifier=verifier,
-        num_speculative_tokens=depth,
-    )  # fmt: skip
+        "zoo:target", drafter={"name": drafter, **OPTIONS[drafter]}, verifier=verifier, num_speculative_tokens=depth
+    )
     params = SamplingParams(max_tokens=64, temperature=temperature, seed=1)  # these rules keep to p, not to the seed
     stats = [result.stats for result in llm.generate(prompts, params)]
     return sum(one.num_tokens for one in stats) / sum(one.num_steps for one in stats)

@@ -30,9 +30,17 @@ PARAMS = [
 def sequence(**params):
     request = Request(prompt_token_ids=(1, 2), params=SamplingParams(**{"temperature": 1.0, **params}))
     return Sequence(
-        id=0, request=request, tokens=[1, 2], prompt_len=2, max_len=64, seed=3, coupled=False,
-        eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
-    )  # fmt: skip
+        id=0,
+        request=request,
+        tokens=[1, 2],
+        prompt_len=2,
+        max_len=64,
+        seed=3,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, 16, 65, 200, 4096])

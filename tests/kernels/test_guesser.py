@@ -70,9 +70,17 @@ def step_by_step(decoder, text, depth, choose):
 def sequence(text, **params):
     request = Request(prompt_token_ids=tuple(text), params=SamplingParams(**{"temperature": 1.0, **params}))
     return Sequence(
-        id=0, request=request, tokens=list(text), prompt_len=len(text), max_len=256, seed=11, coupled=False,
-        eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
-    )  # fmt: skip
+        id=0,
+        request=request,
+        tokens=list(text),
+        prompt_len=len(text),
+        max_len=256,
+        seed=11,
+        coupled=False,
+        eos_token_ids=frozenset(),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+    )
 
 
 def draw_of(seq, depth):
@@ -242,9 +250,7 @@ def test_layers_that_are_not_there_are_an_error(decoder):
 
 @pytest.mark.parametrize("missing", ["layer", "head"])
 def test_weights_that_were_never_set_are_an_error(missing):
-    shape = StackShape(
-        hidden=64, heads=2, kv_heads=2, head_dim=32, inner=96, vocab=128, rotary=32, eps=1e-5, scale=1.0
-    )  # fmt: skip
+    shape = StackShape(hidden=64, heads=2, kv_heads=2, head_dim=32, inner=96, vocab=128, rotary=32, eps=1e-5, scale=1.0)
     one, embedding = Stack(shape, 1, threads=1), torch.zeros(128, 64, dtype=torch.bfloat16)
     guesser = Guesser(one, one, embedding, num_layers=int(missing == "layer"))
     table = torch.zeros(8, 32)

@@ -44,10 +44,23 @@ def test_what_was_written_computes_the_same_where_it_lies(shape):
 @pytest.mark.parametrize(
     ("word", "value"),
     [
-        (MARK, 7), (WINDOW, -1), (TURNS, -2), (NORM, 0), (KIND, 4), (KIND, -1), (OUTPUTS, 1 << 30), (OUTPUTS, 0),
-        (OUTPUTS, -64), (INPUTS, 96), (INPUTS, 1 << 30), (STEP, 0), (STEP, 31), (UP + 1, 64), (UP + 2, 32),
+        (MARK, 7),
+        (WINDOW, -1),
+        (TURNS, -2),
+        (NORM, 0),
+        (KIND, 4),
+        (KIND, -1),
+        (OUTPUTS, 1 << 30),
+        (OUTPUTS, 0),
+        (OUTPUTS, -64),
+        (INPUTS, 96),
+        (INPUTS, 1 << 30),
+        (STEP, 0),
+        (STEP, 31),
+        (UP + 1, 64),
+        (UP + 2, 32),
     ],
-)  # fmt: skip
+)
 def test_a_strange_header_is_refused(unit, word, value):
     native = NativeDecoder(make("qwen3"))
     wanted = Feeder(native).feed(IDS)
@@ -82,9 +95,10 @@ def test_a_unit_that_is_not_there_is_an_error(unit):
     stack = NativeDecoder(make("llama")).stack
     block, size = image(stack, 0)
     for ask in (
-        lambda: stack.unit_bytes(unit), lambda: stack.write_unit(unit, block.address),
+        lambda: stack.unit_bytes(unit),
+        lambda: stack.write_unit(unit, block.address),
         lambda: stack.lend_unit(unit, block.address, size),
-    ):  # fmt: skip
+    ):
         with pytest.raises(RuntimeError, match="native kernels"):
             ask()
 

@@ -39,9 +39,12 @@ def test_bits_do_not_depend_on_the_pace():
     texts = set()
     for pace in ("", "off"):
         ran = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env={**os.environ, "OUTDRAFT_PACE": pace}, capture_output=True, text=True,
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "OUTDRAFT_PACE": pace},
+            capture_output=True,
+            text=True,
             check=True,
-        )  # fmt: skip
+        )
         texts |= set(ran.stdout.split("\n")[:-1])
     assert len(texts) == 1
 

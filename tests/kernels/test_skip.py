@@ -19,9 +19,11 @@ from outdraft.nn.segment import Segment
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 SKIPS = [
-    Skip(frozenset({0}), frozenset()), Skip(frozenset(), frozenset({1})), Skip(frozenset({1}), frozenset({0, 1})),
+    Skip(frozenset({0}), frozenset()),
+    Skip(frozenset(), frozenset({1})),
+    Skip(frozenset({1}), frozenset({0, 1})),
     Skip(frozenset({0, 1}), frozenset({0, 1})),
-]  # fmt: skip
+]
 IDS = torch.randint(0, 128, (23,), generator=torch.Generator().manual_seed(2))
 PLACES = torch.arange(23)
 

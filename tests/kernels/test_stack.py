@@ -31,10 +31,16 @@ BEHIND = {"pre_norm": False, "post_norm": True, "qk_norm": True}
 FAMILIES = {
     "gemma2": {**SANDWICH, "windows": (7, None), "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
     "gemma3": {**SANDWICH, "windows": (7, None), "ropes": (NEAR, ROPE), "qk_norm": True, "score_scale": 0.4},
-    "phi3": {"rope": RopeConfig(
-        dim=16, kind="longrope", original_max_len=16, factor=2.0, long_factors=(3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5),
-        short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
-    )},
+    "phi3": {
+        "rope": RopeConfig(
+            dim=16,
+            kind="longrope",
+            original_max_len=16,
+            factor=2.0,
+            long_factors=(3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5),
+            short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
+        )
+    },
     "ministral3": {"rope": RopeConfig(dim=32, query_growth=0.4, original_max_len=8)},
     "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
     "olmo2": {"norm": "rms32", **BEHIND, "qk_norm_whole": True},
@@ -42,19 +48,35 @@ FAMILIES = {
     "smollm3": {"ropes": (ROPE, None)},
     "glm4": {"post_norm": True, "qkv_bias": True, "rope": RopeConfig(dim=16)},
     "starcoder2": {
-        "norm": "layer", "gated_mlp": False, "activation": "gelu_pytorch_tanh", "qkv_bias": True, "out_bias": True,
-        "mlp_bias": True, "windows": (7, 7),
+        "norm": "layer",
+        "gated_mlp": False,
+        "activation": "gelu_pytorch_tanh",
+        "qkv_bias": True,
+        "out_bias": True,
+        "mlp_bias": True,
+        "windows": (7, 7),
     },
     "cohere2": {
-        "norm": "layer", "norm_bias": False, "parallel_residual": True, "shared_norm": True, "logit_scale": 0.7,
-        "windows": (7, None), "ropes": (ROPE, None),
+        "norm": "layer",
+        "norm_bias": False,
+        "parallel_residual": True,
+        "shared_norm": True,
+        "logit_scale": 0.7,
+        "windows": (7, None),
+        "ropes": (ROPE, None),
     },
     "exaone4": {**BEHIND, "windows": (7, None), "ropes": (ROPE, None)},
     "gpt_neox": {
-        "norm": "layer", "gated_mlp": False, "activation": "gelu_new", "parallel_residual": True, "qkv_bias": True,
-        "out_bias": True, "mlp_bias": True, "rope": RopeConfig(dim=8),
+        "norm": "layer",
+        "gated_mlp": False,
+        "activation": "gelu_new",
+        "parallel_residual": True,
+        "qkv_bias": True,
+        "out_bias": True,
+        "mlp_bias": True,
+        "rope": RopeConfig(dim=8),
     },
-}  # fmt: skip
+}
 SHAPES = {
     **FAMILIES,
     "ministral3 without rope": {"ropes": (RopeConfig(dim=32, query_growth=3.0, original_max_len=8), None)},

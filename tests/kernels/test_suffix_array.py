@@ -104,9 +104,11 @@ def test_hits_and_weights_equal_brute_force(ask, data):
     text = data.draw(texts)
     context = data.draw(st.lists(st.integers(0, END - 1), max_size=8))
     query = CorpusQuery(
-        min_match=data.draw(st.integers(1, 3)), max_match=data.draw(st.integers(3, 6)),
-        depth=data.draw(st.integers(1, 4)), max_nodes=data.draw(st.integers(1, 400)),
-    )  # fmt: skip
+        min_match=data.draw(st.integers(1, 3)),
+        max_match=data.draw(st.integers(3, 6)),
+        depth=data.draw(st.integers(1, 4)),
+        max_nodes=data.draw(st.integers(1, 400)),
+    )
     answer = ask(make_corpus(text), context, query)
     match, hits, counts = brute_force(text, context, query)
     assert (answer.match, answer.hits) == (match, hits)
@@ -149,8 +151,11 @@ def test_a_damaged_order_is_an_error(wrong):
 def test_arrays_that_the_kernels_cannot_read_are_errors():
     tokens, order = np.arange(6, dtype=np.int32), np.empty(6, dtype=np.int32)
     for bad_tokens, bad_order in (
-        (tokens.astype(np.int64), order), (tokens[::2], order[:3]), (tokens, order[:5]), (tokens, order[::-1]),
-    ):  # fmt: skip
+        (tokens.astype(np.int64), order),
+        (tokens[::2], order[:3]),
+        (tokens, order[:5]),
+        (tokens, order[::-1]),
+    ):
         with pytest.raises(ValueError, match="int32"):
             sort_suffixes(bad_tokens, bad_order, 6)
     with pytest.raises(ValueError, match="int32"):

@@ -82,9 +82,15 @@ def test_an_emptied_tree_holds_nothing(script, depth):
 @native
 @settings(deadline=None, max_examples=300)
 @given(
-    steps, st.integers(2, 6), pieces, st.integers(1, 9), st.integers(1, 5), st.sampled_from([0.0, 0.1, 0.5, 0.9]),
-    st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([1, 2, 99]),
-)  # fmt: skip
+    steps,
+    st.integers(2, 6),
+    pieces,
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 0.1, 0.5, 0.9]),
+    st.sampled_from([0.5, 1.0, 3.0]),
+    st.sampled_from([1, 2, 99]),
+)
 def test_native_and_reference_guess_the_same(script, depth, context, nodes, deep, min_prob, factor, width):
     trees = [NativeSuffixTree(depth), SuffixTrieReference(depth)]
     texts = play(trees, script)

@@ -49,8 +49,9 @@ FILES = [
 def test_distances_are_counted_along_imports():
     graph, tests = importers(FILES), [path for path, _ in FILES if path.startswith("tests/")]
     assert near(["src/outdraft/drafters/shared/a.py"], graph, tests) == {
-        "tests/drafters/test_one.py": 2, "tests/server/test_far.py": 3,
-    }  # fmt: skip
+        "tests/drafters/test_one.py": 2,
+        "tests/server/test_far.py": 3,
+    }
     assert near(["tests/drafters/test_three.py"], graph, tests) == {"tests/drafters/test_three.py": 0}
     assert drafters(["src/outdraft/drafters/shared/a.py"], graph) >= {"one", "two"}
     assert "three" not in drafters(["src/outdraft/drafters/shared/a.py"], graph)

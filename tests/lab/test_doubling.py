@@ -21,11 +21,13 @@ def size(number: int, status: int = 200, **more: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        (size(4, ratio=3.2), "3.2 times the gap"), (size(4, kept_mib=201.0), "201 MiB stay"),
-        (size(4, 0, faults=["no answer in 30 s"]), "no answer"), (size(4, fault="the server has ended"), "has ended"),
+        (size(4, ratio=3.2), "3.2 times the gap"),
+        (size(4, kept_mib=201.0), "201 MiB stay"),
+        (size(4, 0, faults=["no answer in 30 s"]), "no answer"),
+        (size(4, fault="the server has ended"), "has ended"),
         (size(4, 500, faults=["status 500"]), "status 500"),
     ],
-)  # fmt: skip
+)
 def test_what_did_not_hold_is_told_with_its_size(row, says):
     told = judged([size(1), size(2), row])["wrong"]
     assert len(told) == 1 and says in told[0]

@@ -77,16 +77,25 @@ def test_some_are_guided_and_some_have_a_form_where_plain_decoding_is_asked(sess
     guided = [one for one in asks if "guidance_scale" in one.settings]
     assert {one.negative is None for one in guided} == {True, False}
     for one in asks:
-        asked = Request(prompt_token_ids=one.prompt, params=SamplingParams(**one.settings),
-                        negative_prompt_token_ids=one.negative)  # fmt: skip
+        asked = Request(
+            prompt_token_ids=one.prompt, params=SamplingParams(**one.settings), negative_prompt_token_ids=one.negative
+        )
         assert most_rows(asked, -(-one.num_held // 16) * 16) >= len(one.prompt) + one.settings["max_tokens"]
     assert all(one.num_held <= 16 * case.pages for case in cases if case.pages is not None for one in case.asks)
 
 
 def test_guided_texts_and_those_of_a_form_are_the_right_ones(session, monkeypatch):
     """In one batch with others; and a target that forgets the negative prompt is found out."""
-    case = next(one for one in map(session.case, range(400)) if one.kind == PLAIN and "/" in one.model
-                and not one.kernels and one.variant == "float32" and one.shape == "batch" and one.asks)  # fmt: skip
+    case = next(
+        one
+        for one in map(session.case, range(400))
+        if one.kind == PLAIN
+        and "/" in one.model
+        and not one.kernels
+        and one.variant == "float32"
+        and one.shape == "batch"
+        and one.asks
+    )
     greedy = {"max_tokens": 12, "ignore_eos": True}
     asks = (
         Ask(prompt=(5, 6, 7), settings=greedy),
@@ -96,8 +105,11 @@ def test_guided_texts_and_those_of_a_form_are_the_right_ones(session, monkeypatc
     small = replace(case, asks=asks, leavers=(), again=False, pages=None, policy=None)
     texts = drive.run(session._runner.workshop.plain(small), "batch", asks)
     assert texts[0].token_ids != texts[1].token_ids and not any(text.finish_reason == "error" for text in texts)
-    assert all(re.fullmatch(form["regex"], text.text) for form, text in zip(FORMS, texts[2:], strict=True)
-               if "regex" in form and text.finish_reason == "stop")  # fmt: skip
+    assert all(
+        re.fullmatch(form["regex"], text.text)
+        for form, text in zip(FORMS, texts[2:], strict=True)
+        if "regex" in form and text.finish_reason == "stop"
+    )
     assert session._runner.run(small).difference is None
     told, prompt = [], drive._prompt
 
@@ -179,10 +191,14 @@ def test_a_tie_is_what_rounding_can_turn_and_no_more():
 @pytest.mark.parametrize(
     ("text", "stops", "before", "cut"),
     [
-        ("abcd", ("cd", "bc"), 0, 1), ("abcd", ("c", "abc"), 0, 0), ("ab", ("x",), 0, None),
-        ("abab", ("ab",), 2, 2), ("abcd", ("bc",), 2, 1), ("abcd", ("ab", "bc"), 3, None),
+        ("abcd", ("cd", "bc"), 0, 1),
+        ("abcd", ("c", "abc"), 0, 0),
+        ("ab", ("x",), 0, None),
+        ("abab", ("ab",), 2, 2),
+        ("abcd", ("bc",), 2, 1),
+        ("abcd", ("ab", "bc"), 3, None),
     ],
-)  # fmt: skip
+)
 def test_where_a_stop_string_cuts(text, stops, before, cut):
     assert _first_stop(text, stops, before) == cut
 

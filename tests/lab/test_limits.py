@@ -26,15 +26,26 @@ FAR = 1 << 7  # of what is deep or repeated: what that costs is measured elsewhe
 UNKNOWN = "count of unknown names"
 # What is refused in every size, because there is no such thing here; a field whose limit is below its smallest size.
 NEVER_TAKEN = {
-    "CompletionRequest.model", "ChatRequest.chat_template", "Speculative.method", "Speculative.verifier",
-    "Speculative.policy", "/v1/models/{model}?model", "NamedFunction.name",
-}  # fmt: skip
+    "CompletionRequest.model",
+    "ChatRequest.chat_template",
+    "Speculative.method",
+    "Speculative.verifier",
+    "Speculative.policy",
+    "/v1/models/{model}?model",
+    "NamedFunction.name",
+}
 # Numbers without a limit of their own: no work grows with them, or the context ends it.
 UNLIMITED = {
-    "CompletionRequest.top_k", "CompletionRequest.timeout", "CompletionRequest.stream_interval", "ToolCall.index",
-    "CompletionRequest.max_tokens", "ChatRequest.max_tokens", "ChatRequest.max_completion_tokens",
-    "ResponsesRequest.max_output_tokens", "TokenSampling.max_tokens",
-}  # fmt: skip
+    "CompletionRequest.top_k",
+    "CompletionRequest.timeout",
+    "CompletionRequest.stream_interval",
+    "ToolCall.index",
+    "CompletionRequest.max_tokens",
+    "ChatRequest.max_tokens",
+    "ChatRequest.max_completion_tokens",
+    "ResponsesRequest.max_output_tokens",
+    "TokenSampling.max_tokens",
+}
 
 
 @pytest.fixture(scope="module")

@@ -186,12 +186,14 @@ def test_silence_is_noticed(llm: LLM, rights: list[Written], monkeypatch: pytest
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"detail": "Not Found"}', b'{"error": "Unauthorized"}', b'{"error": {"message": "a b c", "type": "t"}}',
+        b'{"detail": "Not Found"}',
+        b'{"error": "Unauthorized"}',
+        b'{"error": {"message": "a b c", "type": "t"}}',
         b'{"error": {"message": "in /usr/lib/x.py:3", "type": "t", "param": null, "code": null}}',
         b'{"error": {"message": "one line\\nanother one", "type": "t", "param": null, "code": null}}',
         b'{"error": {"message": "a clear sentence", "type": "", "param": null, "code": 400}}',
     ],
-)  # fmt: skip
+)
 def test_an_error_of_another_shape_is_noticed(body: bytes) -> None:
     assert faults_of_error(400, "application/json", body)
     right_one = b'{"error": {"message": "say it otherwise", "type": "t", "param": null, "code": null}}'

@@ -64,8 +64,13 @@ def test_attacks_are_drawn_by_the_seed():
 
 def window(mode: str, firsts: list[float], **more: object) -> dict[str, object]:
     honest = {"texts": 9, "wrong": 0, "lost": 0, "firsts": firsts, **more}
-    return {"mode": mode, "seconds": 60, "honest": honest, "dead": [],
-            "abuser": {"count": 5, "share": 0.2, "ends": {"regex: 400": 5}}}  # fmt: skip
+    return {
+        "mode": mode,
+        "seconds": 60,
+        "honest": honest,
+        "dead": [],
+        "abuser": {"count": 5, "share": 0.2, "ends": {"regex: 400": 5}},
+    }
 
 
 def held(mode: str, mib: int = 300, descriptors: int = 9, ready: bool = True) -> dict[str, object]:
@@ -92,7 +97,7 @@ def test_a_storm_that_holds():
         ([*QUIET, held("begin"), held("end", 300, 12)], "3 descriptors more"),
         ([*QUIET, held("begin"), held("end", ready=False)], "ready"),
     ],
-)  # fmt: skip
+)
 def test_what_did_not_hold_is_told(rows, says):
     told = verdict(rows)["faults"]
     assert len(told) == 1 and says in told[0]

@@ -29,10 +29,16 @@ def run(arm: str, rate: float, seed: int, tune: float, test: float) -> Run:
 
 
 RUNS = [
-    run("a", 1.0, 0, 2.0, 3.0), run("a", 1.0, 1, 2.0, 5.0), run("a", 1.0, 2, 2.0, 4.0),
-    run("a", 2.0, 0, 1.0, 9.0), run("a", 2.0, 1, 1.0, 9.0), run("a", 2.0, 2, 1.0, 9.0),
-    run("b", 1.0, 1, 1.0, 4.0), run("b", 1.0, 0, 1.0, 2.5), run("b", 1.0, 2, 1.0, 2.5),
-]  # fmt: skip
+    run("a", 1.0, 0, 2.0, 3.0),
+    run("a", 1.0, 1, 2.0, 5.0),
+    run("a", 1.0, 2, 2.0, 4.0),
+    run("a", 2.0, 0, 1.0, 9.0),
+    run("a", 2.0, 1, 1.0, 9.0),
+    run("a", 2.0, 2, 1.0, 9.0),
+    run("b", 1.0, 1, 1.0, 4.0),
+    run("b", 1.0, 0, 1.0, 2.5),
+    run("b", 1.0, 2, 1.0, 2.5),
+]
 CLAIM = Claim(says="a over b", better="a", worse="b", measure="tau")
 
 
@@ -217,8 +223,11 @@ def test_what_is_lacking_and_how_long_it_takes(trial: Path, tmp_path: Path, caps
     assert len(lacking(asked, arms, [])) == 6, "each rate with the first seed, one with the second"
     runs = [run("unrolled", 1.0, 0, 1, 1), run("unrolled", 2.0, 0, 2, 2)]
     assert lacking(asked, arms, runs) == [
-        ("one_step", 1.0, 0), ("one_step", 2.0, 0), ("unrolled", 2.0, 1), ("one_step", 1.0, 1),
-    ]  # fmt: skip
+        ("one_step", 1.0, 0),
+        ("one_step", 2.0, 0),
+        ("unrolled", 2.0, 1),
+        ("one_step", 1.0, 1),
+    ]
     told = forecast(lacking(asked, arms, runs), runs, {"unrolled": 512, "one_step": 64 * 512}).splitlines()
     assert told[0] == "one_step: 3 runs of about 64 s, by the other arms", "it reads 64 times as many tokens"
     assert told[1:] == ["unrolled: 1 runs of about 1 s", "4 runs are lacking: about 3 min"]

@@ -71,9 +71,13 @@ def test_a_tokenizer_of_the_other_family_spells_text_and_falls_back_to_bytes(dat
 
 def test_another_tokenizers_streams_stand_beside_the_targets(data, tmp_path):
     recipe = TrainingRecipe(
-        kind="tokenizer", name="other", tokenizer="other", data=data, loop=PretrainLoop(steps=0),
+        kind="tokenizer",
+        name="other",
+        tokenizer="other",
+        data=data,
+        loop=PretrainLoop(steps=0),
         task={"vocab_size": 400, "max_len": 64, "family": "byte_fallback"},
-    )  # fmt: skip
+    )
     run_recipe(recipe, tmp_path, tmp_path / "out", lambda line: None)
     assert (tmp_path / "out/other/tokenizer.json").exists() and data_folder(recipe, tmp_path / "out").is_dir()
     run_recipe(replace(recipe, tokenizer="tokenizer"), tmp_path, tmp_path / "out", lambda line: None)
@@ -94,10 +98,13 @@ def test_streams_are_found_again_by_what_is_in_them(data, tokenizer, tmp_path):
     (books,) = data.sources
     found = {}
     for name, changed in (
-        ("whole", data), ("short", replace(data, sources=(replace(books, max_chars=20_000),))),
+        ("whole", data),
+        ("short", replace(data, sources=(replace(books, max_chars=20_000),))),
         ("shares", replace(data, copies_share=0.5, sources=(replace(books, share=0.5),))),
-        ("held out", replace(data, holdout_seed=9)), ("copies", replace(data, num_copies=10)), ("again", data),
-    ):  # fmt: skip
+        ("held out", replace(data, holdout_seed=9)),
+        ("copies", replace(data, num_copies=10)),
+        ("again", data),
+    ):
         told = []
         run_recipe(replace(windows, data=changed), tmp_path, tmp_path / "out", told.append)
         found[name] = data_folder(replace(windows, data=changed), tmp_path / "out")
@@ -216,10 +223,12 @@ def test_a_targets_run_goes_on_as_itself_alone(target, tmp_path):
     with pytest.raises(ConfigError, match=r"target/run holds a training run: continue it with --resume, or move it"):
         run_recipe(target, tmp_path, out, told.append)
     changes = {
-        "seed": {"loop": replace(target.loop, seed=2)}, "lr": {"loop": replace(target.loop, lr=0.5)},
-        "task": {"task": {"init": True}}, "streams": {"data": replace(target.data, num_copies=10)},
+        "seed": {"loop": replace(target.loop, seed=2)},
+        "lr": {"loop": replace(target.loop, lr=0.5)},
+        "task": {"task": {"init": True}},
+        "streams": {"data": replace(target.data, num_copies=10)},
         "shares": {"data": replace(target.data, copies_share=0.5)},
-    }  # fmt: skip
+    }
     for what, other in changes.items():
         with pytest.raises(ConfigError, match=f"target/run holds a run with {what}="):
             run_recipe(replace(target, **other), tmp_path, out, told.append, resume=True)

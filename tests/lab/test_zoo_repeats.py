@@ -41,9 +41,10 @@ def test_shares_are_those_of_the_greedy_texts(llm: LLM):
     }
     found = share_that_loops(llm, openings, 96)
     assert found == {
-        "one": sum(expected["one"]) / 2, "other": float(expected["other"][0]),
+        "one": sum(expected["one"]) / 2,
+        "other": float(expected["other"][0]),
         "all": (sum(expected["one"]) + sum(expected["other"])) / 3,
-    }  # fmt: skip
+    }
 
 
 def test_a_page_shows_every_prompt_and_text(llm: LLM):

@@ -34,9 +34,12 @@ def a_lesson() -> Lesson:
     torch.manual_seed(2)
     ids, states = torch.randint(VOCAB, (1, 7)), torch.randn(6, WIDTH)
     return Lesson(
-        ids=ids, documents=torch.zeros_like(ids), positions=torch.arange(6), counts=torch.ones(6, dtype=torch.bool),
+        ids=ids,
+        documents=torch.zeros_like(ids),
+        positions=torch.arange(6),
+        counts=torch.ones(6, dtype=torch.bool),
         states=states,
-    )  # fmt: skip
+    )
 
 
 def test_a_head_learns_is_saved_and_goes_on_with_the_same_bits(tmp_path: Path):

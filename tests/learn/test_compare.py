@@ -20,9 +20,12 @@ def scene():
     ids = torch.randint(VOCAB, (2, 8), generator=generator)
     counts = torch.rand(14, generator=generator) > 0.3
     lesson = Lesson(
-        ids=ids, documents=torch.zeros_like(ids), positions=torch.arange(7).repeat(2), counts=counts,
+        ids=ids,
+        documents=torch.zeros_like(ids),
+        positions=torch.arange(7).repeat(2),
+        counts=counts,
         states=noise(14, WIDTH),
-    )  # fmt: skip
+    )
     theirs, ours = noise(VOCAB, WIDTH), noise(VOCAB, WIDTH)
     states = [noise(14, WIDTH).requires_grad_(), noise(10, WIDTH).requires_grad_()]
     rows = [torch.arange(14), torch.randperm(14, generator=generator)[:10]]
@@ -201,10 +204,14 @@ def test_where_nothing_is_guessed_a_kind_learns_by_its_own_loss_alone(scene):
     values = torch.tensor([1.0, 2.0, 6.0]).requires_grad_()
     chosen = lesson.counts.nonzero()[:3, 0]
     parts = [
-        compare(Outlook(guesses=(), beside=[Beside(name=OWN, values=values[some], rows=chosen[some])]),
-                lesson, logits_of, forward_kl)
+        compare(
+            Outlook(guesses=(), beside=[Beside(name=OWN, values=values[some], rows=chosen[some])]),
+            lesson,
+            logits_of,
+            forward_kl,
+        )
         for some in (slice(0, 1), slice(1, 3), slice(0, 0))
-    ]  # fmt: skip
+    ]
     assert [one.weight for one in parts] == [1.0, 2.0, 0.0]
     torch.testing.assert_close(sum(one.total for one in parts) / sum(one.weight for one in parts), values.mean())
     parts[2].total.backward()  # a pass of nothing has a gradient all the same: of zeros

@@ -20,8 +20,10 @@ def parameters():
 
 
 def kinds(optimizer):
-    return {type(part).__name__: [tuple(p.shape) for g in part.param_groups for p in g["params"]]
-            for part, _ in optimizer._parts}  # fmt: skip
+    return {
+        type(part).__name__: [tuple(p.shape) for g in part.param_groups for p in g["params"]]
+        for part, _ in optimizer._parts
+    }
 
 
 def test_matrices_are_muons_and_the_rest_is_adamws():
@@ -39,8 +41,13 @@ def test_output_heads_and_tables_of_every_kind_are_adamws(kind):
     module = method.new(method.options(**options), target, 0).module
     made = Optimizer(module.named_parameters(), **RATES, vocab_size=61)
     names = {id(p): name for name, p in module.named_parameters()}
-    muons = [names[id(p)] for part, _ in made._parts for g in part.param_groups for p in g["params"]
-             if isinstance(part, torch.optim.Muon)]  # fmt: skip
+    muons = [
+        names[id(p)]
+        for part, _ in made._parts
+        for g in part.param_groups
+        for p in g["params"]
+        if isinstance(part, torch.optim.Muon)
+    ]
     assert len(muons) > 1
     for name in muons:
         assert isinstance(module.get_submodule(name.rpartition(".")[0]), LinearMap), name

@@ -3,9 +3,14 @@
 from typing import Any
 
 _LLAMA: dict[str, Any] = dict(
-    vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-    num_key_value_heads=2, max_position_embeddings=64,
-)  # fmt: skip
+    vocab_size=61,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+)
 SIZES = {
     "llama": _LLAMA,
     "gpt_neox": {key: value for key, value in _LLAMA.items() if key != "num_key_value_heads"},
@@ -71,7 +76,8 @@ READ: dict[str, Read] = {
 }
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "rope_scaling beside another rope_parameters": (
-        "llama", {"rope_scaling": YARN, "rope_parameters": {"rope_type": "default"}},
+        "llama",
+        {"rope_scaling": YARN, "rope_parameters": {"rope_type": "default"}},
     ),
     "use_bidirectional_attention": ("gemma3_text", {"use_bidirectional_attention": True}),
     "is_encoder_decoder": ("llama", {"is_encoder_decoder": True}),
@@ -84,7 +90,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "num_local_experts": ("mistral", {"num_local_experts": 8}),
     "num_nextn_predict_layers": ("glm4", {"num_nextn_predict_layers": 1}),
     "any other key": ("llama", {"my_own_key": 3}),
-}  # fmt: skip
+}
 COMPUTED: dict[str, tuple[str, Any, Any]] = {  # the family, what is computed, another value
     "is_llama_config": ("llama", True, False),
     "full_attn_mod": ("phi3", 1, 2),

@@ -125,9 +125,11 @@ def save_rounded(made: tuple[Any, Any], directory: Path) -> None:
 
 def rounded(made: Callable[[], tuple[Any, Any]], *words: str, **keys: Any) -> Case:
     return Case(
-        write=lambda place: save_rounded(made(), place), load=logits, words=words or tuple(keys),
+        write=lambda place: save_rounded(made(), place),
+        load=logits,
+        words=words or tuple(keys),
         change=lambda place: tell(place, part="quantization_config", **keys),
-    )  # fmt: skip
+    )
 
 
 # -- heads --
@@ -152,9 +154,11 @@ def save_eagle3_head(directory: Path) -> None:
 
 def eagle3(*words: str, part: str | None = "eagle_config", **keys: Any) -> Case:
     return Case(
-        write=save_eagle3_head, load=of_eagle3, words=words or tuple(keys),
+        write=save_eagle3_head,
+        load=of_eagle3,
+        words=words or tuple(keys),
         change=lambda place: tell(place, part=part, **keys),
-    )  # fmt: skip
+    )
 
 
 def of_heads(load: Any, layers: int, directory: Path) -> Any:
@@ -164,9 +168,11 @@ def of_heads(load: Any, layers: int, directory: Path) -> Any:
 
 def published(name: str, load: Any, *words: str, **keys: Any) -> Case:
     return Case(
-        write=partial(copied, f"drafters/published/{name}"), load=partial(of_heads, load, 2),
-        words=words or tuple(keys), change=lambda place: tell(place, **keys),
-    )  # fmt: skip
+        write=partial(copied, f"drafters/published/{name}"),
+        load=partial(of_heads, load, 2),
+        words=words or tuple(keys),
+        change=lambda place: tell(place, **keys),
+    )
 
 
 def loses_head(directory: Path) -> None:

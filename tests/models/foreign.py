@@ -4,20 +4,42 @@ import pytest
 import torch
 
 SMALL = dict(
-    vocab_size=61, hidden_size=64, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
-    num_key_value_heads=2, max_position_embeddings=128, pad_token_id=None, bos_token_id=1, eos_token_id=2,
-)  # fmt: skip
+    vocab_size=61,
+    hidden_size=64,
+    intermediate_size=64,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    pad_token_id=None,
+    bos_token_id=1,
+    eos_token_id=2,
+)
 EXPERTS = SMALL | dict(head_dim=16, num_experts_per_tok=2, moe_intermediate_size=32)
 BOTH = ["sliding_attention", "full_attention"] * 2
 PER_LAYER = dict(
-    head_dim=16, sliding_window=6, vocab_size_per_layer_input=61, hidden_size_per_layer_input=8,
-    num_kv_shared_layers=2, layer_types=BOTH,
-)  # fmt: skip
+    head_dim=16,
+    sliding_window=6,
+    vocab_size_per_layer_input=61,
+    hidden_size_per_layer_input=8,
+    num_kv_shared_layers=2,
+    layer_types=BOTH,
+)
 LATENT = dict(
-    num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1, kv_lora_rank=16,
-    q_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, moe_intermediate_size=32,
-    first_k_dense_replace=1, n_shared_experts=1,
-)  # fmt: skip
+    num_key_value_heads=4,
+    n_routed_experts=4,
+    num_experts_per_tok=2,
+    n_group=2,
+    topk_group=1,
+    kv_lora_rank=16,
+    q_lora_rank=24,
+    qk_rope_head_dim=8,
+    qk_nope_head_dim=16,
+    v_head_dim=16,
+    moe_intermediate_size=32,
+    first_k_dense_replace=1,
+    n_shared_experts=1,
+)
 FAMILIES = {
     "qwen3_moe": EXPERTS | dict(num_experts=4),
     "mixtral": SMALL | dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
@@ -31,10 +53,18 @@ FAMILIES = {
     | dict(intermediate_size=[64] * 4),
     "gemma4_text": SMALL | PER_LAYER | dict(global_head_dim=32),  # two shapes of heads
     "opt": dict(
-        vocab_size=61, hidden_size=64, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=64,
-        max_position_embeddings=128, pad_token_id=1, bos_token_id=1, eos_token_id=2,
+        vocab_size=61,
+        hidden_size=64,
+        ffn_dim=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        word_embed_proj_dim=64,
+        max_position_embeddings=128,
+        pad_token_id=1,
+        bos_token_id=1,
+        eos_token_id=2,
     ),  # learned positions
-}  # fmt: skip
+}
 
 
 def write_model(kind, directory, seed=0, **changes):

@@ -45,11 +45,20 @@ def write_stories260k(folder: Path, out: Path) -> list[bytes]:
             turned = name.endswith(("q_proj", "k_proj"))
             tensors[f"model.layers.{i}.{name}.weight"] = np.ascontiguousarray(half_split(rows) if turned else rows)
     config = {
-        "model_type": "llama", "vocab_size": vocab, "hidden_size": dim, "intermediate_size": inner,
-        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
-        "max_position_embeddings": max_len, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "bos_token_id": 1,
-        "eos_token_id": 2, "hidden_act": "silu",
-    }  # fmt: skip
+        "model_type": "llama",
+        "vocab_size": vocab,
+        "hidden_size": dim,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "max_position_embeddings": max_len,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "hidden_act": "silu",
+    }
     (out / "config.json").write_text(json.dumps(config))
     save_file(tensors, out / "model.safetensors")
 
@@ -75,9 +84,10 @@ def write_tokenizer(folder: Path, out: Path) -> None:
     order = sorted(range(3, len(names)), key=lambda i: -pieces[i][1])
     merges = [
         (names[i][:cut], names[i][cut:])
-        for i in order for cut in range(1, len(names[i]))
+        for i in order
+        for cut in range(1, len(names[i]))
         if not names[i].startswith("<0x") and names[i][:cut] in known and names[i][cut:] in known
-    ]  # fmt: skip
+    ]
     tokenizer = Tokenizer(models.BPE(vocab=known, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     tokenizer.decoder = decoders.Sequence(

@@ -35,45 +35,69 @@ KEYS = {  # family -> its keys at other values; each must move the logits, and m
     "gpt_neox": {"layer_norm_eps": 0.3, "hidden_act": "relu", "rope_parameters": PLAIN | {"rope_theta": 50.0}},
     "gpt2": {"layer_norm_epsilon": 0.3},
     "gemma2": {
-        "query_pre_attn_scalar": 90, "attn_logit_softcapping": 0.7, "final_logit_softcapping": 1.5, "sliding_window": 4,
-        "rms_norm_eps": 0.3, "hidden_activation": "silu", "layer_types": ["full_attention"] * 4,
+        "query_pre_attn_scalar": 90,
+        "attn_logit_softcapping": 0.7,
+        "final_logit_softcapping": 1.5,
+        "sliding_window": 4,
+        "rms_norm_eps": 0.3,
+        "hidden_activation": "silu",
+        "layer_types": ["full_attention"] * 4,
         "rope_parameters": PLAIN | {"rope_theta": 50.0},
     },
     "gemma3": {
-        "query_pre_attn_scalar": 90, "sliding_window": 4, "final_logit_softcapping": 1.5,
-        "rope_parameters": {"full_attention": PLAIN, "sliding_attention": NEAR}, "hidden_activation": "silu",
+        "query_pre_attn_scalar": 90,
+        "sliding_window": 4,
+        "final_logit_softcapping": 1.5,
+        "rope_parameters": {"full_attention": PLAIN, "sliding_attention": NEAR},
+        "hidden_activation": "silu",
         "layer_types": ["full_attention"] * 3 + ["sliding_attention"],
         "rms_norm_eps": 0.3,
     },
     "phi3": {
-        "sliding_window": 4, "rope_parameters": LONG, "hidden_act": "relu", "rms_norm_eps": 0.3,
+        "sliding_window": 4,
+        "rope_parameters": LONG,
+        "hidden_act": "relu",
+        "rms_norm_eps": 0.3,
         "partial_rotary_factor": 0.5,
     },
     "granite": {
-        "embedding_multiplier": 1.5, "attention_multiplier": 0.9, "residual_multiplier": 1.1, "logits_scaling": 3.0,
+        "embedding_multiplier": 1.5,
+        "attention_multiplier": 0.9,
+        "residual_multiplier": 1.1,
+        "logits_scaling": 3.0,
         **OTHER,
     },
     "olmo2": OTHER,
-    "olmo3": OTHER | {
-        "sliding_window": 4, "layer_types": ["full_attention"] * 4,
+    "olmo3": OTHER
+    | {
+        "sliding_window": 4,
+        "layer_types": ["full_attention"] * 4,
         "rope_parameters": {"full_attention": YARN | {"rope_theta": 50.0}, "sliding_attention": NEAR},
     },
     "smollm3": OTHER | {"no_rope_layers": [1, 0, 1, 0, 1], "layer_types": ["sliding_attention"] * 5},
     "glm4": {
-        "partial_rotary_factor": 0.25, "rms_norm_eps": 0.3, "hidden_act": "relu",
+        "partial_rotary_factor": 0.25,
+        "rms_norm_eps": 0.3,
+        "hidden_act": "relu",
         "rope_parameters": PLAIN | {"rope_theta": 50.0, "partial_rotary_factor": 0.5},
     },
     "starcoder2": {
-        "norm_epsilon": 0.3, "sliding_window": 4, "hidden_act": "relu",
+        "norm_epsilon": 0.3,
+        "sliding_window": 4,
+        "hidden_act": "relu",
         "rope_parameters": PLAIN | {"rope_theta": 50.0},
     },
     "cohere2": {
-        "hidden_act": "relu", "rope_parameters": PLAIN | {"rope_theta": 50.0},
-        "logit_scale": 0.3, "layer_norm_eps": 0.3, "sliding_window": 4, "layer_types": ["full_attention"] * 4,
+        "hidden_act": "relu",
+        "rope_parameters": PLAIN | {"rope_theta": 50.0},
+        "logit_scale": 0.3,
+        "layer_norm_eps": 0.3,
+        "sliding_window": 4,
+        "layer_types": ["full_attention"] * 4,
     },
     "exaone4": OTHER | {"sliding_window": 4, "layer_types": ["sliding_attention"] * 4},
     "ministral3": OTHER | {"rope_parameters": MINISTRAL_ROPE | {"llama_4_scaling_beta": 0.9}},
-}  # fmt: skip
+}
 
 
 PROMPTS = [{"prompt_token_ids": ids} for ids in ([3, 1, 4, 1, 5, 9, 2, 6, 1, 4, 1, 5], [7, 7, 7, 2])]
@@ -126,7 +150,7 @@ def test_every_key_moves_the_logits_to_where_transformers_has_them(family, key, 
 
 PICTURES = dict(
     hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
-)  # fmt: skip
+)
 WRAPPERS = {
     "mistral3": dict(
         text_config=SMALL | {"model_type": "mistral", "head_dim": 16},
@@ -135,7 +159,7 @@ WRAPPERS = {
     "gemma3": dict(
         text_config=GEMMA | {"num_hidden_layers": 7}, vision_config=PICTURES | {"model_type": "siglip_vision_model"}
     ),
-}  # fmt: skip
+}
 
 
 @torch.no_grad()
@@ -201,12 +225,18 @@ def test_published_gemma_3_wrappers_leave_out_what_is_the_default():
     from outdraft.models.files.wrapper import text_part
 
     raw = {
-        "model_type": "gemma3", "eos_token_id": [1, 106], "vision_config": {"hidden_size": 1152},
+        "model_type": "gemma3",
+        "eos_token_id": [1, 106],
+        "vision_config": {"hidden_size": 1152},
         "text_config": {
-            "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
-            "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024,
+            "hidden_size": 2560,
+            "intermediate_size": 10240,
+            "model_type": "gemma3_text",
+            "num_hidden_layers": 34,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+            "sliding_window": 1024,
         },
-    }  # fmt: skip
+    }
     part = text_part(raw, ())
     config = find_architecture(part).read(part, strict=True)
     assert (config.num_heads, config.num_kv_heads, config.head_dim, config.vocab_size) == (8, 4, 256, 262208)

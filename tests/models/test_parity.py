@@ -13,23 +13,37 @@ from outdraft.testing.tiny import random_decoder, tiny_config
 transformers = pytest.importorskip("transformers")
 
 LLAMA = dict(
-    vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
-    num_key_value_heads=2, max_position_embeddings=128,
-)  # fmt: skip
+    vocab_size=61,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+)
 GPT2 = dict(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=128)
 NEOX = dict(
-    vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+    vocab_size=61,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
     max_position_embeddings=128,
-)  # fmt: skip
+)
 SMALL = LLAMA | dict(hidden_size=64, intermediate_size=64, num_hidden_layers=4, pad_token_id=None)
 GEMMA = SMALL | dict(head_dim=16, sliding_window=9, query_pre_attn_scalar=20)
 FACTORS = {"short_factor": [1 + i / 9 for i in range(8)], "long_factor": [2.0 + i for i in range(8)]}
 NEAR = {"rope_type": "default", "rope_theta": 300.0}
 GRANITE = dict(embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7)
 MINISTRAL_ROPE = {
-    "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0,
-    "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4,
-}  # fmt: skip
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.4,
+}
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 WIDE = {"head_dim": 32, "tie_word_embeddings": True}

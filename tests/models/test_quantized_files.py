@@ -59,9 +59,13 @@ def test_the_layout_is_the_documented_one(tmp_path):
     assert f"{attention}.q_proj.weight" not in stored
     written = json.loads((tmp_path / "config.json").read_text())["quantization_config"]
     assert written == {
-        "quant_method": "outdraft", "version": 1, "bits": 4, "group_size": 32, "method": "rtn",
+        "quant_method": "outdraft",
+        "version": 1,
+        "bits": 4,
+        "group_size": 32,
+        "method": "rtn",
         "keep": ["lm_head", "*.down"],
-    }  # fmt: skip
+    }
 
 
 def test_layers_may_have_other_bits(tmp_path):

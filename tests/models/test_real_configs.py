@@ -8,20 +8,27 @@ from outdraft.models.files.load import find_architecture, read_json
 from outdraft.options.errors import ModelLoadError
 
 SIZES = dict(
-    vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-    num_key_value_heads=2, max_position_embeddings=64,
-)  # fmt: skip
+    vocab_size=61,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+)
 INERT = {  # what published files say beside what is read, and a value that would mean another computation
     "llama": {"is_llama_config": (True, False)},
     "phi3": {"full_attn_mod": (1, 2), "interpolate_factor": (1, 4)},
     "starcoder2": {"mlp_type": ("default", "gated")},
     "cohere2": {
-        "position_embedding_type": ("rope_gptj", "alibi"), "use_gated_activation": (True, False),
-        "use_parallel_block": (True, False), "use_embedding_sharing": (True, False),
+        "position_embedding_type": ("rope_gptj", "alibi"),
+        "use_gated_activation": (True, False),
+        "use_parallel_block": (True, False),
+        "use_embedding_sharing": (True, False),
     },
     "gemma2": {"sliding_window_size": (4096, 8)},
     "gpt_neox": {"rope_theta": (10000, 500.0)},
-}  # fmt: skip
+}
 
 EXPECTED = {
     "Llama-3.1-8B": dict(num_layers=32, hidden_size=4096, num_kv_heads=8, head_dim=128, vocab_size=128256),

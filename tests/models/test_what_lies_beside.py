@@ -53,9 +53,10 @@ def test_a_head_that_is_stored_is_used_where_the_config_ties_it(folder, caplog):
 
 def test_a_stored_copy_of_the_embeddings_is_tied_to_them(folder, caplog):
     change(
-        folder, lambda own: {**own, "lm_head.weight": own["model.embed_tokens.weight"].clone()},
+        folder,
+        lambda own: {**own, "lm_head.weight": own["model.embed_tokens.weight"].clone()},
         tie_word_embeddings=True,
-    )  # fmt: skip
+    )
     assert load_model(folder).config.tie_embeddings and not caplog.messages
 
 
@@ -103,8 +104,7 @@ def test_a_trainers_prefix_is_left_out_and_noted(folder, prefix, caplog):
 
 def test_a_prefix_of_some_tensors_is_refused_by_name(folder):
     change(
-        folder,
-        lambda own: {("" if "embed" in name else "_orig_mod.") + name: tensor for name, tensor in own.items()},
+        folder, lambda own: {("" if "embed" in name else "_orig_mod.") + name: tensor for name, tensor in own.items()}
     )
     with pytest.raises(ModelLoadError, match=r"lacks \d+ tensors.* and has \d+ tensors .*_orig_mod\."):
         load_model(folder)

@@ -85,9 +85,14 @@ def _mutants_in(path: Path, seed: int) -> Iterator[Mutant]:
             twins[words] += 1
             key = hashlib.sha256(f"{words}|{twins[words]}".encode()).hexdigest()[:16]
             yield Mutant(
-                key=key, file=file, line=line, column=column, operator=name, occurrence=occurrence,
+                key=key,
+                file=file,
+                line=line,
+                column=column,
+                operator=name,
+                occurrence=occurrence,
                 text=lines[line - 1].strip(),
-            )  # fmt: skip
+            )
 
 
 def _left_out(tree: ast.AST) -> Iterator[Span]:

@@ -183,9 +183,10 @@ def test_causal_context_is_textbook_attention(window):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("x_dtype", "weight_dtype"), [
-    (torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16), (torch.bfloat16, torch.bfloat16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("x_dtype", "weight_dtype"),
+    [(torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16), (torch.bfloat16, torch.bfloat16)],
+)
 def test_a_norm_under_another_format_is_computed_in_the_wider_one_without_a_warning(x_dtype, weight_dtype):
     """As passes under autocast meet float32 weights."""
     norm = RMSNorm(24, 1e-5, weight_dtype, torch.device("cpu"))

@@ -28,7 +28,7 @@ def rounded(weight, bits, group_size, dtype=torch.float32, bias=None):
     num_out, num_in = weight.shape
     linear = QuantLinear(
         num_in, num_out, bias is not None, dtype, torch.device("cpu"), bits=bits, group_size=group_size
-    )  # fmt: skip
+    )
     linear.round(weight)
     if bias is not None:
         linear.bias.data.copy_(bias)

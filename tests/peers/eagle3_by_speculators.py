@@ -47,20 +47,30 @@ def theirs(variant: str) -> Eagle3DraftModel:
     """A random network."""
     kind, shape, flags = VARIANTS[variant]
     layers = kind(
-        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=8, max_position_embeddings=64, **{"num_hidden_layers": 1, **shape},
-    )  # fmt: skip
+        vocab_size=VOCAB,
+        hidden_size=WIDTH,
+        intermediate_size=24,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=64,
+        **{"num_hidden_layers": 1, **shape},
+    )
     layers._attn_implementation = "eager"
     model = Eagle3DraftModel(
         Eagle3SpeculatorConfig(
-            transformer_layer_config=layers, draft_vocab_size=DRAFT_VOCAB, eagle_aux_hidden_state_layer_ids=[1, 3, 5],
+            transformer_layer_config=layers,
+            draft_vocab_size=DRAFT_VOCAB,
+            eagle_aux_hidden_state_layer_ids=[1, 3, 5],
             speculators_config=SpeculatorsConfig(
-                algorithm="eagle3", proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=STEPS)],
-                default_proposal_method="greedy", verifier=VerifierConfig(name_or_path=None, architectures=[]),
+                algorithm="eagle3",
+                proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=STEPS)],
+                default_proposal_method="greedy",
+                verifier=VerifierConfig(name_or_path=None, architectures=[]),
             ),
             **flags,
         )
-    )  # fmt: skip
+    )
     kept = torch.tensor([i for i in range(VOCAB) if i % 3 != 2])
     t2d = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, kept, True)
     model.load_vocab_mappings(t2d, kept - torch.arange(DRAFT_VOCAB))
@@ -78,9 +88,11 @@ def steps_of(model: Eagle3DraftModel, states: torch.Tensor, ids: torch.Tensor) -
     seen: list[torch.Tensor] = []
     watching = model.lm_head.register_forward_hook(lambda module, inputs, out: seen.append(out[0].clone()))
     model(
-        hidden_states=states[None], input_ids=ids[None, 1:], document_ids=torch.zeros(1, LENGTH, dtype=torch.long),
+        hidden_states=states[None],
+        input_ids=ids[None, 1:],
+        document_ids=torch.zeros(1, LENGTH, dtype=torch.long),
         ttt_steps=STEPS,
-    )  # fmt: skip
+    )
     watching.remove()
     return torch.stack(seen)
 

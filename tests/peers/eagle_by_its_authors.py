@@ -20,10 +20,20 @@ from torch import nn
 
 HIDDEN, VOCAB, DRAFT, ROWS, STEPS = 16, 23, 11, 6, 3
 SHAPE = {
-    "vocab_size": VOCAB, "hidden_size": HIDDEN, "intermediate_size": 24, "num_hidden_layers": 1,
-    "num_attention_heads": 2, "num_key_value_heads": 1, "hidden_act": "silu", "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-6, "pretraining_tp": 1, "rope_scaling": None, "rope_theta": 10000.0, "pad_token_id": 0,
-}  # fmt: skip
+    "vocab_size": VOCAB,
+    "hidden_size": HIDDEN,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "hidden_act": "silu",
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-6,
+    "pretraining_tp": 1,
+    "rope_scaling": None,
+    "rope_theta": 10000.0,
+    "pad_token_id": 0,
+}
 
 
 def authors_module(checkout: Path, name: str) -> types.ModuleType:

@@ -19,14 +19,25 @@ from safetensors.torch import save_file
 
 VOCAB, LENGTH = 64, 48
 SMALL = dict(
-    vocab_size=VOCAB, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2,
-    num_key_value_heads=1, max_position_embeddings=128, pad_token_id=None, bos_token_id=1, eos_token_id=2,
-)  # fmt: skip
+    vocab_size=VOCAB,
+    hidden_size=32,
+    intermediate_size=32,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    max_position_embeddings=128,
+    pad_token_id=None,
+    bos_token_id=1,
+    eos_token_id=2,
+)
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 LONG = {
-    "rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 64,
-    "short_factor": [1 + i / 9 for i in range(8)], "long_factor": [2.0 + i for i in range(8)],
-}  # fmt: skip
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "original_max_position_embeddings": 64,
+    "short_factor": [1 + i / 9 for i in range(8)],
+    "long_factor": [2.0 + i for i in range(8)],
+}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 32}
 MISTRAL = {"original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4}
 LINEAR = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
@@ -34,30 +45,39 @@ GEMMA = dict(head_dim=16, sliding_window=9, query_pre_attn_scalar=16)
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "gemma2": ("gemma2", GEMMA | dict(attn_logit_softcapping=3.0, final_logit_softcapping=3.0)),
-    "gemma3": ("gemma3_text", GEMMA | dict(
-        num_hidden_layers=7,
-        rope_parameters={"full_attention": LINEAR, "sliding_attention": PLAIN | {"rope_theta": 300.0}},
-    )),
-    "phi3": ("phi3", dict(
-        sliding_window=9, original_max_position_embeddings=128, rope_parameters=PLAIN | {"partial_rotary_factor": 0.5}
-    )),
+    "gemma3": (
+        "gemma3_text",
+        GEMMA
+        | dict(
+            num_hidden_layers=7,
+            rope_parameters={"full_attention": LINEAR, "sliding_attention": PLAIN | {"rope_theta": 300.0}},
+        ),
+    ),
+    "phi3": (
+        "phi3",
+        dict(
+            sliding_window=9,
+            original_max_position_embeddings=128,
+            rope_parameters=PLAIN | {"partial_rotary_factor": 0.5},
+        ),
+    ),
     "phi3-long": ("phi3", dict(sliding_window=None, original_max_position_embeddings=64, rope_parameters=LONG)),
-    "mistral3": ("ministral3", dict(
-        head_dim=16, rope_parameters=YARN | MISTRAL | {"beta_fast": 32.0, "beta_slow": 1.0}
-    )),
-    "granite": ("granite", dict(
-        embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7
-    )),
+    "mistral3": (
+        "ministral3",
+        dict(head_dim=16, rope_parameters=YARN | MISTRAL | {"beta_fast": 32.0, "beta_slow": 1.0}),
+    ),
+    "granite": (
+        "granite",
+        dict(embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7),
+    ),
     "olmo2": ("olmo2", {}),
-    "olmo3": ("olmo3", dict(
-        sliding_window=9, rope_parameters={"full_attention": YARN, "sliding_attention": PLAIN}
-    )),
+    "olmo3": ("olmo3", dict(sliding_window=9, rope_parameters={"full_attention": YARN, "sliding_attention": PLAIN})),
     "smollm3": ("smollm3", dict(num_hidden_layers=5)),
     "glm4": ("glm4", dict(head_dim=16)),
     "starcoder2": ("starcoder2", dict(sliding_window=None)),
     "cohere2": ("cohere2", dict(sliding_window=9, logit_scale=0.8)),
     "exaone4": ("exaone4", dict(sliding_window=9)),
-}  # fmt: skip
+}
 
 
 @torch.no_grad()

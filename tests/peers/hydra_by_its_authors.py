@@ -35,9 +35,15 @@ def authors_module(checkout: Path, name: str) -> types.ModuleType:
 def write(kind: type[nn.Module], arch: str, layers: int, out: Path, **more: float) -> None:
     torch.manual_seed(0)
     shape = transformers.LlamaConfig(
-        hidden_size=HIDDEN, vocab_size=VOCAB, num_attention_heads=2, num_key_value_heads=1, intermediate_size=24,
-        num_hidden_layers=2, rope_theta=10000.0, rms_norm_eps=1e-6,
-    )  # fmt: skip
+        hidden_size=HIDDEN,
+        vocab_size=VOCAB,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        rope_theta=10000.0,
+        rms_norm_eps=1e-6,
+    )
     embedding = nn.Embedding(VOCAB, HIDDEN)
     heads = kind(layers, HEADS, True, embedding, shape, **more).eval()
     for parameter in heads.parameters():
@@ -48,9 +54,13 @@ def write(kind: type[nn.Module], arch: str, layers: int, out: Path, **more: floa
     out.mkdir(parents=True, exist_ok=True)
     torch.save(heads.state_dict(), out / "hydra_lm_head.pt")
     told = {
-        "hydra_num_heads": HEADS, "hydra_num_layers": layers, "hydra_head_arch": arch, "grounded_heads": True,
-        "hidden_state_offset": 0, "base_model_name_or_path": "a/target",
-    }  # fmt: skip
+        "hydra_num_heads": HEADS,
+        "hydra_num_layers": layers,
+        "hydra_head_arch": arch,
+        "grounded_heads": True,
+        "hidden_state_offset": 0,
+        "base_model_name_or_path": "a/target",
+    }
     (out / "config.json").write_text(json.dumps(told, indent=2) + "\n")
     said = {"states": states[0], "ids": ids[0], "table": embedding.weight.detach(), "logits": torch.stack(logits)[:, 0]}
     save_file({name: tensor.contiguous() for name, tensor in said.items()}, out / "said.safetensors")

@@ -42,19 +42,27 @@ def published(name: str) -> str:
 def main() -> None:
     """One layer."""
     layers = Qwen3Config(
-        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=8, num_hidden_layers=1, max_position_embeddings=64,
-    )  # fmt: skip
+        vocab_size=VOCAB,
+        hidden_size=WIDTH,
+        intermediate_size=24,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_hidden_layers=1,
+        max_position_embeddings=64,
+    )
     layers._attn_implementation = "eager"
     model = MTPDraftModel(
         MTPSpeculatorConfig(
             transformer_layer_config=layers,
             speculators_config=SpeculatorsConfig(
-                algorithm="mtp", proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=STEPS)],
-                default_proposal_method="greedy", verifier=VerifierConfig(name_or_path=None, architectures=[]),
+                algorithm="mtp",
+                proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=STEPS)],
+                default_proposal_method="greedy",
+                verifier=VerifierConfig(name_or_path=None, architectures=[]),
             ),
         )
-    ).eval()  # fmt: skip
+    ).eval()
     torch.manual_seed(3)
     for parameter in model.parameters():
         noise = torch.randn(parameter.shape)
@@ -67,9 +75,12 @@ def main() -> None:
     own = {name: one for name, one in model.state_dict().items() if name.startswith("mtp_layers.")}
     save_file({published(name): one.contiguous() for name, one in own.items()}, HERE / "model.safetensors")
     numbers = {
-        "states": states, "ids": ids, "embeddings": model.embed_tokens.weight, "head": model.lm_head.weight,
+        "states": states,
+        "ids": ids,
+        "embeddings": model.embed_tokens.weight,
+        "head": model.lm_head.weight,
         "logits": torch.cat(logits),
-    }  # fmt: skip
+    }
     save_file({name: one.detach().clone().contiguous() for name, one in numbers.items()}, HERE / "numbers.safetensors")
     sys.stdout.write(f"{tuple(torch.cat(logits).shape)} logits\n")
 

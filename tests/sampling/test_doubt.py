@@ -37,9 +37,18 @@ WAYS = {
 def sequence(seed: int, **params) -> Sequence:
     request = Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=99, **params))
     seq = Sequence(
-        id=0, request=request, tokens=[1, 2, 3], prompt_len=3, max_len=99, seed=seed, coupled=True,
-        eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins, prompt_ids=frozenset((1, 2, 3)),
-    )  # fmt: skip
+        id=0,
+        request=request,
+        tokens=[1, 2, 3],
+        prompt_len=3,
+        max_len=99,
+        seed=seed,
+        coupled=True,
+        eos_token_ids=frozenset(),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+        prompt_ids=frozenset((1, 2, 3)),
+    )
     for token in (5, 5, 9):
         seq.extend(token)
     return seq

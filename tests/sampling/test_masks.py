@@ -21,10 +21,19 @@ VOCAB = 12
 
 def sequence(output=(), *, constraint=None, eos=(0,), **params) -> Sequence:
     seq = Sequence(
-        id=0, request=Request(prompt_token_ids=(7, 8), params=SamplingParams(**params)), tokens=[7, 8], prompt_len=2,
-        max_len=99, seed=1, coupled=True, eos_token_ids=frozenset(eos), coins=verifier_coins, draft_coins=draft_coins,
-        prompt_ids=frozenset((7, 8)), constraint=constraint,
-    )  # fmt: skip
+        id=0,
+        request=Request(prompt_token_ids=(7, 8), params=SamplingParams(**params)),
+        tokens=[7, 8],
+        prompt_len=2,
+        max_len=99,
+        seed=1,
+        coupled=True,
+        eos_token_ids=frozenset(eos),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+        prompt_ids=frozenset((7, 8)),
+        constraint=constraint,
+    )
     for token in output:
         seq.extend(token)
     return seq
@@ -89,9 +98,15 @@ def test_a_greedy_request_takes_the_best_of_what_is_left():
 
 
 EDITS = [
-    {"banned_token_ids": [3]}, {"bad_words": [[3]]}, {"allowed_token_ids": [3, 4]}, {"forced_prefix": [3]},
-    {"logit_bias": {3: 1.0}}, {"min_tokens": 2}, {"presence_penalty": 1.0}, {"constraint": EveryOther(VOCAB)},
-]  # fmt: skip
+    {"banned_token_ids": [3]},
+    {"bad_words": [[3]]},
+    {"allowed_token_ids": [3, 4]},
+    {"forced_prefix": [3]},
+    {"logit_bias": {3: 1.0}},
+    {"min_tokens": 2},
+    {"presence_penalty": 1.0},
+    {"constraint": EveryOther(VOCAB)},
+]
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: next(iter(edit)))

@@ -15,10 +15,18 @@ def make_sequence(prompt=(1, 2), output=(), eos=(0,), **params) -> Sequence:
     from outdraft.core.request import Request
 
     seq = Sequence(
-        id=0, request=Request(prompt_token_ids=tuple(prompt), params=SamplingParams(**params)), tokens=list(prompt),
-        prompt_len=len(prompt), max_len=100, seed=1, coupled=True, eos_token_ids=frozenset(eos), coins=verifier_coins,
-        draft_coins=draft_coins, prompt_ids=frozenset(prompt),
-    )  # fmt: skip
+        id=0,
+        request=Request(prompt_token_ids=tuple(prompt), params=SamplingParams(**params)),
+        tokens=list(prompt),
+        prompt_len=len(prompt),
+        max_len=100,
+        seed=1,
+        coupled=True,
+        eos_token_ids=frozenset(eos),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+        prompt_ids=frozenset(prompt),
+    )
     for token in output:
         seq.extend(token)
     return seq
@@ -69,8 +77,15 @@ def test_penalties_count_each_nodes_own_path(logits):
 
 def test_penalty_formulas_by_hand():
     logits = torch.tensor([[2.0, -2.0, 1.0, 0.5]], dtype=torch.float64)
-    seq = make_sequence(prompt=(0, 1), output=(2, 2), eos=(), temperature=1.0, repetition_penalty=2.0,
-                        presence_penalty=0.1, frequency_penalty=0.2)  # fmt: skip
+    seq = make_sequence(
+        prompt=(0, 1),
+        output=(2, 2),
+        eos=(),
+        temperature=1.0,
+        repetition_penalty=2.0,
+        presence_penalty=0.1,
+        frequency_penalty=0.2,
+    )
     expected = torch.tensor([[1.0, -4.0, 0.5 - 0.1 - 0.4, 0.5]]).double()
     assert torch.allclose(warp_nodes(seq, logits, [[]]), torch.softmax(expected, -1))
 
@@ -111,9 +126,18 @@ def test_what_is_no_number_is_an_error(logits, bad):
 
 @pytest.mark.parametrize(
     "name,value",
-    [("temperature", -0.1), ("temperature", float("nan")), ("top_p", 0.0), ("top_k", -2), ("min_p", 2.0),
-     ("max_tokens", 0), ("repetition_penalty", 0.0), ("logprobs", -1), ("stop", ("",))],
-)  # fmt: skip
+    [
+        ("temperature", -0.1),
+        ("temperature", float("nan")),
+        ("top_p", 0.0),
+        ("top_k", -2),
+        ("min_p", 2.0),
+        ("max_tokens", 0),
+        ("repetition_penalty", 0.0),
+        ("logprobs", -1),
+        ("stop", ("",)),
+    ],
+)
 def test_a_setting_out_of_range_is_named(name, value):
     with pytest.raises(RequestError, match=name):
         SamplingParams(**{name: value})

@@ -59,8 +59,7 @@ def _drafted(reply: Any) -> Any:
 
 
 _COPY = " th" * 12
-_DRAFTS = {"speculative": {"method": "llma", "num_speculative_tokens": 4, "policy": "fixed"},
-           "logit_bias": LETTERS}  # fmt: skip
+_DRAFTS = {"speculative": {"method": "llma", "num_speculative_tokens": 4, "policy": "fixed"}, "logit_bias": LETTERS}
 _FEW = {"allowed_token_ids": list(range(290, 298)), "top_k": 3}
 _NO_METHOD = {"method": "eagle3"}
 
@@ -88,8 +87,10 @@ WRITING: dict[str, Row | tuple[Row, ...]] = {  # of all endpoints that write
     "negative_prompt": used("negative_prompt", "No, never", guidance_scale=4),
     "structured_outputs": used("structured_outputs", {"choice": ["yes"]}),
     "references": used("references", [_COPY], shows=_drafted, **_DRAFTS),
-    "speculative": (used("speculative", False, shows=lambda reply: reply["speculative"]),
-                    refused("speculative", _NO_METHOD, "not held here")),
+    "speculative": (
+        used("speculative", False, shows=lambda reply: reply["speculative"]),
+        refused("speculative", _NO_METHOD, "not held here"),
+    ),
     "priority": engine("priority", 3),
     "timeout": used("timeout", 1e-6),
     "cache_salt": engine("cache_salt", "mine"),
@@ -108,9 +109,11 @@ WRITING: dict[str, Row | tuple[Row, ...]] = {  # of all endpoints that write
     "prompt_logprobs": used("prompt_logprobs", 1),
     "return_token_ids": used("return_token_ids", True),
     "return_draft_tree": used("return_draft_tree", True),
-    "stream_options": (used("stream_options", {"include_usage": True}, **PLAIN),
-                       refused("stream_options", {"include_usage": True}, "is for a stream")),
-}  # fmt: skip
+    "stream_options": (
+        used("stream_options", {"include_usage": True}, **PLAIN),
+        refused("stream_options", {"include_usage": True}, "is for a stream"),
+    ),
+}
 
 _TWO = {"tools": [WEATHER], "forced_prefix": f"{CALL}\n{CALL}", "max_tokens": 90}
 _THERE = {"messages": [USER, {"role": "assistant", "content": "It was"}]}
@@ -126,15 +129,21 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "chat.logprobs": used("logprobs", True),
     "chat.top_logprobs": (used("top_logprobs", 2, logprobs=True), refused("top_logprobs", 2, "needs logprobs")),
     "chat.tools": used("tools", [WEATHER]),
-    "chat.tool_choice": (used("tool_choice", "required", tools=[WEATHER]),
-                         refused("tool_choice", "required", "needs tools")),
+    "chat.tool_choice": (
+        used("tool_choice", "required", tools=[WEATHER]),
+        refused("tool_choice", "required", "needs tools"),
+    ),
     "chat.parallel_tool_calls": used("parallel_tool_calls", False, **_TWO),
     "chat.prediction": used("prediction", {"type": "content", "content": _COPY}, shows=_drafted, **_DRAFTS),
-    "chat.reasoning_effort": (used("reasoning_effort", "low", chat_template=EFFORT, chat_template_kwargs={}),
-                              refused("reasoning_effort", "low", "does not use it")),
+    "chat.reasoning_effort": (
+        used("reasoning_effort", "low", chat_template=EFFORT, chat_template_kwargs={}),
+        refused("reasoning_effort", "low", "does not use it"),
+    ),
     "chat.chat_template": used("chat_template", "{{ messages[0].content }}", chat_template_kwargs={}),
-    "chat.chat_template_kwargs": (used("chat_template_kwargs", {}),
-                                  refused("chat_template_kwargs", {"tools": []}, "a field of the request")),
+    "chat.chat_template_kwargs": (
+        used("chat_template_kwargs", {}),
+        refused("chat_template_kwargs", {"tools": []}, "a field of the request"),
+    ),
     "chat.special_tokens_in_messages": refused("special_tokens_in_messages", True, "--special-tokens-in-messages"),
     "chat.add_generation_prompt": used("add_generation_prompt", False),
     "chat.continue_final_message": used("continue_final_message", True, **_THERE),
@@ -153,9 +162,7 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "responses.include": used("include", INCLUDE),
     "responses.top_logprobs": (used("top_logprobs", 2, include=INCLUDE), refused("top_logprobs", 2, "needs include")),
     "responses.chat_template_kwargs": used("chat_template_kwargs", {}),
-    "responses.special_tokens_in_messages": refused(
-        "special_tokens_in_messages", True, "--special-tokens-in-messages"
-    ),
+    "responses.special_tokens_in_messages": refused("special_tokens_in_messages", True, "--special-tokens-in-messages"),
     "responses.stream_options": refused("stream_options", {"include_obfuscation": True}, "no padding"),
     "responses.truncation": refused("truncation", "auto", "never cut"),
     "responses.background": refused("background", True, "written at once"),
@@ -165,12 +172,28 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "sampling.max_tokens": used("max_tokens", 3),
     "sampling.logprobs": used("logprobs", 1),
     "sampling.return_token_ids": refused("return_token_ids", True, "token ids are always given"),
-    **{f"sampling.{name}": refused(name, value, "no sampling setting") for name, value in {
-        "model": "target", "references": ["a"], "speculative": False, "priority": 1, "timeout": 1.0, "cache_salt": "a",
-        "resume_token_ids": [[1]], "request_id": "a", "stream": True, "stream_interval": 1, "stream_options": {},
-        "return_draft_tree": True, "user": "me", "metadata": {}, "service_tier": "auto",
-        "safety_identifier": "a", "prompt_cache_key": "a",
-    }.items()},
+    **{
+        f"sampling.{name}": refused(name, value, "no sampling setting")
+        for name, value in {
+            "model": "target",
+            "references": ["a"],
+            "speculative": False,
+            "priority": 1,
+            "timeout": 1.0,
+            "cache_salt": "a",
+            "resume_token_ids": [[1]],
+            "request_id": "a",
+            "stream": True,
+            "stream_interval": 1,
+            "stream_options": {},
+            "return_draft_tree": True,
+            "user": "me",
+            "metadata": {},
+            "service_tier": "auto",
+            "safety_identifier": "a",
+            "prompt_cache_key": "a",
+        }.items()
+    },
     "tokenize.model": refused("model", "gpt", "not served here"),
     "tokenize.prompt": used("prompt", "The house"),
     "tokenize.messages": refused("messages", [USER], "send one of"),
@@ -181,12 +204,18 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "detokenize.model": refused("model", "gpt", "not served here"),
     "detokenize.tokens": (used("tokens", [300]), refused("tokens", [10**6], "knows ids below")),
     "detokenize.skip_special_tokens": used("skip_special_tokens", True),
-}  # fmt: skip
+}
 _TALK = {"prompt": None, "messages": [USER]}
 ONLY["tokenize.special_tokens_in_messages"] = refused(
     "special_tokens_in_messages", True, "--special-tokens-in-messages", **_TALK
 )
-ONLY |= {f"tokenize.{name}": used(name, value, **{**_TALK, **beside}) for name, value, beside in (
-    ("add_generation_prompt", False, {}), ("continue_final_message", True, _THERE), ("tools", [CLOCK], {}),
-    ("chat_template", "{{ messages[0].content }}", {}), ("chat_template_kwargs", {"enable_thinking": False}, {}),
-)}  # fmt: skip
+ONLY |= {
+    f"tokenize.{name}": used(name, value, **{**_TALK, **beside})
+    for name, value, beside in (
+        ("add_generation_prompt", False, {}),
+        ("continue_final_message", True, _THERE),
+        ("tools", [CLOCK], {}),
+        ("chat_template", "{{ messages[0].content }}", {}),
+        ("chat_template_kwargs", {"enable_thinking": False}, {}),
+    )
+}

@@ -18,11 +18,19 @@ from tests.server.chatty import CLOCK, WEATHER
 
 STILL = {"chat_template_kwargs": {"enable_thinking": False}}
 WORDS = ("It", "was", "late", "in", "the", "evening", "when", "a", "letter", "came", "and", "she", "opened", "it")
-FORM = {"type": "object", "properties": {"name": {"enum": ["Ann", "Bob"]}, "age": {"type": "integer", "maximum": 99}},
-        "required": ["name", "age"], "additionalProperties": False}  # fmt: skip
+FORM = {
+    "type": "object",
+    "properties": {"name": {"enum": ["Ann", "Bob"]}, "age": {"type": "integer", "maximum": 99}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
 SPECULATIVE: tuple[Any, ...] = (
-    None, False, {"num_speculative_tokens": 2}, {"method": "ngram"}, {"method": "draft_model", "policy": "fixed"},
-)  # fmt: skip
+    None,
+    False,
+    {"num_speculative_tokens": 2},
+    {"method": "ngram"},
+    {"method": "draft_model", "policy": "fixed"},
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +169,13 @@ def plain(llm: LLM, service: Service, asked: Asked) -> list[Text]:
         said = None if talk is None else talk.reader().whole(out.text, out.token_ids)
         calls = [(one.name, one.arguments) for one in said.calls] if said is not None else []
         finish = "tool_calls" if calls and out.finish_reason == "stop" and asked.kind == "chat" else out.finish_reason
-        texts.append(Text(
-            text=out.text if said is None else said.content, calls=calls, finish=finish,
-            ids=[] if asked.kind == "response" else list(out.token_ids),
-            logprobs=[one.logprob for one in out.logprobs or ()],
-        ))  # fmt: skip
+        texts.append(
+            Text(
+                text=out.text if said is None else said.content,
+                calls=calls,
+                finish=finish,
+                ids=[] if asked.kind == "response" else list(out.token_ids),
+                logprobs=[one.logprob for one in out.logprobs or ()],
+            )
+        )
     return texts

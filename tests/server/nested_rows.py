@@ -16,7 +16,7 @@ from tests.server.field_rows import (
     Body,
     Row,
     _drafted,
-)  # fmt: skip
+)
 
 _LONG = {"max_tokens": 60}
 
@@ -131,13 +131,18 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     "JsonSchema.strict": at("chat", "label", form(strict=False), form()),
     "Speculative.method": at("chat", "refused", {"speculative": {"method": "eagle3"}}, says="not held here"),
     "Speculative.num_speculative_tokens": at(
-        "chat", "used", {"speculative": {"num_speculative_tokens": 3}},
+        "chat",
+        "used",
+        {"speculative": {"num_speculative_tokens": 3}},
         shows=lambda reply: reply["speculative"]["num_speculative_tokens"],
     ),
     "Speculative.verifier": at("chat", "refused", {"speculative": {"verifier": "leniency"}}, says="may change"),
     "Speculative.policy": at(
-        "chat", "used", {"speculative": {"policy": "fixed", "num_speculative_tokens": 3}},
-        {"speculative": {"num_speculative_tokens": 3}}, shows=lambda reply: reply["speculative"]["policy"],
+        "chat",
+        "used",
+        {"speculative": {"policy": "fixed", "num_speculative_tokens": 3}},
+        {"speculative": {"num_speculative_tokens": 3}},
+        shows=lambda reply: reply["speculative"]["policy"],
     ),
     "Message.role": at("tokenize", "used", spoken("system"), spoken("user")),
     "Message.content": at("tokenize", "used", spoken("user", content="No."), spoken("user")),
@@ -156,9 +161,7 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     "ToolCall.function": at("tokenize", "used", called(function={"name": "g"}), called()),
     "Called.name": at("tokenize", "used", called(function={"name": "h"}), called()),
     "Called.arguments": at("tokenize", "used", called(function={"arguments": '{"b": 1}'}), called()),
-    "Called.parsed_arguments": at(
-        "tokenize", "label", called(function={"parsed_arguments": {"a": 1}}), called()
-    ),
+    "Called.parsed_arguments": at("tokenize", "label", called(function={"parsed_arguments": {"a": 1}}), called()),
     "Tool.type": wrong_type("tokenize", {**talk(USER), "tools": [{"type": "other", "function": {"name": "f"}}]}),
     "Tool.function": at("tokenize", "used", tooled(name="g"), tooled()),
     "Function.name": at("tokenize", "used", tooled(name="h"), tooled()),
@@ -170,8 +173,11 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     "NamedFunction.name": at("chat", "used", choosing("clock"), choosing("weather")),
     "Prediction.type": wrong_type("chat", {"prediction": {"type": "other", "content": "a"}}),
     "Prediction.content": at(
-        "chat", "used", {**_DRAFTS, "prediction": {"type": "content", "content": _COPY}},
-        {**_DRAFTS, "prediction": {"type": "content", "content": "xyz"}}, shows=_drafted,
+        "chat",
+        "used",
+        {**_DRAFTS, "prediction": {"type": "content", "content": _COPY}},
+        {**_DRAFTS, "prediction": {"type": "content", "content": "xyz"}},
+        shows=_drafted,
     ),
     "FunctionTool.type": wrong_type("responses", {"tools": [{"type": "other"}]}),
     "FunctionTool.name": at("responses", "used", function(name="g"), function()),
@@ -219,8 +225,14 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     ),
     "Thought.type": at("responses", "refused", thoughts(type="other"), says="other"),
     "Thought.text": at("items", "used", thoughts(text="ha"), thoughts()),
-    **{f"{table}.{name}": at("items", "label", item(**one, **{name: value}), item(**one))
-       for table, one in (("MessageItem", _MESSAGE), ("CallItem", _CALL), ("OutputItem", _OUTPUT),
-                          ("ReasoningItem", _THOUGHT))
-       for name, value in _LABELS.items()},
-}  # fmt: skip
+    **{
+        f"{table}.{name}": at("items", "label", item(**one, **{name: value}), item(**one))
+        for table, one in (
+            ("MessageItem", _MESSAGE),
+            ("CallItem", _CALL),
+            ("OutputItem", _OUTPUT),
+            ("ReasoningItem", _THOUGHT),
+        )
+        for name, value in _LABELS.items()
+    },
+}

@@ -62,13 +62,42 @@ def test_it_counts_the_tokens_of_usage(address: str, tmp_path: Path) -> None:
         pytest.skip("the program aiperf is not here")
     (tmp_path / "prompts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in PROMPTS))
     done = subprocess.run(
-        [program, "profile", "--model", "target", "--url", address, "--endpoint-type", "completions", "--streaming",
-         "--tokenizer", resolve("zoo:target"), "--input-file", tmp_path / "prompts.jsonl",
-         "--custom-dataset-type", "single_turn", "--extra-inputs", "max_tokens:40", "--extra-inputs", "temperature:0",
-         "--concurrency", "4", "--request-count", "16", "--ui", "simple", "--export-level", "records",
-         "--artifact-dir", tmp_path / "made"],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        [
+            program,
+            "profile",
+            "--model",
+            "target",
+            "--url",
+            address,
+            "--endpoint-type",
+            "completions",
+            "--streaming",
+            "--tokenizer",
+            resolve("zoo:target"),
+            "--input-file",
+            tmp_path / "prompts.jsonl",
+            "--custom-dataset-type",
+            "single_turn",
+            "--extra-inputs",
+            "max_tokens:40",
+            "--extra-inputs",
+            "temperature:0",
+            "--concurrency",
+            "4",
+            "--request-count",
+            "16",
+            "--ui",
+            "simple",
+            "--export-level",
+            "records",
+            "--artifact-dir",
+            tmp_path / "made",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     lines = (tmp_path / "made/profile_export.jsonl").read_text().splitlines()
     records = [{name: one["value"] for name, one in json.loads(line)["metrics"].items()} for line in lines]

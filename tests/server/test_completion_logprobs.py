@@ -32,9 +32,9 @@ def test_offsets_count_the_characters_that_tokens_complete(client: httpx.Client)
     assert choice(client, {**WRITTEN, "echo": True})["logprobs"]["text_offset"][3:] == [11, 11, 12, 12, 12, 12, 13]
 
 
-@pytest.mark.parametrize("more", [
-    {}, {"structured_outputs": {"choice": [SPREAD]}}, {"echo": True}, {"stop": ["the first zebra"]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more", [{}, {"structured_outputs": {"choice": [SPREAD]}}, {"echo": True}, {"stop": ["the first zebra"]}]
+)
 @pytest.mark.parametrize("interval", [0, 1])
 def test_a_stream_has_the_offsets_of_the_whole(client: httpx.Client, more: dict[str, Any], interval: int) -> None:
     """Text that may begin a stop string is held back, and counts all the same."""

@@ -35,22 +35,31 @@ TOO_MUCH = [
     ({"messages": [USER, {"role": "user", "content": PARTS}]}, "messages", "it has 5002"),
     ({"messages": [USER, {**SAID, "tool_calls": calls(5000)}]}, "messages", "it has 5002"),
     ({"messages": [{**USER, "name": "x" * 257}]}, "messages.0.name", "at most 256 characters"),
-    ({"messages": [USER, {"role": "tool", "content": "a", "tool_call_id": "x" * 4097}]}, "messages.1.tool_call_id",
-     "at most 4096 characters"),
+    (
+        {"messages": [USER, {"role": "tool", "content": "a", "tool_call_id": "x" * 4097}]},
+        "messages.1.tool_call_id",
+        "at most 4096 characters",
+    ),
     ({"messages": HELLO, "tools": tools(1025)}, "tools", "it has 1025 entries, and 1024 are taken"),
     ({"messages": HELLO, "tools": tools(10_000)}, "tools", "it has 10000 entries"),
     ({"messages": HELLO, "tools": tools(1, description="x" * 300_000)}, "tools", "and 262144 are taken: send less"),
     ({"messages": HELLO, "tools": tools(1, parameters=deep(70))}, "tools", "deeper than 128 levels"),
     ({"messages": HELLO, "tools": [CLOCK, WEATHER, CLOCK]}, "tools", "clock stands there twice"),
-    ({"messages": HELLO, "chat_template_kwargs": {f"a{i}": 1 for i in range(65)}}, "chat_template_kwargs",
-     "65 entries, and 64 are taken"),
-    ({"messages": HELLO, "chat_template_kwargs": {"enable_thinking": "x" * 300_000}}, "chat_template_kwargs",
-     "as JSON it has 300"),
+    (
+        {"messages": HELLO, "chat_template_kwargs": {f"a{i}": 1 for i in range(65)}},
+        "chat_template_kwargs",
+        "65 entries, and 64 are taken",
+    ),
+    (
+        {"messages": HELLO, "chat_template_kwargs": {"enable_thinking": "x" * 300_000}},
+        "chat_template_kwargs",
+        "as JSON it has 300",
+    ),
     ({"messages": HELLO, "chat_template_kwargs": {"enable_thinking": deep(70)}}, "chat_template_kwargs", "128 levels"),
     ({"messages": HELLO, "chat_template": "x" * 131_073}, "chat_template", "at most 131072 characters"),
     ({"messages": HELLO, "reasoning_effort": "x" * 257}, "reasoning_effort", "at most 256 characters"),
     ({"messages": HELLO, "prediction": {"type": "content", "content": PARTS}}, "prediction", "at most 4096 items"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +93,11 @@ def test_the_other_endpoints_have_the_same_limits(http: httpx.Client, path: str,
 
 
 def test_what_is_just_small_enough_is_read(http: httpx.Client) -> None:
-    for body in ({"messages": [USER] * 4096}, {"messages": HELLO, "tools": tools(1024)},
-                 {"messages": HELLO, "tools": tools(1, parameters={"type": "object", "x": deep(61)})}):  # fmt: skip
+    for body in (
+        {"messages": [USER] * 4096},
+        {"messages": HELLO, "tools": tools(1024)},
+        {"messages": HELLO, "tools": tools(1, parameters={"type": "object", "x": deep(61)})},
+    ):
         reply = http.post("/tokenize", json=body)
         assert reply.status_code == 200, reply.text
 
@@ -97,8 +109,13 @@ def test_a_tool_that_is_not_there_is_told_its_near_miss(http: httpx.Client) -> N
     assert "did you mean 'f1'?" in message and len(message) < 300
 
 
-BROKEN = ["{{ x.y.z }}", "{{ messages[9].content }}", "{{ raise_exception('no') }}", "{{ 1 // 0 }}",
-          "{% for a in messages %}{{ a.content.b() }}{% endfor %}"]  # fmt: skip
+BROKEN = [
+    "{{ x.y.z }}",
+    "{{ messages[9].content }}",
+    "{{ raise_exception('no') }}",
+    "{{ 1 // 0 }}",
+    "{% for a in messages %}{{ a.content.b() }}{% endfor %}",
+]
 
 
 @pytest.mark.parametrize("template", BROKEN)

@@ -17,19 +17,30 @@ BODY = {"prompt": "It was late when", "max_tokens": 2}
 @pytest.fixture(scope="module")
 def guarded(llm: LLM) -> Iterator[str]:
     with serving(
-        llm, api_keys=("first-key", "schlüssel"), max_body_bytes=2048, body_timeout=0.3,
+        llm,
+        api_keys=("first-key", "schlüssel"),
+        max_body_bytes=2048,
+        body_timeout=0.3,
         allow_origins=("https://example.org",),
-    ) as (address, _):  # fmt: skip
+    ) as (address, _):
         yield address
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        None, "Bearer", "Bearer wrong", "Bearer first-ke", "Bearer first-key2", "Basic first-key",
-        "first-key", "Bearer first-key,schlüssel", "Bearer FIRST-KEY", "bearer: first-key",
+        None,
+        "Bearer",
+        "Bearer wrong",
+        "Bearer first-ke",
+        "Bearer first-key2",
+        "Basic first-key",
+        "first-key",
+        "Bearer first-key,schlüssel",
+        "Bearer FIRST-KEY",
+        "bearer: first-key",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize(
     "path", ["/v1/completions", "/inference/v1/generate", "/tokenize", "/v1/models", "/load", "/v1/"]
 )
@@ -55,11 +66,21 @@ def test_health_needs_no_key(guarded: str, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "//v1/completions", "/V1/completions", "/./v1/completions", "/x/../v1/completions", "/%76%31/completions",
-        "/v1/completions/", "/v1%2Fcompletions", "/v1/completions%00", "/;/v1/completions", "/v1\\completions",
-        "/health/../v1/completions", "/v1/completions?api_key=first-key", "http://other/v1/completions",
+        "//v1/completions",
+        "/V1/completions",
+        "/./v1/completions",
+        "/x/../v1/completions",
+        "/%76%31/completions",
+        "/v1/completions/",
+        "/v1%2Fcompletions",
+        "/v1/completions%00",
+        "/;/v1/completions",
+        "/v1\\completions",
+        "/health/../v1/completions",
+        "/v1/completions?api_key=first-key",
+        "http://other/v1/completions",
     ],
-)  # fmt: skip
+)
 def test_no_spelling_of_a_path_goes_round_the_door(guarded: str, path: str) -> None:
     data = json.dumps(BODY).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n"
@@ -79,9 +100,10 @@ def test_a_body_that_says_it_is_too_large_is_not_read(guarded: str) -> None:
 
 def test_a_body_that_grows_too_large_is_refused(guarded: str) -> None:
     reply = http.post(
-        f"{guarded}/v1/completions", content=iter([b"x" * 1000] * 4),
+        f"{guarded}/v1/completions",
+        content=iter([b"x" * 1000] * 4),
         headers={"Authorization": "Bearer first-key", "Content-Type": "application/json"},
-    )  # fmt: skip
+    )
     assert reply.status_code == 413 and reply.json()["error"]["code"] == "body_too_large"
 
 
@@ -181,9 +203,10 @@ def test_one_keys_texts_are_not_found_by_another(llm: LLM) -> None:
 
         def taken_over(key: str, **more: str) -> int:
             reply = http.post(
-                f"{address}/v1/completions", json={"prompt": prompt, "max_tokens": 2, **more},
+                f"{address}/v1/completions",
+                json={"prompt": prompt, "max_tokens": 2, **more},
                 headers={"Authorization": f"Bearer {key}"},
-            )  # fmt: skip
+            )
             return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
         assert taken_over("a") == 0 < taken_over("a")

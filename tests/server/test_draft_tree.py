@@ -17,9 +17,10 @@ from outdraft.core.verdict import Verdict
 PROMPT = "It was late when"
 ASKED: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 20, "temperature": 0, "return_draft_tree": True}
 TREE = Draft(
-    tokens=torch.tensor([9, 1, 2, 3, 4, 5, 6]), parents=torch.tensor([-1, 0, 0, 0, 2, 2, 1]),
+    tokens=torch.tensor([9, 1, 2, 3, 4, 5, 6]),
+    parents=torch.tensor([-1, 0, 0, 0, 2, 2, 1]),
     roles=torch.tensor([Role.VERIFY] * 5 + [Role.PROBE, Role.VERIFY]),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

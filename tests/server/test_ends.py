@@ -33,8 +33,11 @@ class Process:
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "outdraft.cli.main", "serve", "--port", "0", "--served-model-name", "m", *words],
-                stdout=subprocess.PIPE, stderr=log, text=True, env=env,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=env,
+            )
 
     def ready(self) -> str:
         """Its address, when it takes requests."""

@@ -28,15 +28,31 @@ ENDPOINTS: dict[str, tuple[type[BaseModel], str, dict[str, Any]]] = {
     "completions": (CompletionRequest, "/v1/completions", {"prompt": "It was late when", "max_tokens": 8, "seed": 1}),
     "chat": (ChatRequest, "/v1/chat/completions", {"messages": HELLO, "max_tokens": 8, "seed": 1, **STILL}),
     "responses": (ResponsesRequest, "/v1/responses", {"input": "Hello", "max_output_tokens": 8, "seed": 1, **STILL}),
-    "generate": (GenerateRequest, "/inference/v1/generate",
-                 {"token_ids": [977, 343, 3266, 536], "sampling_params": {"max_tokens": 8, "seed": 1}}),
+    "generate": (
+        GenerateRequest,
+        "/inference/v1/generate",
+        {"token_ids": [977, 343, 3266, 536], "sampling_params": {"max_tokens": 8, "seed": 1}},
+    ),
     "sampling": (TokenSampling, "/inference/v1/generate", {"max_tokens": 8, "seed": 1}),
     "tokenize": (TokenizeRequest, "/tokenize", {"prompt": "It was late when"}),
     "detokenize": (DetokenizeRequest, "/detokenize", {"tokens": [298, 0]}),
-}  # fmt: skip
-CHANGES = ("id", "created", "created_at", "completed_at", "request_id", "metrics", "speculative", "call_id", "item_id",
-           "prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details",
-           "token_sources")  # fmt: skip
+}
+CHANGES = (
+    "id",
+    "created",
+    "created_at",
+    "completed_at",
+    "request_id",
+    "metrics",
+    "speculative",
+    "call_id",
+    "item_id",
+    "prompt_tokens_details",
+    "completion_tokens_details",
+    "input_tokens_details",
+    "output_tokens_details",
+    "token_sources",
+)
 
 
 _WITH_A_LIMIT = (("completions", "max_tokens"), ("sampling", "max_tokens"))  # of their own, where it is left out
@@ -173,10 +189,11 @@ def test_fields_of_requests(
 
 
 NULLS = [
-    (endpoint, one.alias or name) for endpoint, (model, _, own) in ENDPOINTS.items()
+    (endpoint, one.alias or name)
+    for endpoint, (model, _, own) in ENDPOINTS.items()
     for name, one in model.model_fields.items()
     if not one.is_required() and (name not in own or (endpoint, name) in _WITH_A_LIMIT)
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("endpoint", "name"), NULLS)
@@ -227,16 +244,26 @@ def test_the_short_list_is_documented() -> None:
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("suffix", "from left to right"), ("guided_json", "{json: schema}"), ("guided_regex", "{regex: pattern}"),
-        ("guided_choice", "{choice: [...]}"), ("guided_grammar", "{grammar: text}"),
-        ("guided_json_object", "{json_object: true}"), ("structural_tag", "{grammar: ...}"),
-        ("n_predict", "max_tokens"), ("repeat_penalty", "repetition_penalty"), ("temprature", "temperature"),
-        ("skip_special_tokens", "return_token_ids"), ("include_stop_str_in_output", "stop_reason"),
-        ("truncate_prompt_tokens", "shorten it"), ("logprob_token_ids", "send logprobs"),
-        ("use_beam_search", "beam search"), ("length_penalty", "beam search"), ("functions", "send tools"),
+        ("suffix", "from left to right"),
+        ("guided_json", "{json: schema}"),
+        ("guided_regex", "{regex: pattern}"),
+        ("guided_choice", "{choice: [...]}"),
+        ("guided_grammar", "{grammar: text}"),
+        ("guided_json_object", "{json_object: true}"),
+        ("structural_tag", "{grammar: ...}"),
+        ("n_predict", "max_tokens"),
+        ("repeat_penalty", "repetition_penalty"),
+        ("temprature", "temperature"),
+        ("skip_special_tokens", "return_token_ids"),
+        ("include_stop_str_in_output", "stop_reason"),
+        ("truncate_prompt_tokens", "shorten it"),
+        ("logprob_token_ids", "send logprobs"),
+        ("use_beam_search", "beam search"),
+        ("length_penalty", "beam search"),
+        ("functions", "send tools"),
         ("num_speculative_tokens", "speculative"),
     ],
-)  # fmt: skip
+)
 def test_what_others_know_is_refused_with_the_cure(asking: httpx.Client, name: str, cure: str) -> None:
     reply = ask(asking, "completions", {name: 1})
     assert reply.status_code == 400 and reply.json()["error"]["param"] == name

@@ -79,7 +79,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"speculative": 0}, "speculative=0"),
         ({"prompt": "word " * 5000}, "shorten the prompt"),
     ],
-)  # fmt: skip
+)
 def test_too_much_is_refused(limited: str, body: dict[str, Any], says: str) -> None:
     reply = http.post(f"{limited}/v1/completions", json={"prompt": PROMPT, **body})
     assert reply.status_code == 400, reply.text
@@ -148,12 +148,16 @@ def test_no_time_at_all_is_no_limit() -> None:
 
 
 LISTS = [
-    ("CompletionRequest", {"prompt": [None] * 50}), ("CompletionRequest", {"prompt": "x", "references": [None] * 50}),
-    ("CompletionRequest", {"prompt": [["x"] * 50] * 50}), ("CompletionRequest", {"prompt": "x", "stop": [1] * 50}),
-    ("ChatRequest", {"messages": [{}] * 50}), ("ChatRequest", {"messages": HELLO, "tools": [{}] * 50}),
-    ("ResponsesRequest", {"input": [{}] * 50}), ("TokenizeRequest", {"messages": [1] * 50}),
+    ("CompletionRequest", {"prompt": [None] * 50}),
+    ("CompletionRequest", {"prompt": "x", "references": [None] * 50}),
+    ("CompletionRequest", {"prompt": [["x"] * 50] * 50}),
+    ("CompletionRequest", {"prompt": "x", "stop": [1] * 50}),
+    ("ChatRequest", {"messages": [{}] * 50}),
+    ("ChatRequest", {"messages": HELLO, "tools": [{}] * 50}),
+    ("ResponsesRequest", {"input": [{}] * 50}),
+    ("TokenizeRequest", {"messages": [1] * 50}),
     ("GenerateRequest", {"token_ids": ["x"] * 50}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "body"), LISTS)

@@ -68,10 +68,14 @@ def test_times_of_a_request_add_up(client: httpx.Client, scrape: Scrape) -> None
     seconds = {
         name: after[f"{name}_sum"] - before[f"{name}_sum"]
         for name in (
-            "request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
-            "request_inference_time_seconds", "time_to_first_token_seconds", "e2e_request_latency_seconds",
+            "request_queue_time_seconds",
+            "request_prefill_time_seconds",
+            "request_decode_time_seconds",
+            "request_inference_time_seconds",
+            "time_to_first_token_seconds",
+            "e2e_request_latency_seconds",
         )
-    }  # fmt: skip
+    }
     queue, prefill, decode, inference, first, whole = seconds.values()
     assert inference == pytest.approx(prefill + decode)
     assert first == pytest.approx(queue + prefill)

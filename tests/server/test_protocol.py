@@ -71,7 +71,7 @@ def test_the_second_head_has_a_time_too(hasty: tuple[str, Service]) -> None:
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"GET /live HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 300_000, 431),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_http_is_told(hasty: tuple[str, Service], sent: bytes, status: int) -> None:
     found, error = error_of(received(opened(hasty[0], sent)))
     assert (found, error["type"]) == (status, "invalid_request_error") and len(error["message"].split()) > 5

@@ -21,11 +21,14 @@ PARSED = chat.ParsedChatCompletionMessage[Any](
     role="assistant",
     content='{"a": 1}',
     parsed={"a": 1},
-    tool_calls=[chat.ParsedFunctionToolCall(
-        id="c", type="function",
-        function=chat.ParsedFunction(name="f", arguments='{"a": 1}', parsed_arguments={"a": 1}),
-    )],
-)  # fmt: skip
+    tool_calls=[
+        chat.ParsedFunctionToolCall(
+            id="c",
+            type="function",
+            function=chat.ParsedFunction(name="f", arguments='{"a": 1}', parsed_arguments={"a": 1}),
+        )
+    ],
+)
 MESSAGES: dict[str, dict[str, Any]] = {
     "a text": chat.ChatCompletionMessage(role="assistant", content="hi").model_dump(),
     "a call": chat.ChatCompletionMessage(role="assistant", tool_calls=[CALL]).model_dump(),
@@ -38,7 +41,10 @@ MESSAGES: dict[str, dict[str, Any]] = {
 }
 ITEMS: dict[str, dict[str, Any]] = {
     "a message": items.ResponseOutputMessage(
-        id="m", type="message", role="assistant", status="completed",
+        id="m",
+        type="message",
+        role="assistant",
+        status="completed",
         content=[items.ResponseOutputText(type="output_text", text="hi", annotations=[])],
     ).model_dump(),
     "a call": items.ResponseFunctionToolCall(
@@ -60,7 +66,7 @@ ITEMS: dict[str, dict[str, Any]] = {
     "a question": items.ResponseInputMessageItem(
         id="i", type="message", role="user", content=[items.ResponseInputText(type="input_text", text="hi")]
     ).model_dump(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MESSAGES)

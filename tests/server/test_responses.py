@@ -23,8 +23,14 @@ TOOL = {"type": "function", **WEATHER["function"]}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>'
 ALL = f"<think>\nLet me see.\n</think>\n\nLook.\n{CALL}\nAnd again.\n{CALL}"
 KNOWN = {one.model_fields["type"].annotation.__args__[0] for one in ResponseStreamEvent.__args__[0].__args__}
-MESSAGE = ["output_item.added", "content_part.added", "output_text.delta", "output_text.done", "content_part.done",
-           "output_item.done"]  # fmt: skip
+MESSAGE = [
+    "output_item.added",
+    "content_part.added",
+    "output_text.delta",
+    "output_text.done",
+    "content_part.done",
+    "output_item.done",
+]
 THOUGHT = [one.replace("output_text", "reasoning_text") for one in MESSAGE]
 CALLED = ["output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"]
 
@@ -68,9 +74,10 @@ def without_ids(response: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_answer_is_the_chats(http: httpx.Client) -> None:
     told = ask(http, instructions="Be kind.", max_output_tokens=12)
-    chat = http.post("/v1/chat/completions", json={
-        "messages": [{"role": "system", "content": "Be kind."}, *HELLO], "temperature": 0, "max_tokens": 12,
-    }).json()  # fmt: skip
+    chat = http.post(
+        "/v1/chat/completions",
+        json={"messages": [{"role": "system", "content": "Be kind."}, *HELLO], "temperature": 0, "max_tokens": 12},
+    ).json()
     (item,) = told["output"]
     assert item["content"][0]["text"] == chat["choices"][0]["message"]["content"]
     assert (told["status"], told["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
@@ -79,8 +86,13 @@ def test_the_answer_is_the_chats(http: httpx.Client) -> None:
 
 
 def test_events_come_in_order_and_ids_stay(http: httpx.Client) -> None:
-    asked = {"tools": [TOOL], "forced_prefix": ALL, "max_output_tokens": 160, "stop": "</tool_call>\n\n",
-             "include": ["reasoning.encrypted_content"]}  # fmt: skip
+    asked = {
+        "tools": [TOOL],
+        "forced_prefix": ALL,
+        "max_output_tokens": 160,
+        "stop": "</tool_call>\n\n",
+        "include": ["reasoning.encrypted_content"],
+    }
     told = stream(http, **asked)
     items = [*THOUGHT, *MESSAGE, *CALLED, *MESSAGE, *CALLED]
     assert order(told)[: len(items) + 2] == ["created", "in_progress", *items]
@@ -107,8 +119,12 @@ def test_events_come_in_order_and_ids_stay(http: httpx.Client) -> None:
 
 
 def test_log_probabilities_are_those_of_the_text(http: httpx.Client) -> None:
-    asked = {"forced_prefix": "<think>\nhm\n</think>\n\nLook, día.", "max_output_tokens": 40, "top_logprobs": 2,
-             "include": ["message.output_text.logprobs"]}  # fmt: skip
+    asked = {
+        "forced_prefix": "<think>\nhm\n</think>\n\nLook, día.",
+        "max_output_tokens": 40,
+        "top_logprobs": 2,
+        "include": ["message.output_text.logprobs"],
+    }
     told = stream(http, **asked)
     (_, message) = told[-1]["response"]["output"]
     listed = message["content"][0]["logprobs"]
@@ -123,8 +139,14 @@ def test_log_probabilities_are_those_of_the_text(http: httpx.Client) -> None:
 def test_log_probabilities_of_a_call_are_nobodys(http: httpx.Client, interval: int) -> None:
     """Wherever a pass, or a chunk, ends: the tokens of each message alone are told."""
     prefix, size = f"Look.\n{CALL}\nNow día.\n{CALL}", 120
-    asked = {"tools": [TOOL], "forced_prefix": prefix, "max_output_tokens": size, "stop": "</tool_call>\n\n",
-             "include": ["message.output_text.logprobs"], **STILL}  # fmt: skip
+    asked = {
+        "tools": [TOOL],
+        "forced_prefix": prefix,
+        "max_output_tokens": size,
+        "stop": "</tool_call>\n\n",
+        "include": ["message.output_text.logprobs"],
+        **STILL,
+    }
     told = stream(http, **asked, stream_interval=interval)[-1]["response"]["output"]
     for output in (told, ask(http, **asked)["output"]):
         messages = [one["content"][0] for one in output if one["type"] == "message"]
@@ -140,8 +162,10 @@ def test_what_was_resumed_has_no_log_probabilities(http: httpx.Client) -> None:
     ids = http.post("/v1/chat/completions", json=chat).json()["choices"][0]["token_ids"][:3]
     asked = {"include": ["message.output_text.logprobs"], "max_output_tokens": 8, **same}
     whole = ask(http, **asked)["output"][0]["content"][0]
-    for told in (ask(http, **asked, resume_token_ids=[ids]),
-                 stream(http, **asked, resume_token_ids=[ids])[-1]["response"]):  # fmt: skip
+    for told in (
+        ask(http, **asked, resume_token_ids=[ids]),
+        stream(http, **asked, resume_token_ids=[ids])[-1]["response"],
+    ):
         assert told["output"][0]["content"][0]["logprobs"] == whole["logprobs"][3:]
 
 
@@ -161,35 +185,50 @@ def test_the_official_client_goes_on_with_what_it_got(chat_official: openai.Open
     )
     called = f'<tool_call>{{"name": "weather", "arguments": {json.dumps(json.loads(final.output[0].arguments))}}}'
     rendered = chat_llm.get_tokenizer().chat_template.render(
-        [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": f"{called}</tool_call>"},
-         {"role": "tool", "content": "rain"}],
-        tools=[{"type": "function", "function": WEATHER["function"]}], enable_thinking=False,
-    )  # fmt: skip
+        [
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": f"{called}</tool_call>"},
+            {"role": "tool", "content": "rain"},
+        ],
+        tools=[{"type": "function", "function": WEATHER["function"]}],
+        enable_thinking=False,
+    )
     plain = chat_llm.generate(rendered.text, SamplingParams(max_tokens=60), num_speculative_tokens=0)
     assert second.output_text == plain.text.lstrip()  # blanks behind a thought are left out
 
 
-@pytest.mark.parametrize("thought", [{"content": [{"type": "reasoning_text", "text": "hm"}]},
-                                     {"encrypted_content": sealed("hm")}])  # fmt: skip
+@pytest.mark.parametrize(
+    "thought", [{"content": [{"type": "reasoning_text", "text": "hm"}]}, {"encrypted_content": sealed("hm")}]
+)
 def test_items_of_a_turn_are_one_message(thought: dict[str, Any]) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}', "status": "completed"}
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "Hel"}, {"type": "input_text", "text": "lo"}]},
         {"type": "reasoning", "id": "rs_1", "summary": [], **thought},
-        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-         "content": [{"type": "output_text", "text": "Look.", "annotations": []}]},
-        call, {**call, "call_id": "d"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Look.", "annotations": []}],
+        },
+        call,
+        {**call, "call_id": "d"},
         {"type": "function_call_output", "call_id": "c", "output": "1"},
         {"type": "function_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "2"}]},
-        {"role": "assistant", "content": "Done."}, {"role": "assistant", "content": "Yes."},
-    ]  # fmt: skip
+        {"role": "assistant", "content": "Done."},
+        {"role": "assistant", "content": "Yes."},
+    ]
     calls = [{"id": one, "function": {"name": "f", "arguments": '{"a": 1}'}} for one in "cd"]
     messages = [
-        {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"},
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "Look.", "reasoning_content": "hm", "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "c", "content": "1"}, {"role": "tool", "tool_call_id": "d", "content": "2"},
-        {"role": "assistant", "content": "Done."}, {"role": "assistant", "content": "Yes."},
-    ]  # fmt: skip
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+        {"role": "tool", "tool_call_id": "d", "content": "2"},
+        {"role": "assistant", "content": "Done."},
+        {"role": "assistant", "content": "Yes."},
+    ]
     read = ResponsesRequest.model_validate({"input": items, "instructions": "Be kind."}).chat()
     assert read.messages == ChatRequest.model_validate({"messages": messages}).messages
 
@@ -205,8 +244,11 @@ def test_items_of_a_turn_are_one_message(thought: dict[str, Any]) -> None:
         ({"tool_choice": {"type": "web_search"}}, "tool_choice", "'web_search' is not for this server"),
         ({"tool_choice": "required"}, "tool_choice", "needs tools"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0", "stores nothing"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content.0",
-         "'input_image' is not for this server"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            "input.0.content.0",
+            "'input_image' is not for this server",
+        ),
         ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]}, "input", "no JSON"),
         ({"input": [{"type": "reasoning", "encrypted_content": "gAAA"}]}, "input", "another server"),
         ({"input": []}, "input", "at least 1 item"),
@@ -217,8 +259,11 @@ def test_items_of_a_turn_are_one_message(thought: dict[str, Any]) -> None:
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "needs schema"),
         ({"text": {"format": {"type": "json_schema", "schema": {"type": "nope"}}}}, "text.format", "type: nope"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format", "'grammar' is not for this server"),
-        ({"tools": [TOOL], "tool_choice": "required", "text": {"format": {"type": "json_object"}}}, "tool_choice",
-         "text.format for another text"),
+        (
+            {"tools": [TOOL], "tool_choice": "required", "text": {"format": {"type": "json_object"}}},
+            "tool_choice",
+            "text.format for another text",
+        ),
         ({"max_tokens": 4}, "max_tokens", "max_output_tokens"),
         ({"max_output_tokens": 3, "min_tokens": 4}, "min_tokens", "max_output_tokens"),
         ({"n": 2}, "n", "one text"),
@@ -226,7 +271,7 @@ def test_items_of_a_turn_are_one_message(thought: dict[str, Any]) -> None:
         ({"include": ["file_search_call.results"]}, "include.0", "file_search_call.results"),
         ({"stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation", "no padding"),
     ],
-)  # fmt: skip
+)
 def test_refused_by_name(http: httpx.Client, body: dict[str, Any], param: str, says: str) -> None:
     reply = http.post(PATH, json={"input": "Hello", "max_output_tokens": 4, **body})
     assert reply.status_code == 400, reply.text

@@ -51,9 +51,10 @@ def test_nothing_that_drafters_remember_is_told_to_another_key() -> None:
 
         def drafted(key: str, **more: str) -> int:
             reply = http.post(
-                f"{address}/v1/completions", json={**BODY, "max_tokens": 40, "ignore_eos": True, **more},
+                f"{address}/v1/completions",
+                json={**BODY, "max_tokens": 40, "ignore_eos": True, **more},
                 headers={"Authorization": f"Bearer {key}"},
-            )  # fmt: skip
+            )
             return reply.json()["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"]
 
         fresh = drafted("a")
@@ -81,9 +82,15 @@ def test_no_request_writes_a_line_of_its_own_into_the_log(
 
 @pytest.mark.parametrize(
     ("operator", "request_", "becomes"),
-    [("never", None, False), ("never", False, False), ("asked", None, False), ("asked", True, True),
-     ("always", None, True), ("always", False, False)],
-)  # fmt: skip
+    [
+        ("never", None, False),
+        ("never", False, False),
+        ("asked", None, False),
+        ("asked", True, True),
+        ("always", None, True),
+        ("always", False, False),
+    ],
+)
 def test_a_message_holds_control_tokens_only_where_it_may(
     chat_llm: LLM, operator: str, request_: bool | None, becomes: bool
 ) -> None:
@@ -160,13 +167,17 @@ def test_nothing_of_a_request_reaches_the_disk_another_program_or_another_machin
         _watches.set()
         try:
             for body in (
-                BODY, {**BODY, "prompt": "word " * 100_000}, {**BODY, "references": ["file:///etc/passwd"]},
+                BODY,
+                {**BODY, "prompt": "word " * 100_000},
+                {**BODY, "references": ["file:///etc/passwd"]},
                 {**BODY, "structured_outputs": {"json": {"$ref": "http://127.0.0.1:9/schema"}}},
                 {**BODY, "structured_outputs": {"json": {"$ref": "file:///etc/passwd"}}},
-                {**BODY, "structured_outputs": {"regex": "[a-z]+"}}, {**BODY, "model": "/etc/passwd"},
-                {**BODY, "speculative": {"method": "os:system"}}, {**BODY, "stream": True, "n": 2, "temperature": 1},
+                {**BODY, "structured_outputs": {"regex": "[a-z]+"}},
+                {**BODY, "model": "/etc/passwd"},
+                {**BODY, "speculative": {"method": "os:system"}},
+                {**BODY, "stream": True, "n": 2, "temperature": 1},
                 {**BODY, "request_id": "../../x", "user": "$(id)", "cache_salt": "../y"},
-            ):  # fmt: skip
+            ):
                 http.post(f"{address}/v1/completions", json=body)
             http.post(
                 f"{address}/v1/completions", content=b" " * (4 << 20), headers={"Content-Type": "application/json"}

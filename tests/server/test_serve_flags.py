@@ -25,9 +25,30 @@ def read(*words: str) -> serve.Options:
 def test_https_with_keys_and_a_draft_named_as_elsewhere(tmp_path: Path) -> None:
     certificate, key = certified(tmp_path)
     (tmp_path / "keys").write_text("first\n\n second \n")
-    words = ("--model-id", "zoo:target", "--draft-model-id", "zoo:draft", "--speculate", 3, "--max-model-len", 256,
-             "--max-num-seqs", 5, "--served-model-name", "a", "--served-model-name", "b", "--stream-interval", 1,
-             "--api-key-file", tmp_path / "keys", "--ssl-certfile", certificate, "--ssl-keyfile", key)  # fmt: skip
+    words = (
+        "--model-id",
+        "zoo:target",
+        "--draft-model-id",
+        "zoo:draft",
+        "--speculate",
+        3,
+        "--max-model-len",
+        256,
+        "--max-num-seqs",
+        5,
+        "--served-model-name",
+        "a",
+        "--served-model-name",
+        "b",
+        "--stream-interval",
+        1,
+        "--api-key-file",
+        tmp_path / "keys",
+        "--ssl-certfile",
+        certificate,
+        "--ssl-keyfile",
+        key,
+    )
     with (
         command(*words) as address,
         httpx.Client(base_url=address, verify=ssl.create_default_context(cafile=certificate), timeout=60) as client,
@@ -77,11 +98,22 @@ def test_a_server_keeps_prefixes_unless_it_is_told_not_to() -> None:
 def test_every_flag_of_the_server_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the others there is a test of each above."""
     words: dict[str, Any] = {
-        "max_tokens": 7, "max_prompts": 2, "max_texts": 3, "max_body_bytes": 2048, "max_schema_bytes": 2048,
-        "body_timeout": 2.0, "request_timeout": 3.0, "rate_limit": 4, "stream_interval": 2, "keep_alive": 1.0,
-        "drain_timeout": 5.0, "allow_origins": "https://a.org", "tool_call_parser": "mistral",
-        "reasoning_parser": "qwen3", "special_tokens_in_messages": "asked",
-    }  # fmt: skip
+        "max_tokens": 7,
+        "max_prompts": 2,
+        "max_texts": 3,
+        "max_body_bytes": 2048,
+        "max_schema_bytes": 2048,
+        "body_timeout": 2.0,
+        "request_timeout": 3.0,
+        "rate_limit": 4,
+        "stream_interval": 2,
+        "keep_alive": 1.0,
+        "drain_timeout": 5.0,
+        "allow_origins": "https://a.org",
+        "tool_call_parser": "mistral",
+        "reasoning_parser": "qwen3",
+        "special_tokens_in_messages": "asked",
+    }
     flags = [word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     monkeypatch.setenv("OUTDRAFT_API_KEY", "x,y")
     made = serve._settings(read(*flags, "--trust-request-chat-template", "--log-requests"))

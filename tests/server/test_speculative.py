@@ -32,16 +32,23 @@ def test_plain_decoding(client: httpx.Client, plain: str) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "most"),
-    [(None, 4), ({"method": "ngram"}, 4), ({"num_speculative_tokens": 2}, 2),
-     ({"method": "ngram", "num_speculative_tokens": 7, "policy": "fixed", "verifier": "rejection"}, 7)],
-)  # fmt: skip
+    [
+        (None, 4),
+        ({"method": "ngram"}, 4),
+        ({"num_speculative_tokens": 2}, 2),
+        ({"method": "ngram", "num_speculative_tokens": 7, "policy": "fixed", "verifier": "rejection"}, 7),
+    ],
+)
 def test_settings_in_force_and_statistics(client: httpx.Client, plain: str, asked: Any, most: int) -> None:
     told = ask(client, asked)
     assert told["choices"][0]["text"] == plain
     assert told["speculative"] == {
-        "method": "ngram", "num_speculative_tokens": most, "verifier": (asked or {}).get("verifier", "auto"),
-        "policy": "fixed", "methods": ["ngram"],
-    }  # fmt: skip
+        "method": "ngram",
+        "num_speculative_tokens": most,
+        "verifier": (asked or {}).get("verifier", "auto"),
+        "policy": "fixed",
+        "methods": ["ngram"],
+    }
     figures = told["metrics"]["speculative_decoding"]
     histogram = figures["acceptance_histogram"]
     assert len(histogram) == most + 1 == figures["num_spec_tokens"] + 1
@@ -96,8 +103,14 @@ def test_models_lists_the_methods(client: httpx.Client) -> None:
 
 def test_usage_counts_accepted_tokens_that_are_in_the_text(client: httpx.Client) -> None:
     """A stop string cuts a run that the rule has accepted; the statistics are of the rule."""
-    body = {"prompt": "one two three four five six seven eight. " * 6 + "one", "max_tokens": 40, "temperature": 0,
-            "stop": [". two. two"], "return_token_ids": True, "speculative": {"num_speculative_tokens": 8}}  # fmt: skip
+    body = {
+        "prompt": "one two three four five six seven eight. " * 6 + "one",
+        "max_tokens": 40,
+        "temperature": 0,
+        "stop": [". two. two"],
+        "return_token_ids": True,
+        "speculative": {"num_speculative_tokens": 8},
+    }
     for stop in (". two. two", " two", " three", " four", " five", " six"):
         reply = client.post("/v1/completions", json={**body, "stop": [stop]}).json()
         told = reply["usage"]["completion_tokens_details"]

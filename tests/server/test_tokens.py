@@ -78,8 +78,12 @@ def test_generate_writes_the_engines_ids(client: httpx.Client, llm: LLM) -> None
 
 def test_generate_streams_the_same_ids(client: httpx.Client, llm: LLM) -> None:
     ids = list(llm.encode("It was late when"))
-    body = {"token_ids": ids, "sampling_params": {"max_tokens": 16, "temperature": 0}, "stream": True,
-            "stream_options": {"include_usage": True}}  # fmt: skip
+    body = {
+        "token_ids": ids,
+        "sampling_params": {"max_tokens": 16, "temperature": 0},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
     lines = [line.removeprefix("data: ") for line in client.post("/inference/v1/generate", json=body).text.splitlines()]
     pieces = [json.loads(line) for line in lines if line and line != "[DONE]"]
     written = [token for piece in pieces for choice in piece["choices"] for token in choice["token_ids"]]
@@ -92,8 +96,12 @@ def test_generate_streams_the_same_ids(client: httpx.Client, llm: LLM) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_chats_stream_tells_the_prompt_once(client: httpx.Client, count: int) -> None:
     """The answers begin with a part of a character, so that the first chunk of log probabilities has no text."""
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": "How are you?"}], "max_tokens": 6, "n": count,
-                            "forced_prefix": "é"}  # fmt: skip
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "How are you?"}],
+        "max_tokens": 6,
+        "n": count,
+        "forced_prefix": "é",
+    }
     told = {"prompt_logprobs": 1, "return_token_ids": True}
     whole = client.post("/v1/chat/completions", json={**body, **told}).json()
     for asked in (told, {"prompt_logprobs": 1}, {"return_token_ids": True}, {}):

@@ -41,8 +41,15 @@ def written(text: str) -> dict[str, Any]:
 
 
 def test_a_required_call_is_valid_and_streams_the_same(http: httpx.Client) -> None:
-    asked = {"messages": HELLO, "tools": [CLOCK, WEATHER], "tool_choice": "required", "parallel_tool_calls": False,
-             "seed": 3, "max_tokens": 60, **STILL}  # fmt: skip
+    asked = {
+        "messages": HELLO,
+        "tools": [CLOCK, WEATHER],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "seed": 3,
+        "max_tokens": 60,
+        **STILL,
+    }
     choice = http.post(PATH, json=asked).json()["choices"][0]
     (call,) = choice["message"]["tool_calls"]
     assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
@@ -59,10 +66,14 @@ def test_a_named_function_has_the_arguments_of_its_schema(place: str) -> None:
     official = openai.OpenAI(base_url=f"{place}/v1", api_key="none", max_retries=0)
     for seed in range(3):
         reply = official.chat.completions.create(
-            model="target", messages=HELLO, tools=[CLOCK, WEATHER], seed=seed, max_tokens=60,  # type: ignore[arg-type]
+            model="target",
+            messages=HELLO,
+            tools=[CLOCK, WEATHER],
+            seed=seed,
+            max_tokens=60,  # type: ignore[arg-type]
             extra_body=STILL,
             tool_choice={"type": "function", "function": {"name": "weather"}},
-        )  # fmt: skip
+        )
         calls = reply.choices[0].message.tool_calls
         assert calls is not None and len(calls) == 1 and calls[0].type == "function"
         assert calls[0].function.name == "weather"
@@ -73,17 +84,30 @@ def test_a_named_function_has_the_arguments_of_its_schema(place: str) -> None:
 def test_the_official_stream_helper_gathers_the_call(place: str) -> None:
     official = openai.OpenAI(base_url=f"{place}/v1", api_key="none", max_retries=0)
     with official.chat.completions.stream(
-        model="target", messages=HELLO, tools=[WEATHER], tool_choice="required", seed=1, max_tokens=60,  # type: ignore[arg-type]
-        parallel_tool_calls=False, extra_body=STILL,
-    ) as stream:  # fmt: skip
+        model="target",
+        messages=HELLO,
+        tools=[WEATHER],
+        tool_choice="required",
+        seed=1,
+        max_tokens=60,  # type: ignore[arg-type]
+        parallel_tool_calls=False,
+        extra_body=STILL,
+    ) as stream:
         final = stream.get_final_completion()
     calls = final.choices[0].message.tool_calls
     assert calls is not None and json.loads(calls[0].function.arguments)["city"] in ("Rome", "Bern", "Oslo")
 
 
 def test_speculation_changes_no_call(http: httpx.Client, chat_llm: LLM) -> None:
-    asked = {"tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False, "temperature": 1, "seed": 11,
-             "return_token_ids": True, **STILL}  # fmt: skip
+    asked = {
+        "tools": [WEATHER],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "temperature": 1,
+        "seed": 11,
+        "return_token_ids": True,
+        **STILL,
+    }
     ids = ask(http, **asked)["choices"][0]["token_ids"]
     plain = chat_llm._setup.directory
     with (
@@ -97,8 +121,15 @@ def test_speculation_changes_no_call(http: httpx.Client, chat_llm: LLM) -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_text_before_a_call_streams_as_content_and_no_markup_does(http: httpx.Client, strict: bool) -> None:
     tool = {**WEATHER, "function": {**WEATHER["function"], "strict": strict}}
-    asked = {"messages": HELLO, "tools": [tool], "forced_prefix": f"Let me look.\n{CALL}", "temperature": 0,
-             "max_tokens": 80, "stop": "</tool_call>", **STILL}  # fmt: skip
+    asked = {
+        "messages": HELLO,
+        "tools": [tool],
+        "forced_prefix": f"Let me look.\n{CALL}",
+        "temperature": 0,
+        "max_tokens": 80,
+        "stop": "</tool_call>",
+        **STILL,
+    }
     pieces = events(http, PATH, asked)
     deltas = [one["choices"][0]["delta"] for one in pieces]
     content = "".join(one.get("content", "") for one in deltas)
@@ -132,8 +163,17 @@ def test_thoughts_are_told_apart_and_counted(http: httpx.Client) -> None:
     message, usage = forced["choices"][0]["message"], forced["usage"]["completion_tokens_details"]
     assert message["reasoning_content"] == "Let me see." and message["content"].startswith("It is four.")
     assert 3 <= usage["reasoning_tokens"] < forced["usage"]["completion_tokens"]
-    pieces = events(http, PATH, {"messages": HELLO, "temperature": 0, "forced_prefix": text, "max_tokens": 40,
-                                 "stream_options": {"include_usage": True}})  # fmt: skip
+    pieces = events(
+        http,
+        PATH,
+        {
+            "messages": HELLO,
+            "temperature": 0,
+            "forced_prefix": text,
+            "max_tokens": 40,
+            "stream_options": {"include_usage": True},
+        },
+    )
     deltas = [one["choices"][0]["delta"] for one in pieces if one["choices"]]
     assert "".join(one.get("reasoning_content", "") for one in deltas) == "Let me see."
     assert "".join(one.get("content", "") for one in deltas) == message["content"]
@@ -201,8 +241,11 @@ def max_tokens_of(count: int) -> Any:
 
 def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
-    messages = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "call_1", "content": "rain"}]  # fmt: skip
+    messages = [
+        *HELLO,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
     reply = ask(http, messages=messages, max_tokens=1, return_token_ids=True)
     prompt = chat_llm.get_tokenizer().decode(reply["prompt_token_ids"])
     assert '<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>' in prompt
@@ -214,11 +257,17 @@ def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) ->
     ("body", "param", "says"),
     [
         ({"tool_choice": "required"}, "tool_choice", "needs tools"),
-        ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice",
-         "the tools are weather"),
+        (
+            {"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "x"}}},
+            "tool_choice",
+            "the tools are weather",
+        ),
         ({"tools": [WEATHER, WEATHER]}, "tools", "twice"),
-        ({"tools": [WEATHER], "tool_choice": "required", "response_format": {"type": "json_object"}}, "tool_choice",
-         "leave one out"),
+        (
+            {"tools": [WEATHER], "tool_choice": "required", "response_format": {"type": "json_object"}},
+            "tool_choice",
+            "leave one out",
+        ),
         ({"reasoning_effort": "high"}, "reasoning_effort", "template does not use it"),
         ({"chat_template_kwargs": {"mood": 1}}, "mood", "template does not use it"),
         ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs", "a field of the request"),
@@ -230,10 +279,13 @@ def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) ->
         ({"structured_outputs": {}}, "structured_outputs", "takes exactly one of"),
         ({"structured_outputs": {"regex": "a", "whitespace_pattern": "b"}}, "structured_outputs", "not for regex"),
         ({"negative_prompt": "a"}, "negative_prompt", "set guidance_scale=1.5"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content.0",
-         "'image_url' is not for this server, which takes text"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "messages.0.content.0",
+            "'image_url' is not for this server, which takes text",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals(http: httpx.Client, body: dict[str, Any], param: str, says: str) -> None:
     error = refused(http, **body)
     assert says in error["message"] and error["param"] == param
@@ -253,9 +305,14 @@ def test_models_tells_the_formats(http: httpx.Client) -> None:
 
 
 def test_without_a_template_each_field_of_one_is_refused(client: httpx.Client) -> None:
-    for name, value in (("tools", [WEATHER]), ("reasoning_effort", "low"), ("continue_final_message", True),
-                        ("chat_template_kwargs", {"a": 1}), ("chat_template_kwargs", {"template": "x"}),
-                        ("add_generation_prompt", False)):  # fmt: skip
+    for name, value in (
+        ("tools", [WEATHER]),
+        ("reasoning_effort", "low"),
+        ("continue_final_message", True),
+        ("chat_template_kwargs", {"a": 1}),
+        ("chat_template_kwargs", {"template": "x"}),
+        ("add_generation_prompt", False),
+    ):
         reply = client.post(PATH, json={"messages": HELLO, name: value, "max_tokens": 1})
         assert reply.status_code == 400, name
         told = reply.json()["error"]["message"]

@@ -128,9 +128,11 @@ def test_on_one_device_overlap_hides_drafting_behind_reading_only():
 def test_ssd_takes_what_the_formula_says(step, every):
     """Positions that are wrong now and then, some with the right token as the second guess: hits and misses."""
     tokens, clock, drafter = clocked(
-        make_ssd, Costs(draft_step=step), wrong=lambda position: position % every == every - 1,
+        make_ssd,
+        Costs(draft_step=step),
+        wrong=lambda position: position % every == every - 1,
         second=lambda position: position % 2 == 0,
-    )  # fmt: skip
+    )
     hits = [one.before == 0 for one in clock.rounds]
     assert sum(hits) == drafter.num_hits and drafter.num_rounds == len(hits) - 1  # all but the first were prepared for
     hit_rate = sum(hits) / len(hits)
@@ -139,9 +141,12 @@ def test_ssd_takes_what_the_formula_says(step, every):
     backup = sum(one.before for one in clock.rounds) * step / len(missed)
     ahead = [max(1.0, one.beside * step) for one in clock.rounds]
     expected = asynchronous_speedup(
-        hit_rate, hit_tokens=sum(ready) / max(1, len(ready)), miss_tokens=sum(missed) / len(missed),
-        draft_time=sum(ahead) / len(ahead), backup_time=backup,
-    )  # fmt: skip
+        hit_rate,
+        hit_tokens=sum(ready) / max(1, len(ready)),
+        miss_tokens=sum(missed) / len(missed),
+        draft_time=sum(ahead) / len(ahead),
+        backup_time=backup,
+    )
     assert LENGTH / clock.overlapped_time() == pytest.approx(expected)
     if every > LENGTH:
         assert len(missed) == 1  # the first round

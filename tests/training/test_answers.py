@@ -71,9 +71,10 @@ def test_other_answers_and_other_files_are_left_alone(llm, tmp_path):
     write_answers(llm, [[1, 2], [3, 4]], ASKING, path, lambda line: None)
     before = path.read_text()
     for prompts, asking in (
-        ([[1, 2], [3, 5]], ASKING), ([[0, 0], [1, 2], [3, 4]], ASKING),
+        ([[1, 2], [3, 5]], ASKING),
+        ([[0, 0], [1, 2], [3, 4]], ASKING),
         ([[1, 2], [3, 4]], Asking(temperatures=(1.0, 0.0), max_tokens=6, seed=6)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ConfigError, match="name another file"):
             write_answers(llm, prompts, asking, path, lambda line: None)
     for text in ('{"text": "mine"}\n{"text": "without an end"}', "notes\n", "half a line"):
@@ -86,9 +87,7 @@ def test_other_answers_and_other_files_are_left_alone(llm, tmp_path):
 
 def test_prompts_are_what_comes_before_the_answer(tmp_path):
     path = tmp_path / "p.jsonl"
-    records = [
-        {"prompt_token_ids": [1, 2], "token_ids": [3]}, {"token_ids": [4, 5, 6, 7]}, {"token_ids": [8]},
-    ]  # fmt: skip
+    records = [{"prompt_token_ids": [1, 2], "token_ids": [3]}, {"token_ids": [4, 5, 6, 7]}, {"token_ids": [8]}]
     path.write_text("".join(json.dumps(one) + "\n" for one in records))
     assert list(prompts_of([path], None, 2)) == [[1, 2], [4, 5], None]
     assert list(prompts_of([path], None, 0)) == [[1, 2], None, None]

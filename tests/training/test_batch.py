@@ -36,10 +36,14 @@ def test_a_plan_that_asks_for_no_batch_takes_it(loop, batch, steps, tmp_path):
     lines = (json.dumps({"token_ids": [(i * j) % 60 for j in range(1, 41)]}) for i in range(1, 100))
     (tmp_path / "texts.jsonl").write_text("\n".join(lines))
     plan = {
-        "kind": "medusa", "target": str(tmp_path / "target"), "data": (str(tmp_path / "texts.jsonl"),),
-        "out": str(tmp_path / "out"), "options": {"num_heads": 2}, "held_out": 0.05,
+        "kind": "medusa",
+        "target": str(tmp_path / "target"),
+        "data": (str(tmp_path / "texts.jsonl"),),
+        "out": str(tmp_path / "out"),
+        "options": {"num_heads": 2},
+        "held_out": 0.05,
         "loop": {"seq_len": 32, "micro_tokens": 64, **loop},
-    }  # fmt: skip
+    }
     config = prepare(make_plan(plan), lambda line: None).loop.config
     assert (config.batch_tokens, config.steps) == (batch, steps)
 

@@ -25,9 +25,8 @@ def corpus(*examples):
     ids = [[one for part, _ in parts for one in part] for parts in examples]
     counts = [[counts for part, counts in parts for _ in part] for parts in examples]
     return Corpus(
-        ids=np.concatenate(ids).astype(np.int32), counts=np.concatenate(counts),
-        starts=np.cumsum([0, *map(len, ids)]),
-    )  # fmt: skip
+        ids=np.concatenate(ids).astype(np.int32), counts=np.concatenate(counts), starts=np.cumsum([0, *map(len, ids)])
+    )
 
 
 def test_a_chat_begins_at_its_answers_and_not_in_the_template():
@@ -58,10 +57,13 @@ def course(tmp_path):
         lines = [{"prompt_token_ids": [i % VOCAB, i // VOCAB], "token_ids": list(range(38))} for i in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     plan = {
-        "kind": "medusa", "target": str(tmp_path / "target"), "data": (str(tmp_path / "texts.jsonl"),),
-        "valid": (str(tmp_path / "valid.jsonl"),), "out": str(tmp_path / "out"),
+        "kind": "medusa",
+        "target": str(tmp_path / "target"),
+        "data": (str(tmp_path / "texts.jsonl"),),
+        "valid": (str(tmp_path / "valid.jsonl"),),
+        "out": str(tmp_path / "out"),
         "loop": {"seq_len": 16, "batch_tokens": 32, "micro_tokens": 32, "steps": 1},
-    }  # fmt: skip
+    }
     return prepare(make_plan(plan), lambda line: None)
 
 

@@ -89,10 +89,14 @@ def test_a_draft_that_is_too_sure_is_found_out_and_its_policy_begins_with_the_ma
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "no calibration"), ('{"draft": "a", "temperatures": [1]}', "no calibration"),
-     ('{"draft": "a", "temperatures": [1], "bins": [[2, 0.5, 3]]}', "holds the bin"),
-     ('{"draft": "a", "temperatures": [1], "bins": [[0.2, 0.5, NaN]]}', "holds the bin"), (None, "cannot be read")],
-)  # fmt: skip
+    [
+        ("{", "no calibration"),
+        ('{"draft": "a", "temperatures": [1]}', "no calibration"),
+        ('{"draft": "a", "temperatures": [1], "bins": [[2, 0.5, 3]]}', "holds the bin"),
+        ('{"draft": "a", "temperatures": [1], "bins": [[0.2, 0.5, NaN]]}', "holds the bin"),
+        (None, "cannot be read"),
+    ],
+)
 def test_a_damaged_file_is_one_clear_error(tmp_path, text, says):
     path = tmp_path / "map.json"
     if text is not None:

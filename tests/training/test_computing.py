@@ -231,8 +231,11 @@ def test_a_cpu_held_to_avx2_is_seen_as_one(scene):
     )
     limits = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     done = subprocess.run(
-        [sys.executable, "-c", words, str(scene / "target")], env={**os.environ, **limits, "PYTHONPATH": str(SOURCE)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", words, str(scene / "target")],
+        env={**os.environ, **limits, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.split() == ["computes", "in", "float32:"]
     assert open_target(scene / "target", "float32", "cpu")[0].dtype == FLOAT

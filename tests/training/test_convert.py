@@ -100,8 +100,10 @@ def test_what_was_promised_of_a_draft_is_checked_in_the_other_layout(kind: str, 
     assert not (tmp_path / "unpromised" / RECORD).exists()
     promised = {
         "terms": {"prompts": [[1, 2, 3], [4, 5]], "max_tokens": 8, "depth": 2, "temperature": 0.0},
-        "tau": 1.5, "standard_error": 0.1, "conditional": [0.5, 0.5],
-    }  # fmt: skip
+        "tau": 1.5,
+        "standard_error": 0.1,
+        "conditional": [0.5, 0.5],
+    }
     told = {"kind": kind, "dtype": "float32", "target": fingerprint(load_model(target)), "promises": [promised]}
     write_record(tmp_path / "draft", told)
     found = convert(draft, to, target, tmp_path / "there")

@@ -21,9 +21,11 @@ TEMPLATE = ChatTemplate(
     {},
 )
 CHAT = [
-    {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, {"role": "user", "content": "more"},
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "hello"},
+    {"role": "user", "content": "more"},
     {"role": "assistant", "content": "bye"},
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +49,11 @@ def test_what_counts_of_each_kind_of_record():
 
 def test_the_assistants_words_count_by_template_and_without_one():
     assert cut({"messages": CHAT}, TEMPLATE) == [
-        ("<user>hi</><assistant>", False), ("hello</>", True), ("<user>more</><assistant>", False), ("bye</>", True),
-    ]  # fmt: skip
+        ("<user>hi</><assistant>", False),
+        ("hello</>", True),
+        ("<user>more</><assistant>", False),
+        ("bye</>", True),
+    ]
     plain = cut({"messages": CHAT})
     assert [words for words, counts in plain if counts] == [" hello\n", " bye\n"]
     assert "".join(words for words, _ in plain) == "User: hi\nAssistant: hello\nUser: more\nAssistant: bye\n"
@@ -127,8 +132,9 @@ def test_files_of_every_kind_are_read(tmp_path):
         out.write('{"text": "one"}\n\n{"text": "two"}\n')
     assert [record for _, record in read_records(tmp_path / "a.txt")] == [{"text": "whole\nfile"}]
     assert [where for where, _ in read_records(tmp_path / "b.jsonl.gz")] == [
-        f"{tmp_path}/b.jsonl.gz, line 1", f"{tmp_path}/b.jsonl.gz, line 3",
-    ]  # fmt: skip
+        f"{tmp_path}/b.jsonl.gz, line 1",
+        f"{tmp_path}/b.jsonl.gz, line 3",
+    ]
     (tmp_path / "c.jsonl").write_text('{"text": "one"}\n{"text\n')
     with pytest.raises(ConfigError, match="line 2 is not JSON"):
         list(read_records(tmp_path / "c.jsonl"))

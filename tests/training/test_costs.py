@@ -63,8 +63,12 @@ def test_an_engine_shares_the_tensors_of_the_target(tmp_path):
     assert not any(isinstance(part, LinearMap) and part.tile is not None for part in target.modules())
     save_model(target, tmp_path)
     wrote = LLM.over(tmp_path, theirs).generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=9))
-    assert wrote.token_ids == LLM(tmp_path, drafter="none").generate({"prompt_token_ids": [1, 2, 3]},
-                                                                    SamplingParams(max_tokens=9)).token_ids  # fmt: skip
+    assert (
+        wrote.token_ids
+        == LLM(tmp_path, drafter="none")
+        .generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=9))
+        .token_ids
+    )
 
 
 def scripted():

@@ -37,10 +37,14 @@ def place(tmp_path):
 def course(place, out="out", *, kind="medusa", team=None, **more):
     loop = {"seq_len": 32, "batch_tokens": 128, "micro_tokens": 64, "steps": 6, "warmup": 1, "eval_every": 2}
     plan = {
-        "kind": kind, "target": str(place / "target"), "data": (str(place / "texts.jsonl"),),
-        "valid": (str(place / "valid.jsonl"),), "out": str(place / out), **more,
+        "kind": kind,
+        "target": str(place / "target"),
+        "data": (str(place / "texts.jsonl"),),
+        "valid": (str(place / "valid.jsonl"),),
+        "out": str(place / out),
+        **more,
         "loop": {**loop, **more.get("loop", {})},
-    }  # fmt: skip
+    }
     return prepare(make_plan(plan), lambda line: None, team)
 
 

@@ -68,10 +68,15 @@ def test_a_draft_goes_on_under_a_target_that_was_trained_on(kind, options, targe
 
     def begun(name, **more):
         plan = {
-            "kind": kind, "target": str(tmp_path / "target"), "data": (str(tmp_path / "texts.jsonl"),),
-            "out": str(tmp_path / name), "options": options, "held_out": 0.1,
-            "loop": {"seq_len": 32, "batch_tokens": 128, "micro_tokens": 64}, **more,
-        }  # fmt: skip
+            "kind": kind,
+            "target": str(tmp_path / "target"),
+            "data": (str(tmp_path / "texts.jsonl"),),
+            "out": str(tmp_path / name),
+            "options": options,
+            "held_out": 0.1,
+            "loop": {"seq_len": 32, "batch_tokens": 128, "micro_tokens": 64},
+            **more,
+        }
         return prepare(make_plan(plan), lambda line: None)
 
     new, again = begun("new"), begun("again", init=str(tmp_path / "old"))
@@ -110,10 +115,14 @@ def test_rows_that_a_draft_cannot_read_are_refused_at_the_first_step(family, on_
 
     def run(seq_len):
         plan = {
-            "kind": "draft_model", "target": str(tmp_path / "target"), "data": (str(tmp_path / "texts.jsonl"),),
-            "out": str(tmp_path / f"out{seq_len}"), "init": str(tmp_path / "draft"), "on_policy": on_policy,
+            "kind": "draft_model",
+            "target": str(tmp_path / "target"),
+            "data": (str(tmp_path / "texts.jsonl"),),
+            "out": str(tmp_path / f"out{seq_len}"),
+            "init": str(tmp_path / "draft"),
+            "on_policy": on_policy,
             "loop": {"seq_len": seq_len, "batch_tokens": 128, "steps": 2},
-        }  # fmt: skip
+        }
         course = prepare(make_plan(plan), lambda line: None)
         course.loop.run()
         return course.loop.progress.step

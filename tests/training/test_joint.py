@@ -112,9 +112,9 @@ def test_heads_are_compared_with_the_target_that_verifies(target):
     outlook = learner.look(lesson)
     right = accepted(outlook, lesson, teacher.logits, 1.0)[0].ratio
     wrong = accepted(replace(outlook, states=None), lesson, teacher.logits, 1.0)[0].ratio
-    as_served = accepted(
-        replace(outlook, states=None), replace(lesson, states=outlook.states), teacher.logits, 1.0
-    )[0].ratio  # fmt: skip
+    as_served = accepted(replace(outlook, states=None), replace(lesson, states=outlook.states), teacher.logits, 1.0)[
+        0
+    ].ratio
     torch.testing.assert_close(right, as_served)
     assert float((right - wrong).abs().max()) > 0.01
     losses = [
@@ -165,9 +165,14 @@ def test_a_run_that_is_resumed_after_the_warm_up_began_ends_with_the_same_bits(t
         learner, teacher = joint(target, warmup_share=0.3)
         config = LoopConfig(steps=8, seq_len=12, batch_tokens=24, micro_tokens=24, warmup=1, save_every=1000)
         return learner, Loop(
-            DraftObjective(learner, teacher, forward_kl), Data(), config, tmp_path / place, lambda line: None,
-            listens=False, shares=learner.rates,
-        )  # fmt: skip
+            DraftObjective(learner, teacher, forward_kl),
+            Data(),
+            config,
+            tmp_path / place,
+            lambda line: None,
+            listens=False,
+            shares=learner.rates,
+        )
 
     whole, run = loop("whole")
     run.run()

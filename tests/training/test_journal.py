@@ -24,8 +24,10 @@ def test_the_mean_loss_begins_anew_with_every_evaluation_and_the_pace_does_not(t
     journal.add(1.0, 2.0)
     assert journal.running(7) == {"loss": 1.0, "tokens_a_second": 75.0, "seconds_left": 700 / 75}
     assert said == [
-        "step 0 untrained", "step 2/10 loss 3.0000; 100 tokens/s, 0.1 min left", "step 2 better; 0.1 min left",
-    ]  # fmt: skip
+        "step 0 untrained",
+        "step 2/10 loss 3.0000; 100 tokens/s, 0.1 min left",
+        "step 2 better; 0.1 min left",
+    ]
     lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
     first, second = {"step": 0}, {"step": 2, "score": 1.5, "loss": 3.0, "tokens_a_second": 100.0, "seconds_left": 8.0}
     assert lines == [first, second] and shown == [(0, first), (2, second)]

@@ -36,10 +36,28 @@ def target(tmp_path_factory):
 )
 def test_a_draft_trains_end_to_end(target, tmp_path, kind):
     words = [
-        "train", kind, "--target", target, "--data", target / "x.jsonl", "--out", tmp_path, "--depth", 2,
-        "--loop", "seq_len=8", "--loop", "batch_tokens=16", "--loop", "micro_tokens=16", "--loop", "steps=2",
-        "--loop", "muon_lr=0", *(("--options", "num_heads=1") if kind == "medusa" else ()),
-    ]  # fmt: skip
+        "train",
+        kind,
+        "--target",
+        target,
+        "--data",
+        target / "x.jsonl",
+        "--out",
+        tmp_path,
+        "--depth",
+        2,
+        "--loop",
+        "seq_len=8",
+        "--loop",
+        "batch_tokens=16",
+        "--loop",
+        "micro_tokens=16",
+        "--loop",
+        "steps=2",
+        "--loop",
+        "muon_lr=0",
+        *(("--options", "num_heads=1") if kind == "medusa" else ()),
+    ]
     assert main([str(word) for word in words]) == 0
     told = json.loads((tmp_path / "training.json").read_text())
     assert told["target"]["vocab_size"] == VOCAB and told["steps"] == 2 and told["promises"]

@@ -179,8 +179,9 @@ def test_a_signal_in_the_last_step_is_heard(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
             return super().total(rows)
 
-    loop = Loop(Stopping(toy_decoder()), toy_sampler(), toy_config(steps=1), tmp_path, lambda line: None,
-                vocab_size=VOCAB)  # fmt: skip
+    loop = Loop(
+        Stopping(toy_decoder()), toy_sampler(), toy_config(steps=1), tmp_path, lambda line: None, vocab_size=VOCAB
+    )
     loop.run()
     assert loop.step == 1 and loop.interrupted
     again = toy_loop(NextToken(toy_decoder()), tmp_path, steps=1)
@@ -261,8 +262,15 @@ def test_a_batch_that_workers_cannot_share_is_refused(tmp_path, monkeypatch, cha
     """Two of five rows each would leave one out of every step."""
     monkeypatch.setattr("outdraft.training.loop.DistributedDataParallel", lambda loss, **settings: loss)
     with pytest.raises(ConfigError, match=says) if says else nullcontext():
-        Loop(NextToken(toy_decoder()), toy_sampler(), toy_config(**changes), tmp_path, lambda line: None,
-             team=Team(size=2), listens=False)  # fmt: skip
+        Loop(
+            NextToken(toy_decoder()),
+            toy_sampler(),
+            toy_config(**changes),
+            tmp_path,
+            lambda line: None,
+            team=Team(size=2),
+            listens=False,
+        )
 
 
 def test_a_run_that_ended_stays_ended(tmp_path):

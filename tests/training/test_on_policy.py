@@ -107,8 +107,12 @@ def test_kinds_that_write_nothing_by_themselves_are_refused(tmp_path):
     save_model(tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32), tmp_path / "target")
     ids = np.random.default_rng(0).integers(61, size=(40, 20)).tolist()
     (tmp_path / "x.jsonl").write_text("".join(json.dumps({"token_ids": one}) + "\n" for one in ids))
-    given = {"target": str(tmp_path / "target"), "data": (str(tmp_path / "x.jsonl"),), "out": str(tmp_path / "out"),
-             "loop": {"seq_len": 16, "batch_tokens": 64}}  # fmt: skip
+    given = {
+        "target": str(tmp_path / "target"),
+        "data": (str(tmp_path / "x.jsonl"),),
+        "out": str(tmp_path / "out"),
+        "loop": {"seq_len": 16, "batch_tokens": 64},
+    }
     for kind, more, says in (
         ("medusa", {"on_policy": 0.5}, "on_policy=0.5 needs a draft"),
         ("eagle", {"loss": {"reinforce": 0.1}}, "loss reinforce needs a draft"),

@@ -220,8 +220,14 @@ def test_a_resumed_run_has_the_baseline_and_the_bits(target, tmp_path):
 def test_passes_do_not_change_the_windows(target, tmp_path):
     sums = []
     for place, micro in (("whole", 128), ("parts", 32)):
-        loop = toy_loop(objective_of(target, "accepted"), tmp_path / place, data=Timed(toy_sampler()), steps=1,
-                        batch_tokens=128, micro_tokens=micro)  # fmt: skip
+        loop = toy_loop(
+            objective_of(target, "accepted"),
+            tmp_path / place,
+            data=Timed(toy_sampler()),
+            steps=1,
+            batch_tokens=128,
+            micro_tokens=micro,
+        )
         loop.run()
         sums.append(loop.objective.memory["baseline"])
     assert torch.allclose(*sums, rtol=1e-5)

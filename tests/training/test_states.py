@@ -33,10 +33,14 @@ def scene(tmp_path_factory):
 
 def course(scene, out, kind="eagle", target=1, data=0, **more):
     given = {
-        "kind": kind, "target": str(scene / f"target{target}"), "data": (str(scene / f"{data}.jsonl"),),
-        "out": str(out), "loop": {"seq_len": 16, "batch_tokens": 64, "micro_tokens": 32, "steps": 12, "eval_every": 6},
-        "same_order": True, **more,
-    }  # fmt: skip
+        "kind": kind,
+        "target": str(scene / f"target{target}"),
+        "data": (str(scene / f"{data}.jsonl"),),
+        "out": str(out),
+        "loop": {"seq_len": 16, "batch_tokens": 64, "micro_tokens": 32, "steps": 12, "eval_every": 6},
+        "same_order": True,
+        **more,
+    }
     return prepare(make_plan(given), lambda line: None)
 
 

@@ -44,10 +44,29 @@ def command(place: Path, out: str, kind: str, workers: int, *more: str) -> list[
         JOINT: ["--options", "joint=true", "--options", "num_heads=2"],
     }.get(kind, [])
     words = [
-        "train", kind.split()[0], *of, "--target", place / "target", "--data", place / "texts.jsonl",
-        "--out", place / out, "--loop", "seq_len=16", "--loop", "batch_tokens=64", "--loop", "micro_tokens=16",
-        "--loop", "steps=30", "--loop", "save_every=1", "--loop", "eval_every=7", *more,
-    ]  # fmt: skip
+        "train",
+        kind.split()[0],
+        *of,
+        "--target",
+        place / "target",
+        "--data",
+        place / "texts.jsonl",
+        "--out",
+        place / out,
+        "--loop",
+        "seq_len=16",
+        "--loop",
+        "batch_tokens=64",
+        "--loop",
+        "micro_tokens=16",
+        "--loop",
+        "steps=30",
+        "--loop",
+        "save_every=1",
+        "--loop",
+        "eval_every=7",
+        *more,
+    ]
     return [sys.executable, *together, "-m", "outdraft.cli.main", *map(str, words)]
 
 
@@ -88,9 +107,12 @@ def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
     checkpoint = place / about[0] / "run/checkpoint.pt"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
     running = subprocess.Popen(
-        command(place, *about), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command(place, *about),
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
     while running.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
         time.sleep(0.01)
     time.sleep(rng.random() * 0.2)

@@ -36,9 +36,14 @@ def scene(tmp_path_factory):
 
 def course(scene, kind, out, **more):
     plan = {
-        "kind": kind, "target": str(scene / "target"), "data": (str(scene / "texts.jsonl"),), "out": str(out),
-        "held_out": 0.01, "loop": {"seq_len": 16, "batch_tokens": 64, "micro_tokens": 16}, **more,
-    }  # fmt: skip
+        "kind": kind,
+        "target": str(scene / "target"),
+        "data": (str(scene / "texts.jsonl"),),
+        "out": str(out),
+        "held_out": 0.01,
+        "loop": {"seq_len": 16, "batch_tokens": 64, "micro_tokens": 16},
+        **more,
+    }
     return prepare(make_plan(plan), lambda line: None)
 
 

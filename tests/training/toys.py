@@ -36,17 +36,31 @@ def toy_sampler(seed: int = 0) -> Sampler:
 
 def toy_decoder(seed: int = 0, hidden: int = 32, layers: int = 3) -> Decoder:
     config = llama_config(
-        vocab_size=VOCAB, hidden_size=hidden, num_layers=layers, num_heads=4, num_kv_heads=2, head_dim=8,
-        intermediate_size=48, max_len=64,
-    )  # fmt: skip
+        vocab_size=VOCAB,
+        hidden_size=hidden,
+        num_layers=layers,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=8,
+        intermediate_size=48,
+        max_len=64,
+    )
     return initialise(Decoder(config), seed, std=0.1)
 
 
 def toy_config(**changes: object) -> LoopConfig:
     given = {
-        "steps": 50, "batch_tokens": 256, "micro_tokens": 128, "seq_len": 16, "warmup": 5, "lr": 1e-2, "muon_lr": 1e-2,
-        "eval_every": 1000, "save_every": 1000, **changes,
-    }  # fmt: skip
+        "steps": 50,
+        "batch_tokens": 256,
+        "micro_tokens": 128,
+        "seq_len": 16,
+        "warmup": 5,
+        "lr": 1e-2,
+        "muon_lr": 1e-2,
+        "eval_every": 1000,
+        "save_every": 1000,
+        **changes,
+    }
     return LoopConfig(**given)  # type: ignore[arg-type]
 
 
@@ -60,9 +74,17 @@ def toy_loop(
     **changes: object,
 ) -> Loop:
     return Loop(
-        objective, data or toy_sampler(), toy_config(**changes), run_dir, lambda line: None, dtype=dtype,
-        evaluate=evaluate, listens=False, vocab_size=VOCAB, about=about,
-    )  # type: ignore[arg-type]  # fmt: skip
+        objective,
+        data or toy_sampler(),
+        toy_config(**changes),
+        run_dir,
+        lambda line: None,
+        dtype=dtype,
+        evaluate=evaluate,
+        listens=False,
+        vocab_size=VOCAB,
+        about=about,
+    )  # type: ignore[arg-type]
 
 
 def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:

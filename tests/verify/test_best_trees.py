@@ -73,8 +73,10 @@ def test_size_has_the_least_cost_a_token():
             drafts, passes = costs(draft, slope, 5, 17)
             ratios = {
                 (m, d): (drafts[d] + passes[m]) / best.values[d, m]
-                for d in range(6) for m in range(1, 18) if best.values[d, m] > 0
-            }  # fmt: skip
+                for d in range(6)
+                for m in range(1, 18)
+                if best.values[d, m] > 0
+            }
             chosen.add(choose_size(best, drafts, passes))
             assert ratios[choose_size(best, drafts, passes)] == pytest.approx(min(ratios.values()))
             drafts[0] = passes[1] = np.inf

@@ -17,9 +17,14 @@ from outdraft.verify.shared import in_turn, relaxed, siblings
 from outdraft.verify.shared.proposal import draw_bonus
 
 RULES = {
-    "auto": "two", "block": "two", "gated": "two", "multi_draft": "fork", "rejection": "two", "sequential": "fork",
+    "auto": "two",
+    "block": "two",
+    "gated": "two",
+    "multi_draft": "fork",
+    "rejection": "two",
+    "sequential": "fork",
     "traversal": "fork",
-}  # fmt: skip
+}
 SHAPES = {"two": (-1, 0, 1), "fork": (-1, 0, 0)}
 USERS = (block, rejection, traversal, in_turn, relaxed, siblings)
 

@@ -77,8 +77,10 @@ def test_gates_may_be_alternatives():
     both, either = {"top_k": 1, "threshold": 0.25}, {"top_k": 1, "threshold": 0.25, "combine": "any"}
     assert open_to(flat, **both) == [0] and open_to(flat, **either) == [0, 1]
     assert open_to(steep, top_k=3, threshold=0.5) == [0] and open_to(steep, top_k=3, threshold=0.5, combine="any") == [
-        0, 1, 2
-    ]  # fmt: skip
+        0,
+        1,
+        2,
+    ]
     assert open_to(flat, threshold=0.9) == [] and open_to(flat, top_k=1, threshold=0.9, combine="any") == [0]
     assert open_to(flat, threshold=0.25, combine="any") == [0, 1], "a gate that is not set opens nothing"
 

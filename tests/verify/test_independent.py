@@ -87,8 +87,10 @@ def independent_children(distribution):
         q = distribution(tokens)
         drawn = [coins.draw(q, 0, i)[0] for i in range(2)]
         return Draft(
-            tokens=torch.tensor([tokens[-1], *drawn]), parents=torch.tensor([-1, 0, 0]), q=torch.stack([q] * 4),
+            tokens=torch.tensor([tokens[-1], *drawn]),
+            parents=torch.tensor([-1, 0, 0]),
+            q=torch.stack([q] * 4),
             drawn_from=torch.tensor([-1, 0, 3]),
-        )  # fmt: skip
+        )
 
     return propose

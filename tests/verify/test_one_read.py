@@ -49,10 +49,17 @@ def sequence():
 
     def make(tokens: list[int], number: int) -> Sequence:
         return Sequence(
-            id=number, request=Request(prompt_token_ids=tuple(tokens), params=SamplingParams()), tokens=tokens,
-            prompt_len=len(tokens), max_len=64, seed=0, coupled=False, eos_token_ids=frozenset(), coins=verifier_coins,
+            id=number,
+            request=Request(prompt_token_ids=tuple(tokens), params=SamplingParams()),
+            tokens=tokens,
+            prompt_len=len(tokens),
+            max_len=64,
+            seed=0,
+            coupled=False,
+            eos_token_ids=frozenset(),
+            coins=verifier_coins,
             draft_coins=draft_coins,
-        )  # fmt: skip
+        )
 
     return make
 

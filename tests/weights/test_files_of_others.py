@@ -48,9 +48,12 @@ class Case:
 
 
 VOCABULARY = {
-    "tokenizer.ggml.tokens": NAMES, "tokenizer.ggml.merges": ["t h", "th e"], "tokenizer.ggml.bos_token_id": None,
-    "tokenizer.ggml.eos_token_id": None, "tokenizer.ggml.token_type": None,
-}  # fmt: skip
+    "tokenizer.ggml.tokens": NAMES,
+    "tokenizer.ggml.merges": ["t h", "th e"],
+    "tokenizer.ggml.bos_token_id": None,
+    "tokenizer.ggml.eos_token_id": None,
+    "tokenizer.ggml.token_type": None,
+}
 TYPES = [CONTROL, UNKNOWN, NORMAL, USER, *[NORMAL] * 60]
 YARN = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}
 LOGIT_SCALE = "logit_scale"
@@ -89,36 +92,44 @@ CASES: dict[str, Case] = {
     "ARCH.attention.head_count": Case(value=4, reads=("num_attention_heads", 4)),
     "ARCH.attention.head_count_kv": Case(value=2, reads=("num_key_value_heads", 2)),
     "ARCH.attention.key_length": Case(
-        value=8, beside={"llama.attention.value_length": 8}, alone=True, reads=("head_dim", 8)),
+        value=8, beside={"llama.attention.value_length": 8}, alone=True, reads=("head_dim", 8)
+    ),
     "ARCH.attention.value_length": Case(value=8),
     "ARCH.attention.layer_norm_rms_epsilon": Case(value=0.5, reads=("rms_norm_eps", 0.5)),
     "ARCH.attention.causal": Case(value=False),
     "ARCH.rope.freq_base": Case(value=500.0, reads=("rope_theta", 500.0)),
     "ARCH.rope.dimension_count": Case(value=8, reads=("partial_rotary_factor", 0.5)),
     "ARCH.rope.scaling.type": Case(
-        value="linear", beside={"llama.rope.scaling.factor": 2.0}, alone=True, reads=scaling("rope_type", "linear")),
+        value="linear", beside={"llama.rope.scaling.factor": 2.0}, alone=True, reads=scaling("rope_type", "linear")
+    ),
     "ARCH.rope.scaling.factor": Case(
-        value=3.0, beside={"llama.rope.scaling.type": "linear"}, reads=scaling("factor", 3.0)),
+        value=3.0, beside={"llama.rope.scaling.type": "linear"}, reads=scaling("factor", 3.0)
+    ),
     "ARCH.rope.scaling.original_context_length": Case(
-        value=16, beside=YARN, reads=scaling("original_max_position_embeddings", 16)),
+        value=16, beside=YARN, reads=scaling("original_max_position_embeddings", 16)
+    ),
     "ARCH.rope.scaling.yarn_beta_fast": Case(value=8.0, beside=YARN, reads=scaling("beta_fast", 8.0)),
     "ARCH.rope.scaling.yarn_beta_slow": Case(value=2.0, beside=YARN, reads=scaling("beta_slow", 2.0)),
     "ARCH.rope.scaling.type: longrope": Case(
-        key="llama.rope.scaling.type", value="longrope", says="llama.rope.scaling.type='longrope'"),
+        key="llama.rope.scaling.type", value="longrope", says="llama.rope.scaling.type='longrope'"
+    ),
     "ARCH.attention.key_length_swa, ARCH.attention.value_length_swa": Case(
-        key="llama.attention.key_length_swa", value=8, says="llama.attention.key_length_swa=8"),
+        key="llama.attention.key_length_swa", value=8, says="llama.attention.key_length_swa=8"
+    ),
     "ARCH.rope.dimension_count_swa": Case(value=8),
     "ARCH.attention.sliding_window": Case(value=7, reads=("sliding_window", 7)),
     "ARCH.expert_count": Case(value=8),
     "ARCH.nextn_predict_layers": Case(value=1),
     "ARCH.pooling_type": Case(value=3),
     "any other key of ARCH": Case(
-        key="llama.rope.scaling.attn_factor", value=0.5, says="llama.rope.scaling.attn_factor=0.5"),
+        key="llama.rope.scaling.attn_factor", value=0.5, says="llama.rope.scaling.attn_factor=0.5"
+    ),
     "gemma2.attn_logit_softcapping": Case(file="gemma2", value=9.0, reads=("attn_logit_softcapping", 9.0)),
     "gemma2.final_logit_softcapping": Case(file="gemma2", value=9.0, reads=("final_logit_softcapping", 9.0)),
     "gemma3.attention.sliding_window_pattern": Case(file="gemma3", value=[False, True] * 3 + [False], reads=kinds),
     "gemma3.rope.freq_base_swa": Case(
-        file="gemma3", value=99.0, reads=lambda config: config["rope_parameters"][SLIDING]["rope_theta"] == 99.0),
+        file="gemma3", value=99.0, reads=lambda config: config["rope_parameters"][SLIDING]["rope_theta"] == 99.0
+    ),
     "granite.attention.scale": Case(file="granite", value=0.5, reads=("attention_multiplier", 0.5)),
     "granite.embedding_scale": Case(file="granite", value=0.5, reads=("embedding_multiplier", 0.5)),
     "granite.residual_scale": Case(file="granite", value=0.5, reads=("residual_multiplier", 0.5)),
@@ -127,7 +138,8 @@ CASES: dict[str, Case] = {
     "cohere2.logit_scale": Case(file="cohere2", value=0.5, reads=(LOGIT_SCALE, 0.5)),
     "cohere2.attention.layer_norm_epsilon": Case(file="cohere2", value=0.5, reads=("layer_norm_eps", 0.5)),
     "mistral3.attention.temperature_scale": Case(
-        file="mistral3", value=0.5, reads=scaling("llama_4_scaling_beta", 0.5)),
+        file="mistral3", value=0.5, reads=scaling("llama_4_scaling_beta", 0.5)
+    ),
     "mistral3.rope.scaling.yarn_log_multiplier": Case(file="mistral3", value=0.5, reads=scaling("mscale", 0.5)),
     "phi3.rope.scaling.attn_factor": Case(file="phi3-long", value=0.5, reads=scaling("attention_factor", 0.5)),
     "tokenizer.ggml.model": Case(value="llama"),
@@ -135,11 +147,14 @@ CASES: dict[str, Case] = {
     "tokenizer.ggml.tokens": Case(value=[*NAMES[:63], "th"], says="tokenizer.ggml.tokens has 'th' twice"),
     "tokenizer.ggml.merges": Case(),
     "tokenizer.ggml.token_type": Case(
-        value=TYPES, reads=lambda codec: {0, 1} <= codec.special_ids and codec.decode([0, 1, 3]) == "<u>"),
+        value=TYPES, reads=lambda codec: {0, 1} <= codec.special_ids and codec.decode([0, 1, 3]) == "<u>"
+    ),
     "tokenizer.ggml.token_type, too short": Case(
-        key="tokenizer.ggml.token_type", value=TYPES[:9], says="tokenizer.ggml.token_type has 9 entries"),
+        key="tokenizer.ggml.token_type", value=TYPES[:9], says="tokenizer.ggml.token_type has 9 entries"
+    ),
     "tokenizer.ggml.tokens, known end tokens": Case(
-        key="tokenizer.ggml.tokens", value=[*NAMES[:4], "<|eot_id|>", *NAMES[5:]], reads=ends(2, 4)),
+        key="tokenizer.ggml.tokens", value=[*NAMES[:4], "<|eot_id|>", *NAMES[5:]], reads=ends(2, 4)
+    ),
     "tokenizer.ggml.eos_token_id": Case(value=4, reads=ends(4)),
     "tokenizer.ggml.eot_token_id": Case(value=4, reads=ends(4)),
     "tokenizer.ggml.eom_token_id": Case(value=4, reads=ends(4)),
@@ -148,11 +163,14 @@ CASES: dict[str, Case] = {
     "tokenizer.ggml.fim_rep_token_id": Case(value=4, reads=ends(4)),
     "tokenizer.ggml.fim_sep_token_id": Case(value=4, reads=ends(4)),
     "tokenizer.ggml.eos_token_id, beyond the tokens": Case(
-        key="tokenizer.ggml.eos_token_id", value=99, says="tokenizer.ggml.eos_token_id=99"),
+        key="tokenizer.ggml.eos_token_id", value=99, says="tokenizer.ggml.eos_token_id=99"
+    ),
     "tokenizer.ggml.bos_token_id": Case(
-        value=4, beside={"tokenizer.ggml.add_bos_token": True}, reads=lambda codec: codec.encode("")[:1] == [4]),
+        value=4, beside={"tokenizer.ggml.add_bos_token": True}, reads=lambda codec: codec.encode("")[:1] == [4]
+    ),
     "tokenizer.ggml.add_bos_token": Case(
-        value=True, beside={"tokenizer.ggml.bos_token_id": 4}, reads=lambda codec: codec.encode("") == [4]),
+        value=True, beside={"tokenizer.ggml.bos_token_id": 4}, reads=lambda codec: codec.encode("") == [4]
+    ),
     "tokenizer.ggml.unknown_token_id": role("unk"),
     "tokenizer.ggml.seperator_token_id": role("sep"),
     "tokenizer.ggml.padding_token_id": role("pad"),
@@ -163,14 +181,18 @@ CASES: dict[str, Case] = {
     "tokenizer.ggml.suppress_tokens": Case(value=[3]),
     "tokenizer.chat_template": Case(value="T", reads=lambda codec: template(codec) == ["T", "T"]),
     "tokenizer.chat_template.tool_use": Case(
-        value="U", beside={"tokenizer.chat_template": "T", "tokenizer.chat_templates": ["tool_use"]},
-        reads=lambda codec: template(codec) == ["T", "U"]),
+        value="U",
+        beside={"tokenizer.chat_template": "T", "tokenizer.chat_templates": ["tool_use"]},
+        reads=lambda codec: template(codec) == ["T", "U"],
+    ),
     "tokenizer.chat_template.NAME": Case(
-        key="tokenizer.chat_template.rag", value="R", says="rag='R'",
-        beside={"tokenizer.chat_template": "T", "tokenizer.chat_templates": ["rag"]}),
-    "any other key": Case(
-        key="tokenizer.huggingface.json", value="{}", says="tokenizer.huggingface.json="),
-}  # fmt: skip
+        key="tokenizer.chat_template.rag",
+        value="R",
+        says="rag='R'",
+        beside={"tokenizer.chat_template": "T", "tokenizer.chat_templates": ["rag"]},
+    ),
+    "any other key": Case(key="tokenizer.huggingface.json", value="{}", says="tokenizer.huggingface.json="),
+}
 
 
 def written(path: Path, case: Case, changes: dict[str, Any]) -> Path:

@@ -84,8 +84,12 @@ def read_q6_k(block):
     return values
 
 
-BLOCKS = {"Q8_0": (read_q8_0, 34, (0,)), "Q4_0": (read_q4_0, 18, (0,)), "Q4_K": (read_q4_k, 144, (0, 2)),
-          "Q6_K": (read_q6_k, 210, (208,))}  # fmt: skip
+BLOCKS = {
+    "Q8_0": (read_q8_0, 34, (0,)),
+    "Q4_0": (read_q4_0, 18, (0,)),
+    "Q4_K": (read_q4_k, 144, (0, 2)),
+    "Q6_K": (read_q6_k, 210, (208,)),
+}
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -141,9 +145,14 @@ def test_the_same_logits_as_the_hugging_face_directory(config, tmp_path):
 
 def test_llama_3_is_told_by_its_divisors(tmp_path):
     rope = RopeConfig(
-        dim=8, theta=500000.0, kind="llama3", factor=8.0, original_max_len=8192, low_freq_factor=1.0,
+        dim=8,
+        theta=500000.0,
+        kind="llama3",
+        factor=8.0,
+        original_max_len=8192,
+        low_freq_factor=1.0,
         high_freq_factor=4.0,
-    )  # fmt: skip
+    )
     model = model_of(rope=rope)
     divisors = frequencies(RopeConfig(dim=8, theta=500000.0)) / frequencies(rope)
     extra = {"rope_freqs.weight": divisors.float().numpy()}

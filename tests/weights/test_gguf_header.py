@@ -11,17 +11,26 @@ from outdraft.weights.gguf import GgufFile
 from outdraft.weights.gguf_header import GgufHeader
 
 VALUES = {
-    "a.uint8": (200, gguf.GGUFValueType.UINT8), "a.int8": (-3, gguf.GGUFValueType.INT8),
-    "a.uint16": (60000, gguf.GGUFValueType.UINT16), "a.int16": (-300, gguf.GGUFValueType.INT16),
-    "a.uint32": (1 << 31, gguf.GGUFValueType.UINT32), "a.int32": (-5, gguf.GGUFValueType.INT32),
-    "a.float": (1e-5, gguf.GGUFValueType.FLOAT32), "a.double": (0.1, gguf.GGUFValueType.FLOAT64),
-    "a.big": (1 << 40, gguf.GGUFValueType.UINT64), "a.long": (-(1 << 40), gguf.GGUFValueType.INT64),
-    "a.yes": (True, gguf.GGUFValueType.BOOL), "a.text": ("größe", gguf.GGUFValueType.STRING),
+    "a.uint8": (200, gguf.GGUFValueType.UINT8),
+    "a.int8": (-3, gguf.GGUFValueType.INT8),
+    "a.uint16": (60000, gguf.GGUFValueType.UINT16),
+    "a.int16": (-300, gguf.GGUFValueType.INT16),
+    "a.uint32": (1 << 31, gguf.GGUFValueType.UINT32),
+    "a.int32": (-5, gguf.GGUFValueType.INT32),
+    "a.float": (1e-5, gguf.GGUFValueType.FLOAT32),
+    "a.double": (0.1, gguf.GGUFValueType.FLOAT64),
+    "a.big": (1 << 40, gguf.GGUFValueType.UINT64),
+    "a.long": (-(1 << 40), gguf.GGUFValueType.INT64),
+    "a.yes": (True, gguf.GGUFValueType.BOOL),
+    "a.text": ("größe", gguf.GGUFValueType.STRING),
     "a.x": ("x", gguf.GGUFValueType.STRING),
-}  # fmt: skip
+}
 LISTS = {
-    "b.texts": ["a", "", "日本", "x" * 300], "b.ids": [3, 1, 2], "b.scores": [0.5, -1.25], "b.flags": [True, False],
-}  # fmt: skip
+    "b.texts": ["a", "", "日本", "x" * 300],
+    "b.ids": [3, 1, 2],
+    "b.scores": [0.5, -1.25],
+    "b.flags": [True, False],
+}
 
 
 @pytest.fixture(params=[None, 256])
@@ -69,14 +78,17 @@ def test_a_file_that_is_cut_short_anywhere_is_refused(file, tmp_path):
             GgufFile(cut)
 
 
-@pytest.mark.parametrize(("at", "new", "said"), [
-    (0, b"GGML", "does not begin with GGUF"),
-    (4, struct.pack("<I", 1), "version 1 is not read, 2 and 3 are"),
-    (4, struct.pack(">I", 3), "of another byte order"),
-    (8, struct.pack("<Q", 1 << 60), "cut short"),  # whichever tensor is the first that is none
-    (16, struct.pack("<Q", 1 << 60), "cut short"),  # or whichever key
-    (24, struct.pack("<Q", 1 << 63), "bytes are announced"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("at", "new", "said"),
+    [
+        (0, b"GGML", "does not begin with GGUF"),
+        (4, struct.pack("<I", 1), "version 1 is not read, 2 and 3 are"),
+        (4, struct.pack(">I", 3), "of another byte order"),
+        (8, struct.pack("<Q", 1 << 60), "cut short"),  # whichever tensor is the first that is none
+        (16, struct.pack("<Q", 1 << 60), "cut short"),  # or whichever key
+        (24, struct.pack("<Q", 1 << 63), "bytes are announced"),
+    ],
+)
 def test_a_damaged_head_is_refused(file, at, new, said):
     whole = bytearray(file.read_bytes())
     whole[at : at + len(new)] = new

@@ -70,10 +70,13 @@ def test_what_is_no_table_of_tensors(table, tmp_path):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"x", pickle.dumps(Code()), b"\x80\x02" + b"(" * 100_000 + b"t" * 100_000 + b".",
+        b"",
+        b"x",
+        pickle.dumps(Code()),
+        b"\x80\x02" + b"(" * 100_000 + b"t" * 100_000 + b".",
         b"PK\x05\x06\x05" + bytes(17),  # an archive in several parts
     ],
-)  # fmt: skip
+)
 def test_what_is_no_such_file(data, tmp_path):
     (tmp_path / "heads.pt").write_bytes(data)
     with pytest.raises(ModelLoadError):

@@ -51,8 +51,12 @@ def write_shards(place, table: dict[str, str], **shards: dict[str, torch.Tensor]
 @pytest.mark.parametrize("of", ["x", "y"])
 def test_the_index_decides_between_two_copies(tmp_path, caplog, of):
     tensors = {"a": torch.full((1,), 3.0)}, {"a": torch.full((1,), 5.0), "more": torch.zeros(1)}
-    write_shards(tmp_path, {"a": f"{of}.safetensors", "b": "x.safetensors", "c": "y.safetensors"},
-                 x={**tensors[0], "b": torch.zeros(1)}, y={**tensors[1], "c": torch.zeros(1)})  # fmt: skip
+    write_shards(
+        tmp_path,
+        {"a": f"{of}.safetensors", "b": "x.safetensors", "c": "y.safetensors"},
+        x={**tensors[0], "b": torch.zeros(1)},
+        y={**tensors[1], "c": torch.zeros(1)},
+    )
     store = TensorStore(tmp_path)
     assert float(store["a"]) == {"x": 3.0, "y": 5.0}[of] and sorted(store) == ["a", "b", "c"]
     assert store.copies == ["a", "more"]

@@ -11,10 +11,18 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.weights.text_files import copy_text_files
 
 NAMES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "additional_chat_templates/tool_use.jinja", "chat_template.json", "processor_config.json", "vocab.json",
-    "merges.txt", "generation_config.json",
-)  # fmt: skip
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "additional_chat_templates/tool_use.jinja",
+    "chat_template.json",
+    "processor_config.json",
+    "vocab.json",
+    "merges.txt",
+    "generation_config.json",
+)
 
 
 @pytest.fixture

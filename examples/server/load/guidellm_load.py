@@ -17,13 +17,20 @@ from pathlib import Path
 from typing import Any
 
 BEGINNINGS = (
-    "It was late in the evening when", "The old man looked at the sea and", "def main(args):", "Once upon a time",
-    "She opened the letter, and", "class Reader:\n    def read(self, path):", "The king had three sons. The",
-)  # fmt: skip
+    "It was late in the evening when",
+    "The old man looked at the sea and",
+    "def main(args):",
+    "Once upon a time",
+    "She opened the letter, and",
+    "class Reader:\n    def read(self, path):",
+    "The king had three sons. The",
+)
 COLUMNS = (  # of the report, which number of it, and what it is called here; times are of whole answers
-    ("time_to_first_token_ms", "p50", "first token, ms"), ("time_to_first_token_ms", "p99", "p99"),
-    ("inter_token_latency_ms", "p50", "ms/token then"), ("inter_token_latency_ms", "p99", "p99"),
-)  # fmt: skip
+    ("time_to_first_token_ms", "p50", "first token, ms"),
+    ("time_to_first_token_ms", "p99", "p99"),
+    ("inter_token_latency_ms", "p50", "ms/token then"),
+    ("inter_token_latency_ms", "p99", "p99"),
+)
 
 
 def read_words() -> argparse.Namespace:
@@ -43,15 +50,31 @@ def measure(url: str, clients: int, words: argparse.Namespace, folder: Path) -> 
     prompts = [f"{BEGINNINGS[i % len(BEGINNINGS)]} {i}" for i in range(requests)]  # no two are alike
     (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in prompts))
     backend = {
-        "kind": "openai_http", "target": url, "model": words.model, "request_format": "/v1/completions",
-        "http2": False, "max_tokens": words.max_tokens, "extras": {"body": {"temperature": 0, "ignore_eos": True}},
-    }  # fmt: skip
+        "kind": "openai_http",
+        "target": url,
+        "model": words.model,
+        "request_format": "/v1/completions",
+        "http2": False,
+        "max_tokens": words.max_tokens,
+        "extras": {"body": {"temperature": 0, "ignore_eos": True}},
+    }
     asked = [
-        "guidellm", "run", "--backend", json.dumps(backend), "--profile", f"kind=concurrent,streams={clients}",
-        "--constraint", f"kind=max_requests,count={requests}", "--tokenizer", f"kind=hf_auto,model={words.tokenizer}",
-        "--data", f"kind=json_file,path={folder / 'prompts.jsonl'}", "--output",
-        f"kind=json,path={folder / 'report.json'}", "--disable-console",
-    ]  # fmt: skip
+        "guidellm",
+        "run",
+        "--backend",
+        json.dumps(backend),
+        "--profile",
+        f"kind=concurrent,streams={clients}",
+        "--constraint",
+        f"kind=max_requests,count={requests}",
+        "--tokenizer",
+        f"kind=hf_auto,model={words.tokenizer}",
+        "--data",
+        f"kind=json_file,path={folder / 'prompts.jsonl'}",
+        "--output",
+        f"kind=json,path={folder / 'report.json'}",
+        "--disable-console",
+    ]
     subprocess.run(
         asked, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "GUIDELLM__MAX_WORKER_PROCESSES": "1"}
     )

@@ -77,8 +77,10 @@ def main() -> None:
             ours = Exam(batches=part, depth=DEPTH).walk(cut, teacher)
             theirs = bigram_walk(part, teacher, bigram)
             far.append(ours.tau - theirs.tau)
-            sys.stdout.write(f"seed {seed}: cut {ours.tau:.3f} tokens a pass ({ours.conditional[0]:.3f} accepted), "
-                  f"bigram {theirs.tau:.3f} ({theirs.conditional[0]:.3f})\n")  # fmt: skip
+            sys.stdout.write(
+                f"seed {seed}: cut {ours.tau:.3f} tokens a pass ({ours.conditional[0]:.3f} accepted), "
+                f"bigram {theirs.tau:.3f} ({theirs.conditional[0]:.3f})\n"
+            )
     sys.stdout.write(f"difference {mean(far):+.4f} ± {stdev(far) / sqrt(SEEDS):.4f} tokens a pass\n")
 
 

@@ -60,12 +60,18 @@ def compare_sheet(before: Records, after: Records) -> Sheet:
     """As a table, with a note for everything else that changed."""
     rows = [
         [
-            change.method, change.suite, f"{change.before_tps:.0f}", f"{change.after_tps:.0f}",
-            f"{change.speed.value:.2f}x", f"{change.speed.low:.2f}-{change.speed.high:.2f}",
-            f"{change.before_speedup:.2f}x", f"{change.after_speedup:.2f}x", change.verdict,
+            change.method,
+            change.suite,
+            f"{change.before_tps:.0f}",
+            f"{change.after_tps:.0f}",
+            f"{change.speed.value:.2f}x",
+            f"{change.speed.low:.2f}-{change.speed.high:.2f}",
+            f"{change.before_speedup:.2f}x",
+            f"{change.after_speedup:.2f}x",
+            change.verdict,
         ]
         for change in compare(before, after)
-    ]  # fmt: skip
+    ]
     columns = ["method", "suite", "tokens/s\nbefore", "after", "change", "95 %", "speed-up\nbefore", "after", "verdict"]
     title = f"{before.path.name} -> {after.path.name}"
     return Sheet(title=title, columns=columns, rows=rows, notes=tuple(_other_changes(before, after)))

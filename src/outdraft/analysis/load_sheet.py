@@ -7,8 +7,21 @@ from outdraft.analysis.load import LoadCell, LoadRecords
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.words import machine_words, model_words, sampling_words
 
-COLUMNS = ["clients", "method", "tokens\n/s", "over\nplain", "slowest\nround", "by\nwork", "first\ntoken ms",
-           "first\np99 ms", "gap\nms", "gap\np99 ms", "ms/token\nthen", "tokens\nper pass", "identical"]  # fmt: skip
+COLUMNS = [
+    "clients",
+    "method",
+    "tokens\n/s",
+    "over\nplain",
+    "slowest\nround",
+    "by\nwork",
+    "first\ntoken ms",
+    "first\np99 ms",
+    "gap\nms",
+    "gap\np99 ms",
+    "ms/token\nthen",
+    "tokens\nper pass",
+    "identical",
+]
 SEATS = 64  # requests that are decoded together unless something else was asked for
 FEWEST = 3  # rounds below which a median says little
 
@@ -40,15 +53,27 @@ def load_sheet(records: LoadRecords, cells: Seq[LoadCell]) -> Sheet:
     """A line for each method at each number of clients, of every column that the page and the terminal show."""
     rows = [
         [
-            str(cell.clients), cell.method, f"{cell.tokens_per_second:.0f}", _times(cell.speedup), _times(cell.slowest),
+            str(cell.clients),
+            cell.method,
+            f"{cell.tokens_per_second:.0f}",
+            _times(cell.speedup),
+            _times(cell.slowest),
             "" if cell.by_work is None else f"{cell.by_work:.2f}x",
-            _ms(cell.first_token), _ms(cell.first_token_p99), _ms(cell.gap), _ms(cell.gap_p99), _ms(cell.token, 2),
-            "?" if cell.tau is None else f"{cell.tau:.2f}", _identical(cell),
+            _ms(cell.first_token),
+            _ms(cell.first_token_p99),
+            _ms(cell.gap),
+            _ms(cell.gap_p99),
+            _ms(cell.token, 2),
+            "?" if cell.tau is None else f"{cell.tau:.2f}",
+            _identical(cell),
         ]
         for cell in cells
-    ]  # fmt: skip
-    notes = [f"{cell.method} with {cell.clients} clients FAILED: {cell.difference}" for cell in cells
-             if cell.identical is False]  # fmt: skip
+    ]
+    notes = [
+        f"{cell.method} with {cell.clients} clients FAILED: {cell.difference}"
+        for cell in cells
+        if cell.identical is False
+    ]
     num_rounds = min(len(row.seconds) for row in records.rows)
     if num_rounds < FEWEST:
         notes.append(f"INCONCLUSIVE: {num_rounds} of at least {FEWEST} rounds (--rounds)")

@@ -54,9 +54,11 @@ class SparseDraft:
         """S against plain decoding of the same batch."""
         plain, draft = self.pass_seconds(1, context), self.pass_seconds(1, min(context, self.budget))
         return expected_speedup(
-            self.acceptance(context), k, draft_cost=draft / plain,
+            self.acceptance(context),
+            k,
+            draft_cost=draft / plain,
             pass_cost=lambda rows: self.pass_seconds(rows, context) / plain,
-        )  # fmt: skip
+        )
 
     def best(self, context: float, longest: int = 32) -> tuple[int, float]:
         """(k, S) with the greatest S; (0, 1.0), plain decoding, is a choice."""

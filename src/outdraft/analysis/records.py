@@ -111,10 +111,7 @@ def read_records(path: Path, like: str | None = None) -> Records:
     curves = [line.curve for line in lines if isinstance(line, _CurveLine) and line.model == model]
     chosen = {(row.method, row.suite, row.prompt): row for row in alike}
     return Records(
-        path=path,
-        rows=list(chosen.values()),
-        curve=curves[-1] if curves else None,
-        num_others=len(rows) - len(alike),
+        path=path, rows=list(chosen.values()), curve=curves[-1] if curves else None, num_others=len(rows) - len(alike)
     )
 
 

@@ -25,9 +25,16 @@ def speed_sheet(cells: Seq[Cell], title: str) -> Sheet:
         name = cell.method if wide else f"{cell.method}, {cell.group}"
         on_each = [_speed(by_name.get((cell.method, group))) for group in beside]
         rows.append(
-            [name, "?" if cell.tau is None else f"{cell.tau:.2f}", _speed(cell), _range(cell.speedup), *on_each,
-             f"{cell.tokens_per_second:.0f}", _identical(cell)]
-        )  # fmt: skip
+            [
+                name,
+                "?" if cell.tau is None else f"{cell.tau:.2f}",
+                _speed(cell),
+                _range(cell.speedup),
+                *on_each,
+                f"{cell.tokens_per_second:.0f}",
+                _identical(cell),
+            ]
+        )
     head = ["method", "tokens\nper pass", "speed-up", "95 %", *(f"on\n{group}" for group in beside), "tokens\n/s"]
     notes = (*_failures(shown), *_undecided([cell for cell in shown if cell.group == ALL]))
     return Sheet(title=title, columns=[*head, "identical"], rows=rows, notes=notes)
@@ -65,11 +72,13 @@ def curve_sheet(curve: Curve) -> Sheet:
     first = curve.seconds[0]
     rows = [
         [
-            str(count), f"{1000 * seconds:.2f}", f"{seconds / first:.2f}",
+            str(count),
+            f"{1000 * seconds:.2f}",
+            f"{seconds / first:.2f}",
             f"{count * curve.flops / seconds / curve.peak_flops:.2f}",
         ]
         for count, seconds in zip(curve.rows, curve.seconds, strict=True)
-    ]  # fmt: skip
+    ]
     num_bytes = curve.weight_bytes + curve.kv_bytes * curve.past
     share = num_bytes / curve.bandwidth / first
     note = (

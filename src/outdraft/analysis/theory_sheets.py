@@ -27,9 +27,11 @@ def theory_sheet(
     """A row for each draft cost c, a column for each alpha: the best draft length, and its speed-up."""
     cells = {(c, alpha): best(alpha, c, pass_cost, longest) for c in costs for alpha in alphas}
     rows = [[f"{c:g}", *("{} -> {:.2f}x".format(*cells[c, alpha]) for alpha in alphas)] for c in costs]
-    measured = "a pass of one row costs 1, of more rows what was measured" if pass_cost is not flat else (
-        "a target pass costs 1, however many rows it has"
-    )  # fmt: skip
+    measured = (
+        "a pass of one row costs 1, of more rows what was measured"
+        if pass_cost is not flat
+        else ("a target pass costs 1, however many rows it has")
+    )
     return Sheet(
         title=f"Best draft length and its speed-up\nc: time of one draft token / time of one target pass; {measured}",
         columns=["c", *(f"alpha {alpha:g}" for alpha in alphas)],
@@ -41,13 +43,32 @@ def theory_sheet(
 def prediction_sheet(predictions: Seq[Prediction]) -> Sheet:
     """A row for each method that drafted at a fixed depth."""
     rows = [
-        [one.method, str(one.k), f"{one.alpha:.2f}", f"{one.draft_cost:.3f}", f"{one.density:.1f}",
-         f"{one.tau:.2f}", f"{one.expected_tau:.2f}", "FAILED" if one.speedup is None else f"{one.speedup:.2f}x",
-         f"{one.expected_speedup:.2f}x", f"{one.best_k} -> {one.best_speedup:.2f}x"]
+        [
+            one.method,
+            str(one.k),
+            f"{one.alpha:.2f}",
+            f"{one.draft_cost:.3f}",
+            f"{one.density:.1f}",
+            f"{one.tau:.2f}",
+            f"{one.expected_tau:.2f}",
+            "FAILED" if one.speedup is None else f"{one.speedup:.2f}x",
+            f"{one.expected_speedup:.2f}x",
+            f"{one.best_k} -> {one.best_speedup:.2f}x",
+        ]
         for one in predictions
-    ]  # fmt: skip
-    columns = ["method", "k", "alpha", "c", "nodes\na level", "tokens\nper pass", "by the\nformula", "speed-up",
-               "by the\nformula", "best k"]  # fmt: skip
+    ]
+    columns = [
+        "method",
+        "k",
+        "alpha",
+        "c",
+        "nodes\na level",
+        "tokens\nper pass",
+        "by the\nformula",
+        "speed-up",
+        "by the\nformula",
+        "best k",
+    ]
     note = "the formulas leave out reading the prompt, the loop's own time, and that alpha is not the same everywhere"
     return Sheet(title="Measured, and by the formulas", columns=columns, rows=rows, notes=(note,))
 
@@ -62,9 +83,11 @@ def context_sheet(draft: SparseDraft, batches: Seq[int], contexts: Seq[int], lon
         f"{draft.sizes}",
         columns=["context", *(f"batch {batch}" for batch in batches)],
         rows=[
-            *([f"{context}", *(f"{k} -> {gain:.2f}x" for k, gain in row)]
-              for context, row in zip(contexts, cells, strict=True)),
+            *(
+                [f"{context}", *(f"{k} -> {gain:.2f}x" for k, gain in row)]
+                for context, row in zip(contexts, cells, strict=True)
+            ),
             ["gains beyond", *("never" if length == inf else f"{length:.0f}" for length in begins)],
         ],
         notes=("0 -> 1.00x: plain decoding is best; a draft that sees the whole context costs what it saves",),
-    )  # fmt: skip
+    )

@@ -124,14 +124,25 @@ class Bench:
         )
         for number in range(self.plan.rounds):
             time_round(
-                trials, entrants, asked.ids, params, number=number, meter=self._meter,
-                tell=lambda label: self.tell(f"{where}: {label}", 1), references=asked.references,
-            )  # fmt: skip
+                trials,
+                entrants,
+                asked.ids,
+                params,
+                number=number,
+                meter=self._meter,
+                tell=lambda label: self.tell(f"{where}: {label}", 1),
+                references=asked.references,
+            )
         for label in missing:
             row = make_row(
-                trials[label], trials[PLAIN], suite=prompt.suite, category=prompt.category, prompt=name, method=label,
+                trials[label],
+                trials[PLAIN],
+                suite=prompt.suite,
+                category=prompt.category,
+                prompt=name,
+                method=label,
                 num_prompt_tokens=len(asked.ids),
-            )  # fmt: skip
+            )
             common = self._common() | {"config": self._configs[label], "sampling": asdict(params)}
             self.journal.append(as_record("row", row, key=keys[label], **common))
             self.outcome.num_rows += 1

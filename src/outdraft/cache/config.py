@@ -69,6 +69,4 @@ class CacheConfig:
         int8 = self.dtype == "int8"
         if self.layout == "static":
             return StaticCache(*shape, dtype, device, max_len, int8=int8, poison=self.poison)
-        return PagedCache(
-            *shape, dtype, device, max_len, int8=int8, pool=self.pool, poison=self.poison
-        )  # fmt: skip
+        return PagedCache(*shape, dtype, device, max_len, int8=int8, pool=self.pool, poison=self.poison)

@@ -150,9 +150,12 @@ class PagedCache(SlotCache[Pages]):
         """The pool, and the sequence's table."""
         planes = self._planes
         return KVMemory(
-            keys=planes.keys, values=planes.values, key_scales=planes.key_scales, value_scales=planes.value_scales,
+            keys=planes.keys,
+            values=planes.values,
+            key_scales=planes.key_scales,
+            value_scales=planes.value_scales,
             table=torch.tensor(self._entries[seq].pages, dtype=torch.int32),
-        )  # fmt: skip
+        )
 
     def check(self) -> None:
         """Raise `AssertionError` if an invariant broke."""

@@ -55,9 +55,12 @@ class Planes:
         values = torch.empty_like(rows)
         scales = [torch.empty(leading, dtype=torch.float32, device=like.device) for _ in range(2 * like.int8)]
         made = cls(
-            dtype=like.dtype, keys=rows, values=values,
-            key_scales=scales[0] if scales else None, value_scales=scales[1] if scales else None,
-        )  # fmt: skip
+            dtype=like.dtype,
+            keys=rows,
+            values=values,
+            key_scales=scales[0] if scales else None,
+            value_scales=scales[1] if scales else None,
+        )
         if poison:
             made.poison(...)
         return made

@@ -35,9 +35,12 @@ class Block(Slots):
             plane.view(*plane.shape[:2], count, PAGE, *plane.shape[3:]).transpose(1, 2) for plane in planes.tensors()
         )
         self.memory = KVMemory(
-            keys=keys, values=values, table=torch.arange(count, dtype=torch.int32),
-            key_scales=scales[0] if scales else None, value_scales=scales[1] if scales else None,
-        )  # fmt: skip
+            keys=keys,
+            values=values,
+            table=torch.arange(count, dtype=torch.int32),
+            key_scales=scales[0] if scales else None,
+            value_scales=scales[1] if scales else None,
+        )
 
     @property
     def capacity(self) -> int:

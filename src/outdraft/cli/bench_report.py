@@ -62,9 +62,15 @@ def report_file(console: "Console", path: Path, *, by: str, plots: bool, as_json
 
 
 def report_rows(
-    console: "Console", path: Path, *, by: str, plots: bool, as_json: bool, like: str | None = None,
+    console: "Console",
+    path: Path,
+    *,
+    by: str,
+    plots: bool,
+    as_json: bool,
+    like: str | None = None,
     more: Mapping[str, Any] | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Show texts that were measured one by one, of one setup: that of the row with key `like`, or of the last row.
 
     `by`: "suite" or "category"; `more`: goes into the machine output. Returns 1 if a text was not plain decoding's.
@@ -88,9 +94,14 @@ def report_rows(
 
 
 def report_load(
-    console: "Console", path: Path, *, plots: bool, as_json: bool, like: str | None = None,
+    console: "Console",
+    path: Path,
+    *,
+    plots: bool,
+    as_json: bool,
+    like: str | None = None,
     more: Mapping[str, Any] | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """The same of many requests at once."""
     from outdraft.analysis.load import read_load, summarise_load
     from outdraft.analysis.load_sheet import load_sheet
@@ -128,9 +139,14 @@ def _drawer(console: "Console", module: str, name: str) -> Any:
 
 
 def _end(
-    console: "Console", files: Seq[Path], failed: Seq[str], cells: Seq[Any], *, as_json: bool,
+    console: "Console",
+    files: Seq[Path],
+    failed: Seq[str],
+    cells: Seq[Any],
+    *,
+    as_json: bool,
     more: Mapping[str, Any] | None,
-) -> int:  # fmt: skip
+) -> int:
     """Name the files, the record first; the machine output, and the exit code."""
     from outdraft.cli.console import write_json
 

@@ -12,9 +12,19 @@ from typing import Any
 
 _HOME = "outdraft.cli.commands"  # found when it is needed: its files lean on this one
 _FIRST = (  # what most users need, in the order of their first day; the others stand below
-    "demo", "generate", "chat", "serve", "bench", "audit", "info", "methods", "train", "convert", "quantize",
+    "demo",
+    "generate",
+    "chat",
+    "serve",
+    "bench",
+    "audit",
+    "info",
+    "methods",
+    "train",
+    "convert",
+    "quantize",
     "datastore",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

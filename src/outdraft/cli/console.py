@@ -17,8 +17,13 @@ from rich.text import Text
 
 from outdraft.core.events import Source
 
-STYLES = {Source.ACCEPTED: "green", Source.RECOVERED: "yellow", Source.BONUS: "cyan", Source.PLAIN: "",
-          Source.RESUMED: "dim"}  # fmt: skip
+STYLES = {
+    Source.ACCEPTED: "green",
+    Source.RECOVERED: "yellow",
+    Source.BONUS: "cyan",
+    Source.PLAIN: "",
+    Source.RESUMED: "dim",
+}
 MEANINGS = {
     Source.ACCEPTED: "accepted draft",
     Source.RECOVERED: "recovered after a rejection",
@@ -90,9 +95,12 @@ def progress_bar(console: Console, total: int, unit: str) -> Iterator[Callable[[
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn(),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
         TextColumn("{task.description}", style="dim"),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
 

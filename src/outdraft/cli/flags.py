@@ -20,8 +20,11 @@ ROLES = ("draft_model", "head", "datastore")  # those of engine/naming/roles.py,
 class EngineFlags:
     """Which model, who guesses, which rule judges."""
 
-    model: str = flag("zoo:target", "a Hugging Face directory, a hub name (downloaded unless it is in the local "
-                      "cache), a GGUF file, or zoo:NAME", also=("--model-id",))  # fmt: skip
+    model: str = flag(
+        "zoo:target",
+        "a Hugging Face directory, a hub name (downloaded unless it is in the local cache), a GGUF file, or zoo:NAME",
+        also=("--model-id",),
+    )
     drafter: str | None = flag(
         None,
         "the method that drafts (`outdraft methods`), or none; or a recipe, drafter, rule and policy by a paper's name "
@@ -52,10 +55,12 @@ class EngineFlags:
         None, "decides how many tokens to draft; by default auto, or fixed if -k is given", metavar="NAME"
     )
     policy_options: Mapping[str, Any] = flag({}, "an option of the policy")
-    num_speculative_tokens: int | None = flag(None, "the most draft tokens for each pass", short="-k", metavar="K",
-                                              also=("--speculate",))  # fmt: skip
-    speculative_config: Mapping[str, Any] = flag({}, "what drafts and how much as vLLM spells it, in place of the "
-                                                 "flags above: a JSON object")  # fmt: skip
+    num_speculative_tokens: int | None = flag(
+        None, "the most draft tokens for each pass", short="-k", metavar="K", also=("--speculate",)
+    )
+    speculative_config: Mapping[str, Any] = flag(
+        {}, "what drafts and how much as vLLM spells it, in place of the flags above: a JSON object"
+    )
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag(
         "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
@@ -80,9 +85,7 @@ class EngineFlags:
         metavar="NAME",
     )
     weights_memory: str | None = flag(
-        None,
-        "the most memory for the weights, e.g. 512MiB; the rest is read from disk in every pass",
-        metavar="SIZE",
+        None, "the most memory for the weights, e.g. 512MiB; the rest is read from disk in every pass", metavar="SIZE"
     )
     no_cache: bool = flag(
         False, "pack the weights anew, and keep nothing on disk, nor what was measured (as OUTDRAFT_CACHE=off)"
@@ -139,9 +142,10 @@ class KeepingFlags(EngineFlags):
     """Of commands that are asked again and again: a conversation is sent with each of its turns."""
 
     enable_prefix_caching: bool | None = flag(
-        None, "a prompt takes over what was computed of an earlier text that began alike; by default on where the "
-        "native kernels compute, and off with --kv-cache static or --precision elastic"
-    )  # fmt: skip
+        None,
+        "a prompt takes over what was computed of an earlier text that began alike; by default on where the "
+        "native kernels compute, and off with --kv-cache static or --precision elastic",
+    )
 
     def naming(self, place: str | None) -> Self:
         """With the model that was named by position, if one was; raises `ConfigError` if a flag names one too."""
@@ -155,8 +159,17 @@ class KeepingFlags(EngineFlags):
         return replace(self, model=place)
 
 
-SPECULATION = (*ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",
-               "policy_options", "num_speculative_tokens", "speculative_config")  # fmt: skip
+SPECULATION = (
+    *ROLES,
+    "drafter",
+    "drafter_options",
+    "verifier",
+    "verifier_options",
+    "policy",
+    "policy_options",
+    "num_speculative_tokens",
+    "speculative_config",
+)
 
 
 def read_references(paths: Seq[str]) -> list[str]:
@@ -198,8 +211,9 @@ class ChoiceFlags:
     repetition_penalty: float = flag(1.0, "above 1 discourages tokens of prompt and output")
     presence_penalty: float = flag(0.0, "discourages tokens of the output")
     frequency_penalty: float = flag(0.0, "discourages tokens of the output, times how often they occur")
-    guidance_scale: float = flag(1.0, "classifier-free guidance: above 1 keeps closer to the prompt, for twice the "
-                                 "computing; 1 is off")  # fmt: skip
+    guidance_scale: float = flag(
+        1.0, "classifier-free guidance: above 1 keeps closer to the prompt, for twice the computing; 1 is off"
+    )
 
     def params(self, **changes: Any) -> SamplingParams:
         """As the engine takes them. Raises `RequestError` naming what is out of range."""
@@ -233,7 +247,9 @@ class FormFlags:
     def changes(self) -> dict[str, Any]:
         """What it adds to the sampling settings. Raises `RequestError` for two forms, or a file that is not there."""
         form = {
-            "json": read_file("json schema", self.json_schema), "regex": self.regex,
-            "grammar": read_file("grammar", self.grammar), "choice": self.choice or None,
-        }  # fmt: skip
+            "json": read_file("json schema", self.json_schema),
+            "regex": self.regex,
+            "grammar": read_file("grammar", self.grammar),
+            "choice": self.choice or None,
+        }
         return {"structured_outputs": form} if any(one is not None for one in form.values()) else {}

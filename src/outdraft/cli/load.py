@@ -74,22 +74,26 @@ class LoadFlags:
     """How many clients, and what they ask."""
 
     load: str | None = flag(
-        None, "so many clients at once, each asks anew when its answer is whole: 1,4,16 measures three loads "
+        None,
+        "so many clients at once, each asks anew when its answer is whole: 1,4,16 measures three loads "
         "(docs/bench.md); answers have from half of --max-tokens to all of it, --seed also draws the prompts",
         metavar="N,N,...",
-    )  # fmt: skip
+    )
     requests: int = flag(0, "with --load: requests of a round; 0 is two for each client, and at least 8")
     peer_field: Mapping[str, Any] = flag(
-        {}, "with --load: a field of every request to a --peer beside ours (ignore_eos, cache_prompt=false, "
-        "cache_salt, return_token_ids, return_tokens); null leaves one out"
-    )  # fmt: skip
+        {},
+        "with --load: a field of every request to a --peer beside ours (ignore_eos, cache_prompt=false, "
+        "cache_salt, return_token_ids, return_tokens); null leaves one out",
+    )
 
     max_num_seqs: int | None = flag(None, "with --load: the most requests that are decoded together; all by default")
     max_num_batched_tokens: int | None = flag(None, "with --load: the most prompt tokens that one pass reads")
     kv_cache_memory: str | None = flag(
-        None, "with --load: the most memory for keys and values, e.g. 256MiB; a request that finds no room waits "
-        "(docs/scheduling.md)", metavar="SIZE",
-    )  # fmt: skip
+        None,
+        "with --load: the most memory for keys and values, e.g. 256MiB; a request that finds no room waits "
+        "(docs/scheduling.md)",
+        metavar="SIZE",
+    )
 
     def settings(self) -> dict[str, Any]:
         """What they say to `LLM`; in a record, how the requests were scheduled."""
@@ -124,9 +128,16 @@ class LoadFlags:
 
 
 def measure_load(
-    console: "Console", asked: Asked, flags: LoadFlags, servers: Seq[tuple[str, str]], path: Path, *, neighbours: int,
-    plots: bool, as_json: bool,
-) -> int:  # fmt: skip
+    console: "Console",
+    asked: Asked,
+    flags: LoadFlags,
+    servers: Seq[tuple[str, str]],
+    path: Path,
+    *,
+    neighbours: int,
+    plots: bool,
+    as_json: bool,
+) -> int:
     """Measure what is not in `path` yet, and show it."""
     from outdraft.bench.load.run import LoadBench
     from outdraft.bench.machine import busy_note
@@ -153,18 +164,29 @@ def _plan(
     assert plain.codec is not None
     params = replace(asked.params, ignore_eos=True)  # with servers and without, so that their rows stand together
     jobs = make_jobs(
-        plain.codec, asked.prompts, num_requests(levels[-1], flags.requests), params, seed=params.seed or 0,
+        plain.codec,
+        asked.prompts,
+        num_requests(levels[-1], flags.requests),
+        params,
+        seed=params.seed or 0,
         max_len=plain.config["max_model_len"],
-    )  # fmt: skip
+    )
     taking_part, absent = _ours(asked, without=bool(servers))
     for label, url in servers:
         if label in taking_part:
             raise ConfigError(f"peer {label!r} has the name of another contestant: choose another one, NAME={url}")
         taking_part[label] = HttpServer(label, url, plain.config, flags.peer_field)
     plan = LoadPlan(
-        subject=asked.subject, servers=taking_part, jobs=jobs, params=params, levels=levels,
-        requests=flags.requests, rounds=asked.rounds, engine=flags.settings(), neighbours=neighbours,
-    )  # fmt: skip
+        subject=asked.subject,
+        servers=taking_part,
+        jobs=jobs,
+        params=params,
+        levels=levels,
+        requests=flags.requests,
+        rounds=asked.rounds,
+        engine=flags.settings(),
+        neighbours=neighbours,
+    )
     return plan, absent
 
 

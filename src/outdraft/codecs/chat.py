@@ -109,9 +109,14 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
 
 
 def render_chat(
-    template: ChatTemplate | None, messages: Seq[Message], /, *, control: ControlTokens | None = None,
-    continue_final_message: bool = False, **variables: Any,
-) -> ChatPrompt:  # fmt: skip
+    template: ChatTemplate | None,
+    messages: Seq[Message],
+    /,
+    *,
+    control: ControlTokens | None = None,
+    continue_final_message: bool = False,
+    **variables: Any,
+) -> ChatPrompt:
     """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`.
 
     `continue_final_message`: the prompt ends within the last message, which is the beginning of the answer.

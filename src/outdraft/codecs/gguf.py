@@ -25,10 +25,15 @@ _CURE = "put the model's tokenizer.json beside it, or download it again"
 ROLES = {
     f"{role}_token": f"tokenizer.ggml.{name}_token_id"
     for role, name in {
-        "bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding", "cls": "cls",
+        "bos": "bos",
+        "eos": "eos",
+        "unk": "unknown",
+        "sep": "seperator",
+        "pad": "padding",
+        "cls": "cls",
         "mask": "mask",
     }.items()
-}  # fmt: skip
+}
 # Words with their contraction, digits (Qwen: one by one, Llama 3: up to three), marks, line ends, blanks.
 _CUT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"

@@ -11,10 +11,21 @@ from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
 
 _ROLES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
-_TEXTS = frozenset((
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>",
-    "<|end_of_text|>", "<end_of_utterance>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
-))  # fmt: skip
+_TEXTS = frozenset(
+    (
+        "<|eot_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<end_of_turn>",
+        "<|endoftext|>",
+        "<|eom_id|>",
+        "<EOT>",
+        "_<EOT>",
+        "<|end_of_text|>",
+        "<end_of_utterance>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+)
 
 
 def end_ids(get: Callable[[str], Any], of: str) -> frozenset[int]:

@@ -168,9 +168,14 @@ class TextCodec:
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
     def apply_chat_template(
-        self, messages: Seq[Message], *, tokenize: bool = True, add_generation_prompt: bool = True,
-        special_tokens_in_messages: bool = False, **variables: Any,
-    ) -> list[int] | str:  # fmt: skip
+        self,
+        messages: Seq[Message],
+        *,
+        tokenize: bool = True,
+        add_generation_prompt: bool = True,
+        special_tokens_in_messages: bool = False,
+        **variables: Any,
+    ) -> list[int] | str:
         """A conversation as the ids (or text) of a prompt, by the model's chat template or as a plain transcript.
 
         `special_tokens_in_messages`: the name of a control token in a message is that token, and not text.

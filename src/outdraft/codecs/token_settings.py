@@ -33,19 +33,58 @@ from outdraft.options.shown import shown
 WRITTEN = ("bos_token", "eos_token", "unk_token", "sep_token", "cls_token")  # a tokenizer or a model may write these
 ROLES = (*WRITTEN, "pad_token", "mask_token")
 _FILE = "tokenizer_config.json"
-_READ = frozenset((
-    *ROLES, "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens", "chat_template",
-    "model_specific_special_tokens", "add_bos_token", "split_special_tokens", "tokenizer_class",
-))  # fmt: skip
+_READ = frozenset(
+    (
+        *ROLES,
+        "added_tokens_decoder",
+        "additional_special_tokens",
+        "extra_special_tokens",
+        "chat_template",
+        "model_specific_special_tokens",
+        "add_bos_token",
+        "split_special_tokens",
+        "tokenizer_class",
+    )
+)
 # What they say is about batches, about files that we find by ourselves, or about classes of transformers, whose work a
 # tokenizer.json describes completely.
-WITHOUT_EFFECT = frozenset((
-    "model_max_length", "max_length", "max_len", "padding", "padding_side", "pad_to_multiple_of", "pad_token_type_id",
-    "truncation", "truncation_side", "truncation_strategy", "stride", "model_input_names", "name_or_path", "backend",
-    "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file", "processor_class", "is_local",
-    "local_files_only", "init_inputs", "use_fast", "from_slow", "verbose", "legacy", "response_schema",
-    "response_template", "tokenizer_type", "trim_offsets", "spaces_between_special_tokens", "files_loaded", "unk_id",
-))  # fmt: skip
+WITHOUT_EFFECT = frozenset(
+    (
+        "model_max_length",
+        "max_length",
+        "max_len",
+        "padding",
+        "padding_side",
+        "pad_to_multiple_of",
+        "pad_token_type_id",
+        "truncation",
+        "truncation_side",
+        "truncation_strategy",
+        "stride",
+        "model_input_names",
+        "name_or_path",
+        "backend",
+        "tokenizer_file",
+        "vocab_file",
+        "merges_file",
+        "special_tokens_map_file",
+        "processor_class",
+        "is_local",
+        "local_files_only",
+        "init_inputs",
+        "use_fast",
+        "from_slow",
+        "verbose",
+        "legacy",
+        "response_schema",
+        "response_template",
+        "tokenizer_type",
+        "trim_offsets",
+        "spaces_between_special_tokens",
+        "files_loaded",
+        "unk_id",
+    )
+)
 NEVER_ADDED = "the end token is never put behind a prompt, which it would end"
 _AS_BYTES = "a text is the bytes of its tokens, and nothing is changed in it"
 _PREFIX = "tokenizer.json decides, and says otherwise"
@@ -187,21 +226,49 @@ def _is_further(entry: Any) -> bool:
 _GENERATION = "generation_config.json"
 # Settings that a request has by the same or another name, and their values that change nothing.
 _SAMPLING: dict[str, tuple[Any, ...]] = {
-    "do_sample": (None, False), "temperature": (None, 1), "top_k": (None, 0), "top_p": (None, 1), "min_p": (None, 0),
-    "typical_p": (None, 1), "repetition_penalty": (None, 1), "max_length": (None,), "max_new_tokens": (None,),
-    "min_length": (None, 0), "min_new_tokens": (None, 0), "stop_strings": (None, []), "num_return_sequences": (None, 1),
-    "guidance_scale": (None, 1), "bad_words_ids": (None, []), "sequence_bias": (None, [], {}),
-}  # fmt: skip
+    "do_sample": (None, False),
+    "temperature": (None, 1),
+    "top_k": (None, 0),
+    "top_p": (None, 1),
+    "min_p": (None, 0),
+    "typical_p": (None, 1),
+    "repetition_penalty": (None, 1),
+    "max_length": (None,),
+    "max_new_tokens": (None,),
+    "min_length": (None, 0),
+    "min_new_tokens": (None, 0),
+    "stop_strings": (None, []),
+    "num_return_sequences": (None, 1),
+    "guidance_scale": (None, 1),
+    "bad_words_ids": (None, []),
+    "sequence_bias": (None, [], {}),
+}
 # Other tokens than those of the distribution that a request asks for.
 _CHANGES: dict[str, tuple[Any, ...]] = {
-    "suppress_tokens": (None, []), "begin_suppress_tokens": (None, []), "forced_bos_token_id": (None,),
-    "forced_eos_token_id": (None,), "forced_decoder_ids": (None, []), "no_repeat_ngram_size": (None, 0),
-    "encoder_no_repeat_ngram_size": (None, 0), "encoder_repetition_penalty": (None, 1), "num_beams": (None, 1),
-    "num_beam_groups": (None, 1), "diversity_penalty": (None, 0), "length_penalty": (None, 1), "penalty_alpha": (None,),
-    "dola_layers": (None,), "exponential_decay_length_penalty": (None,), "epsilon_cutoff": (None, 0),
-    "eta_cutoff": (None, 0), "top_h": (None,), "watermarking_config": (None,), "constraints": (None, []),
-    "force_words_ids": (None, []), "token_healing": (None, False), "decoder_start_token_id": (None,),
-}  # fmt: skip
+    "suppress_tokens": (None, []),
+    "begin_suppress_tokens": (None, []),
+    "forced_bos_token_id": (None,),
+    "forced_eos_token_id": (None,),
+    "forced_decoder_ids": (None, []),
+    "no_repeat_ngram_size": (None, 0),
+    "encoder_no_repeat_ngram_size": (None, 0),
+    "encoder_repetition_penalty": (None, 1),
+    "num_beams": (None, 1),
+    "num_beam_groups": (None, 1),
+    "diversity_penalty": (None, 0),
+    "length_penalty": (None, 1),
+    "penalty_alpha": (None,),
+    "dola_layers": (None,),
+    "exponential_decay_length_penalty": (None,),
+    "epsilon_cutoff": (None, 0),
+    "eta_cutoff": (None, 0),
+    "top_h": (None,),
+    "watermarking_config": (None,),
+    "constraints": (None, []),
+    "force_words_ids": (None, []),
+    "token_healing": (None, False),
+    "decoder_start_token_id": (None,),
+}
 
 
 def read_ends(directory: Path, otherwise: Iterable[int]) -> list[int]:

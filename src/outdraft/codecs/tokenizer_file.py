@@ -58,10 +58,22 @@ def note(where: str, values: Mapping[str, Any], why: str, *, level: int = loggin
 _UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})  # values that say nothing
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-_MODEL = frozenset((
-    "type", "vocab", "merges", "dropout", "unk_token", "unk_id", "continuing_subword_prefix", "end_of_word_suffix",
-    "fuse_unk", "byte_fallback", "ignore_merges", "max_input_chars_per_word",
-))  # fmt: skip
+_MODEL = frozenset(
+    (
+        "type",
+        "vocab",
+        "merges",
+        "dropout",
+        "unk_token",
+        "unk_id",
+        "continuing_subword_prefix",
+        "end_of_word_suffix",
+        "fuse_unk",
+        "byte_fallback",
+        "ignore_merges",
+        "max_input_chars_per_word",
+    )
+)
 _TOKEN = frozenset(("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"))
 _EARLIER = ("str_rep", "add_prefix_space")  # of Metaspace, in files of earlier versions: read, and written otherwise
 
@@ -102,8 +114,10 @@ def make_whole(tokenizer: Tokenizer) -> dict[str, Any]:
     """Take out what cuts, fills or shuffles a text: the values that were there, by key."""
     model = tokenizer.model
     found = {
-        "truncation": tokenizer.truncation, "padding": tokenizer.padding, "dropout": getattr(model, "dropout", None),
-    }  # fmt: skip
+        "truncation": tokenizer.truncation,
+        "padding": tokenizer.padding,
+        "dropout": getattr(model, "dropout", None),
+    }
     tokenizer.no_truncation()
     tokenizer.no_padding()
     if found["dropout"] is not None:

@@ -128,9 +128,5 @@ METHOD = PolicyMethod(
     summary="draft while a path's calibrated chance of acceptance pays for one more token",
     build=build,
     options=CalibratedOptions,
-    paper=Paper(
-        title="On calibration of modern neural networks",
-        year=2017,
-        link="https://arxiv.org/abs/1706.04599",
-    ),
+    paper=Paper(title="On calibration of modern neural networks", year=2017, link="https://arxiv.org/abs/1706.04599"),
 )

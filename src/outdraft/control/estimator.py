@@ -119,10 +119,7 @@ class EstimatorPolicy:
         if not passes.is_measured or not draft.is_measured:
             return min(4, deepest), float("inf")  # measure it
         return best_depth(
-            [alpha**k for k in range(1, deepest + 1)],
-            draft_cost=draft.of(count),
-            pass_cost=passes,
-            count=count,
+            [alpha**k for k in range(1, deepest + 1)], draft_cost=draft.of(count), pass_cost=passes, count=count
         )
 
 

@@ -49,7 +49,10 @@ def tell_tree(draft: Draft, tree: HostTree, verdict: Verdict) -> DraftTree:
                 break  # the siblings behind it were not asked about
             statuses[child] = Status.REJECTED
     return DraftTree(
-        tokens=tuple(tree.tokens), parents=tuple(tree.parents), statuses=tuple(statuses),
+        tokens=tuple(tree.tokens),
+        parents=tuple(tree.parents),
+        statuses=tuple(statuses),
         confidence=tuple(draft.confidence.tolist()) if draft.confidence is not None else None,
-        token=verdict.token, is_bonus=verdict.bonus,
-    )  # fmt: skip
+        token=verdict.token,
+        is_bonus=verdict.bonus,
+    )

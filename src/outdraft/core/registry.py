@@ -34,8 +34,10 @@ KINDS: Mapping[Kind, str] = {
     "policy": "outdraft.control",
 }
 _TYPES: Mapping[Kind, type[AnyMethod]] = {
-    "drafter": contract.DrafterMethod, "verifier": contract.RuleMethod, "policy": contract.PolicyMethod,
-}  # fmt: skip
+    "drafter": contract.DrafterMethod,
+    "verifier": contract.RuleMethod,
+    "policy": contract.PolicyMethod,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

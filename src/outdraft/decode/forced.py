@@ -136,6 +136,5 @@ def _as_read(one: Seen) -> Seen:
     last = one.num_committed - 1  # the node of the last row, for the draft is a chain and nothing was read before it
     tokens = one.seq.tokens[one.start + last :]
     return replace(
-        one, draft=chain(tokens[:1]), logits=one.logits[last : last + 1],
-        verdict=Verdict((), tokens[1], bonus=True),
-    )  # fmt: skip
+        one, draft=chain(tokens[:1]), logits=one.logits[last : last + 1], verdict=Verdict((), tokens[1], bonus=True)
+    )

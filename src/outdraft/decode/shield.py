@@ -41,8 +41,10 @@ class _LogsFirstError:
             self._is_told = True
             _log.warning(
                 "%s raised %s; its requests go on with plain decoding (later errors of it are not logged)",
-                self._who, told(error), exc_info=error,
-            )  # fmt: skip
+                self._who,
+                told(error),
+                exc_info=error,
+            )
 
 
 class ShieldedDrafter:

@@ -107,9 +107,13 @@ def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, 
             passed = perf_counter()
         until, packed = perf_counter(), meanwhile.continued()
     return judge_scored(
-        packed, scored, parts, draft_seconds=drafted - began + until - passed, target_seconds=passed - drafted,
+        packed,
+        scored,
+        parts,
+        draft_seconds=drafted - began + until - passed,
+        target_seconds=passed - drafted,
         until=until,
-    )  # fmt: skip
+    )
 
 
 def taps_for(packed: PackedDrafts, parts: Parts) -> tuple[int, ...]:
@@ -121,9 +125,14 @@ def taps_for(packed: PackedDrafts, parts: Parts) -> tuple[int, ...]:
 
 
 def judge_scored(
-    packed: PackedDrafts, scored: TargetOutput, parts: Parts, *, draft_seconds: float, target_seconds: float,
+    packed: PackedDrafts,
+    scored: TargetOutput,
+    parts: Parts,
+    *,
+    draft_seconds: float,
+    target_seconds: float,
     until: float,
-) -> Judged:  # fmt: skip
+) -> Judged:
     """Ask the rule about a pass. The seconds are what it took; `until`: the clock when it was over."""
     p = target_distributions(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, one in zip(packed.seqs, packed.drafts, strict=True) if one is not None]
@@ -131,10 +140,15 @@ def judge_scored(
     if len(verdicts) != len(coins):
         raise ValueError(f"the acceptance rule gave {len(verdicts)} verdicts for {len(coins)} guesses")
     return Judged(
-        packed=packed, scored=scored, p=p, verdicts=verdicts, draft_seconds=draft_seconds,
-        target_seconds=target_seconds, until=until,
+        packed=packed,
+        scored=scored,
+        p=p,
+        verdicts=verdicts,
+        draft_seconds=draft_seconds,
+        target_seconds=target_seconds,
+        until=until,
         prompt_logprobs=score_prompts(packed, scored) if any(packed.prompt_rows) else (),
-    )  # fmt: skip
+    )
 
 
 def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEvent]:
@@ -148,11 +162,13 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     times = StepTimes(draft=judged.draft_seconds * share, target=judged.target_seconds * share, rest=rest * share)
     events = [
         replace(
-            event, times=times, num_replayed=judged.scored.replayed.get(i),
+            event,
+            times=times,
+            num_replayed=judged.scored.replayed.get(i),
             drafted_by=drafted_by(packed, i) if event.num_draft_tokens else "",
         )
         for i, event in enumerate(events)
-    ]  # fmt: skip
+    ]
     if parts.guesses and (planned := as_planned(events, packed)) is not None:
         parts.policy.update(planned)
     return events

@@ -93,9 +93,12 @@ class Suspicion:
                 "have been trained for another target or another chat template, read other layers than in training "
                 "(taps), or have another vocabulary. `outdraft train check DRAFT --target MODEL` compares it with its "
                 "training; drafter='none' decodes without it",
-                event.drafted_by, 100 * trial.said / trial.num_judged, trial.num_accepted, trial.num_judged,
+                event.drafted_by,
+                100 * trial.said / trial.num_judged,
+                trial.num_accepted,
+                trial.num_judged,
                 100 * trial.num_accepted / trial.num_judged,
-            )  # fmt: skip
+            )
 
 
 class SuspiciousPolicy:

@@ -185,10 +185,7 @@ class CascadeDrafter:
     @property
     def traits(self) -> Traits:
         """Every level's weights; the bigrams are what earlier requests leave behind."""
-        return Traits(
-            weights=tuple(weights_of(model.decoder) for model in self.models),
-            forget=self.bigrams.forget,
-        )
+        return Traits(weights=tuple(weights_of(model.decoder) for model in self.models), forget=self.bigrams.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each, in every model."""

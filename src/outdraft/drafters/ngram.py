@@ -54,9 +54,7 @@ METHOD = DrafterMethod(
     build=build,
     options=NgramOptions,
     paper=Paper(
-        title="Prompt lookup decoding",
-        year=2023,
-        link="https://github.com/apoorvumang/prompt-lookup-decoding",
+        title="Prompt lookup decoding", year=2023, link="https://github.com/apoorvumang/prompt-lookup-decoding"
     ),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 3}},

@@ -165,8 +165,10 @@ def build(options: QuantizedSelfOptions, port: TargetPort) -> QuantizedSelfDraft
     )
     config = network.config
     if (config.hidden_size, config.num_layers, config.vocab_size) != (
-        port.facts.hidden_size, port.facts.num_layers, port.facts.vocab_size
-    ):  # fmt: skip
+        port.facts.hidden_size,
+        port.facts.num_layers,
+        port.facts.vocab_size,
+    ):
         raise CapabilityError(
             f"weights in {where.name} are another model's ({config.num_layers} layers of width {config.hidden_size}, "
             f"the target has {port.facts.num_layers} of {port.facts.hidden_size}): name the target's own"

@@ -51,10 +51,12 @@ class RestDrafter(OneByOne):
         self._index = DatastoreIndex(
             store,
             CorpusQuery(
-                min_match=options.min_match, max_match=options.max_match, max_hits=options.max_hits,
+                min_match=options.min_match,
+                max_match=options.max_match,
+                max_hits=options.max_hits,
                 max_nodes=options.nodes,
             ),
-        )  # fmt: skip
+        )
 
     def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """The heaviest continuations; node 0 alone if the datastore has not even the shortest end."""
@@ -76,10 +78,6 @@ METHOD = DrafterMethod(
     summary="look the end of the text up in a datastore of other texts on disk (no model)",
     build=build,
     options=RestOptions,
-    paper=Paper(
-        title="REST: retrieval-based speculative decoding",
-        year=2023,
-        link="https://arxiv.org/abs/2311.08252",
-    ),
+    paper=Paper(title="REST: retrieval-based speculative decoding", year=2023, link="https://arxiv.org/abs/2311.08252"),
     shape_of=lambda options: "tree",
 )

@@ -213,9 +213,10 @@ def describe(drafter: SequoiaDrafter) -> Mapping[str, Any]:
     """What the model's options came to, and the costs that the shape is chosen by."""
     costs = drafter.pass_costs
     return {
-        **describe_model(drafter), "relative_draft_cost": drafter.draft_cost / costs[0],
+        **describe_model(drafter),
+        "relative_draft_cost": drafter.draft_cost / costs[0],
         "relative_pass_cost": costs[-1] / costs[0],
-    }  # fmt: skip
+    }
 
 
 METHOD = DrafterMethod(

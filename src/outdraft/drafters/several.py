@@ -87,9 +87,10 @@ class SeveralDrafter:
             if arm >= len(self.drafters):
                 raise ConfigError(f"the policy asks for arm {arm}, there are {len(self.drafters)} drafters")
             own = [
-                i for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True))
+                i
+                for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True))
                 if budget.depth > 0 and budget.arm == arm and arm in self._following[seq.id]
-            ]  # fmt: skip
+            ]
             if not own:
                 continue
             made = self.drafters[arm].propose([seqs[i] for i in own], [budgets[i] for i in own])

@@ -110,9 +110,12 @@ class SpecExecDrafter(ModelDrafter):
         nodes = usable_nodes(seq, budget, options.nodes)
         depth = min(usable_depth(seq, budget), self.model.room(seq.tokens))
         shape = BestFirst(
-            nodes=nodes, beams=options.beams, branch=options.branch, decay=options.decay,
+            nodes=nodes,
+            beams=options.beams,
+            branch=options.branch,
+            decay=options.decay,
             min_log_prob=options.min_log_prob,
-        )  # fmt: skip
+        )
         return Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff, temperature=options.temperature)
 
 

@@ -86,9 +86,13 @@ class SuffixDrafter(IndexDrafter[SuffixTree, SuffixTree]):
         if depth == 0:
             return chain([seq.pending])
         limits = GuessLimits(
-            max_nodes=nodes, max_depth=depth, factor=options.factor, offset=options.offset,
-            min_prob=options.min_prob, width=nodes if options.tree else 1,
-        )  # fmt: skip
+            max_nodes=nodes,
+            max_depth=depth,
+            factor=options.factor,
+            offset=options.offset,
+            min_prob=options.min_prob,
+            width=nodes if options.tree else 1,
+        )
         context = seq.tokens[-options.depth :]
         trees = (self.own(seq), self.quoted(seq), self._earlier.of(seq))
         best, *others = [tree.guess(context, limits) for tree in trees if tree is not None]

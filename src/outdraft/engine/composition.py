@@ -53,11 +53,17 @@ class Composition:
         self._bare = shielded(used, self._suspicion) if isolates and parts.guesses else used
         self._given, self._guiding = parts, None
         self.terms = Terms(
-            vocab_size=parts.target.vocab_size, max_len=parts.target.max_len, ends=self._ends,
-            is_guided=parts.guide is not None or guides(parts.target), capacity=parts.room.capacity,
-            cuts=parts.room.cuts, held=parts.held, unasked=settle(Request(prompt_token_ids=()), parts.held),
-            rule=parts.verifier, rules=rules,
-        )  # fmt: skip
+            vocab_size=parts.target.vocab_size,
+            max_len=parts.target.max_len,
+            ends=self._ends,
+            is_guided=parts.guide is not None or guides(parts.target),
+            capacity=parts.room.capacity,
+            cuts=parts.room.cuts,
+            held=parts.held,
+            unasked=settle(Request(prompt_token_ids=()), parts.held),
+            rule=parts.verifier,
+            rules=rules,
+        )
         self._choose()
 
     def let_go(self) -> None:

@@ -100,9 +100,12 @@ class GraphedRunner(Runner):
     def _new_rows(self, segment: Segment, ids: list[int], positions: list[int]) -> NewRows:
         own = slice(segment.start, segment.stop)
         return NewRows(
-            ids=ids[own], positions=positions[own], base=segment.base, sees=_bits(segment),
+            ids=ids[own],
+            positions=positions[own],
+            base=segment.base,
+            sees=_bits(segment),
             pages=self._pool.pages(segment.seq),
-        )  # fmt: skip
+        )
 
 
 def _bits(segment: Segment) -> list[int]:

@@ -72,9 +72,15 @@ def put_in(embedded: Tensor, vectors: Tensor) -> Tensor:
 
 
 def catch_up(
-    decoder: Network, cache: KVCache, packed: PackedDrafts, h: Tensor, positions: Tensor, segments: Seq[Segment], *,
+    decoder: Network,
+    cache: KVCache,
+    packed: PackedDrafts,
+    h: Tensor,
+    positions: Tensor,
+    segments: Seq[Segment],
+    *,
     exact: bool,
-) -> tuple[int, Tensor]:  # fmt: skip
+) -> tuple[int, Tensor]:
     """Bring all rows to one layer: rows whose draft resumes at layer e are there, the others run up to it."""
     resumes = {
         i: draft.resume for i, draft in enumerate(packed.drafts) if draft is not None and draft.resume is not None
@@ -100,15 +106,16 @@ def catch_up(
 
 
 def scored(
-    decoder: Network, packed: PackedDrafts, h: Tensor, taps: Mapping[int, Tensor],
-    drifted: frozenset[int] = frozenset(),
-) -> TargetOutput:  # fmt: skip
+    decoder: Network, packed: PackedDrafts, h: Tensor, taps: Mapping[int, Tensor], drifted: frozenset[int] = frozenset()
+) -> TargetOutput:
     """From what stands behind the last layer [R, D]."""
     hidden = h if len(packed.nodes) == len(h) else h[packed.nodes.to(decoder.device)]
     return TargetOutput(
-        logits=decoder.logits(hidden), hidden=taps, drifted=drifted,
+        logits=decoder.logits(hidden),
+        hidden=taps,
+        drifted=drifted,
         logits_at=logits_of(decoder, h) if any(packed.prompt_rows) else None,
-    )  # fmt: skip
+    )
 
 
 def logits_of(decoder: Network, hidden: Tensor) -> Callable[[range], Tensor]:

@@ -68,9 +68,14 @@ class Runner:
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(self.cache, self._decode_row)
         self.port = open_port(
-            decoder, self.cache, max_len=self.max_len, exact=exact, record=self.record, origin=origin or Origin(),
+            decoder,
+            self.cache,
+            max_len=self.max_len,
+            exact=exact,
+            record=self.record,
+            origin=origin or Origin(),
             own_rows=self.cache_config.of_drafters,
-        )  # fmt: skip
+        )
         self.mixes = independent and decoder.kernels != "pytorch"
         self.slices = config.num_layers if self.mixes else 1
         self.shared: SharedRows | None = None  # what texts take over from earlier ones
@@ -120,9 +125,12 @@ class Runner:
             context = CachedContext(self.cache, self._segments(packed))
             hidden = {tap: torch.empty(len(packed.tokens), self.hidden_size) for tap in taps} if taps else {}
             _, logits = self._scorer.feed(
-                packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist(),
+                packed.tokens.tolist(),
+                packed.positions.tolist(),
+                context,
+                packed.nodes.tolist(),
                 kept={tap - 1: states for tap, states in hidden.items()} if taps else None,
-            )  # fmt: skip
+            )
             return TargetOutput(logits=logits, hidden=hidden)
         positions, h = embedded(self.decoder, packed)
         drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
@@ -140,9 +148,13 @@ class Runner:
         positions, h = embedded(self.decoder, packed)
         segments = self._segments(packed)
         return LayerByLayer(
-            self.decoder, h, positions, lambda: CachedContext(self.cache, segments, self.exact), taps,
+            self.decoder,
+            h,
+            positions,
+            lambda: CachedContext(self.cache, segments, self.exact),
+            taps,
             finish=partial(scored, self.decoder, packed),
-        )  # fmt: skip
+        )
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
         """Score a node again from plain decoding's own rows."""
@@ -190,6 +202,12 @@ class Runner:
                 exact_rows = certain + int(kept[-1]) + 1
         base = self.cache.length(seq.id)
         return Segment(
-            seq=seq.id, start=start, stop=stop, base=base, parents=parents, mask=mask, exact_rows=exact_rows,
+            seq=seq.id,
+            start=start,
+            stop=stop,
+            base=base,
+            parents=parents,
+            mask=mask,
+            exact_rows=exact_rows,
             bulk=min(certain, max(0, seq.prompt_len - 1 - base)),  # what was written is read again row by row
-        )  # fmt: skip
+        )

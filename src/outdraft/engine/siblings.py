@@ -40,10 +40,18 @@ class Siblings:
         `with_drafter` and its like put drafters beside them.
         """
         setup = Setup(
-            directory=model, codec=load_codec(model), dtype="auto", device=str(network.device), exact=network.exact,
-            guard=None, enforce_eager=False, max_len=None, scheduling=SchedulerSettings(), cache=CacheConfig(),
+            directory=model,
+            codec=load_codec(model),
+            dtype="auto",
+            device=str(network.device),
+            exact=network.exact,
+            guard=None,
+            enforce_eager=False,
+            max_len=None,
+            scheduling=SchedulerSettings(),
+            cache=CacheConfig(),
             combination=read_beside({}, cls.__init__, dict, drafter="none"),
-        )  # fmt: skip
+        )
         made = object.__new__(cls)
         made._run(setup, engine_beside(setup, network, FULL))
         return made

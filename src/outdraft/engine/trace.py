@@ -64,9 +64,15 @@ class TraceWriter:
         self._untold.add(seq.id)
         request, at = seq.request, now if seq.asked_at is None else seq.asked_at
         self._write(
-            {"at": max(0.0, at - self._began), "asks": seq.id, "prompt": seq.prompt_len, "most": seq.room,
-             "priority": request.priority, "timeout": request.timeout}
-        )  # fmt: skip
+            {
+                "at": max(0.0, at - self._began),
+                "asks": seq.id,
+                "prompt": seq.prompt_len,
+                "most": seq.room,
+                "priority": request.priority,
+                "timeout": request.timeout,
+            }
+        )
 
     def refused(self, seq: Sequence, now: float) -> None:
         """It is written as a request that ended at once."""

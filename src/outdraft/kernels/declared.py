@@ -10,9 +10,14 @@ class CLinear(Structure):
     """od_linear of native/api.h."""
 
     _fields_ = (
-        ("bits", c_int), ("num_out", c_int), ("num_in", c_int), ("group", c_int),
-        ("weight", c_void_p), ("scales", c_void_p), ("bias", c_void_p),
-    )  # fmt: skip
+        ("bits", c_int),
+        ("num_out", c_int),
+        ("num_in", c_int),
+        ("group", c_int),
+        ("weight", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+    )
 
 
 class CNorms(Structure):
@@ -25,56 +30,111 @@ class CEntrance(Structure):
     """od_entrance of native/api.h."""
 
     _fields_ = (
-        ("fusion", CLinear), ("join", CLinear), ("tap_norms", c_void_p), ("token_norm", c_void_p),
-        ("feature_norm", c_void_p), ("taps", c_int), ("tap_width", c_int), ("one_tap_norm", c_int), ("origin", c_int),
-        ("norms_carried", c_int), ("tap_eps", c_float),
-    )  # fmt: skip
+        ("fusion", CLinear),
+        ("join", CLinear),
+        ("tap_norms", c_void_p),
+        ("token_norm", c_void_p),
+        ("feature_norm", c_void_p),
+        ("taps", c_int),
+        ("tap_width", c_int),
+        ("one_tap_norm", c_int),
+        ("origin", c_int),
+        ("norms_carried", c_int),
+        ("tap_eps", c_float),
+    )
 
 
 class CShape(Structure):
     """Shape of native/model.h."""
 
     _fields_ = (
-        ("hidden", c_int), ("heads", c_int), ("kv_heads", c_int), ("head_dim", c_int), ("inner", c_int),
-        ("vocab", c_int), ("rotary", c_int), ("eps", c_float), ("scale", c_float), ("added", c_float),
-        ("logit_scale", c_float), ("score_cap", c_float), ("logit_cap", c_float), ("growth", c_float),
-        ("first_len", c_int), ("activation", c_int), ("gated", c_int), ("norm", c_int), ("norms_whole", c_int),
+        ("hidden", c_int),
+        ("heads", c_int),
+        ("kv_heads", c_int),
+        ("head_dim", c_int),
+        ("inner", c_int),
+        ("vocab", c_int),
+        ("rotary", c_int),
+        ("eps", c_float),
+        ("scale", c_float),
+        ("added", c_float),
+        ("logit_scale", c_float),
+        ("score_cap", c_float),
+        ("logit_cap", c_float),
+        ("growth", c_float),
+        ("first_len", c_int),
+        ("activation", c_int),
+        ("gated", c_int),
+        ("norm", c_int),
+        ("norms_whole", c_int),
         ("parallel", c_int),
-    )  # fmt: skip
+    )
 
 
 class CSpan(Structure):
     """Span of native/model.h."""
 
     _fields_ = (
-        ("start", c_int64), ("stop", c_int64), ("base", c_int64), ("first", c_int64),
-        ("keys", c_void_p), ("values", c_void_p), ("key_scales", c_void_p), ("value_scales", c_void_p),
-        ("pages", c_void_p), ("layer_rows", c_int64), ("page_rows", c_int64), ("head_rows", c_int64),
-        ("ends", POINTER(c_int32)), ("path", POINTER(c_int32)),
-    )  # fmt: skip
+        ("start", c_int64),
+        ("stop", c_int64),
+        ("base", c_int64),
+        ("first", c_int64),
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("key_scales", c_void_p),
+        ("value_scales", c_void_p),
+        ("pages", c_void_p),
+        ("layer_rows", c_int64),
+        ("page_rows", c_int64),
+        ("head_rows", c_int64),
+        ("ends", POINTER(c_int32)),
+        ("path", POINTER(c_int32)),
+    )
 
 
 class CPass(Structure):
     """Pass of native/model.h."""
 
     _fields_ = (
-        ("hidden", c_void_p), ("positions", POINTER(c_int32)), ("cos", c_void_p), ("sin", c_void_p),
-        ("table", c_int64), ("rows", c_int), ("spans", POINTER(CSpan)), ("num_spans", c_int),
-        ("layers", POINTER(c_int32)), ("num_layers", c_int), ("taps", POINTER(c_void_p)),
-        ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
-        ("skipped", c_char_p), ("beside", c_void_p),
-    )  # fmt: skip
+        ("hidden", c_void_p),
+        ("positions", POINTER(c_int32)),
+        ("cos", c_void_p),
+        ("sin", c_void_p),
+        ("table", c_int64),
+        ("rows", c_int),
+        ("spans", POINTER(CSpan)),
+        ("num_spans", c_int),
+        ("layers", POINTER(c_int32)),
+        ("num_layers", c_int),
+        ("taps", POINTER(c_void_p)),
+        ("middles", POINTER(c_void_p)),
+        ("queries", POINTER(c_void_p)),
+        ("skipped", c_char_p),
+        ("beside", c_void_p),
+    )
 
 
 class CFeed(Structure):
     """Feed of native/guesser.h."""
 
     _fields_ = (
-        ("rows", c_int), ("num_spans", c_int), ("tokens", POINTER(c_int32)), ("positions", POINTER(c_int32)),
-        ("spans", POINTER(CSpan)), ("cos", c_void_p), ("sin", c_void_p), ("table", c_int64), ("features", c_void_p),
-        ("taps", POINTER(c_void_p)), ("wanted", POINTER(c_int32)), ("num_wanted", c_int), ("states", c_void_p),
-        ("logits", c_void_p), ("skipped", c_char_p), ("kept", POINTER(c_void_p)),
-    )  # fmt: skip
+        ("rows", c_int),
+        ("num_spans", c_int),
+        ("tokens", POINTER(c_int32)),
+        ("positions", POINTER(c_int32)),
+        ("spans", POINTER(CSpan)),
+        ("cos", c_void_p),
+        ("sin", c_void_p),
+        ("table", c_int64),
+        ("features", c_void_p),
+        ("taps", POINTER(c_void_p)),
+        ("wanted", POINTER(c_int32)),
+        ("num_wanted", c_int),
+        ("states", c_void_p),
+        ("logits", c_void_p),
+        ("skipped", c_char_p),
+        ("kept", POINTER(c_void_p)),
+    )
 
 
 class CDistribution(Structure):
@@ -87,11 +147,18 @@ class CGuessChain(Structure):
     """GuessChain of native/guesser.h."""
 
     _fields_ = (
-        ("depths", POINTER(c_int32)), ("stride", c_int), ("feed_last", c_int),
+        ("depths", POINTER(c_int32)),
+        ("stride", c_int),
+        ("feed_last", c_int),
         ("distributions", POINTER(CDistribution)),
-        ("keys", POINTER(c_uint64)), ("tokens", POINTER(c_int32)), ("q", POINTER(c_void_p)), ("states", c_void_p),
-        ("cutoffs", POINTER(c_float)), ("sure", POINTER(c_float)), ("made", POINTER(c_int32)),
-    )  # fmt: skip
+        ("keys", POINTER(c_uint64)),
+        ("tokens", POINTER(c_int32)),
+        ("q", POINTER(c_void_p)),
+        ("states", c_void_p),
+        ("cutoffs", POINTER(c_float)),
+        ("sure", POINTER(c_float)),
+        ("made", POINTER(c_int32)),
+    )
 
 
 SIGNATURES = {
@@ -133,6 +200,14 @@ SIGNATURES = {
 
 
 STRUCTURES: dict[str, type[Structure]] = {
-    "od_linear": CLinear, "od_norms": CNorms, "od_entrance": CEntrance, "Shape": CShape, "Span": CSpan, "Pass": CPass,
-    "Feed": CFeed, "Distribution": CDistribution, "GuessChain": CGuessChain, **INDEX_STRUCTURES,
-}  # fmt: skip
+    "od_linear": CLinear,
+    "od_norms": CNorms,
+    "od_entrance": CEntrance,
+    "Shape": CShape,
+    "Span": CSpan,
+    "Pass": CPass,
+    "Feed": CFeed,
+    "Distribution": CDistribution,
+    "GuessChain": CGuessChain,
+    **INDEX_STRUCTURES,
+}

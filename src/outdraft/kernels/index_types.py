@@ -21,36 +21,53 @@ class CCorpusQuery(Structure):
     """CorpusQuery of native/suffix_array.h."""
 
     _fields_ = (
-        ("context", c_void_p), ("length", c_int), ("min_match", c_int), ("max_match", c_int), ("max_hits", c_int),
-        ("depth", c_int), ("max_nodes", c_int),
-    )  # fmt: skip
+        ("context", c_void_p),
+        ("length", c_int),
+        ("min_match", c_int),
+        ("max_match", c_int),
+        ("max_hits", c_int),
+        ("depth", c_int),
+        ("max_nodes", c_int),
+    )
 
 
 class CCorpusAnswer(Structure):
     """CorpusAnswer of native/suffix_array.h."""
 
     _fields_ = (
-        ("tokens", POINTER(c_int32)), ("parents", POINTER(c_int32)), ("counts", POINTER(c_int32)), ("nodes", c_int32),
-        ("match", c_int32), ("hits", c_int64),
-    )  # fmt: skip
+        ("tokens", POINTER(c_int32)),
+        ("parents", POINTER(c_int32)),
+        ("counts", POINTER(c_int32)),
+        ("nodes", c_int32),
+        ("match", c_int32),
+        ("hits", c_int64),
+    )
 
 
 class CGuessLimits(Structure):
     """GuessLimits of native/suffix_tree.h."""
 
     _fields_ = (
-        ("max_nodes", c_int), ("max_depth", c_int), ("width", c_int), ("factor", c_double), ("offset", c_double),
+        ("max_nodes", c_int),
+        ("max_depth", c_int),
+        ("width", c_int),
+        ("factor", c_double),
+        ("offset", c_double),
         ("min_prob", c_double),
-    )  # fmt: skip
+    )
 
 
 class CTreeGuess(Structure):
     """TreeGuess of native/suffix_tree.h."""
 
     _fields_ = (
-        ("tokens", POINTER(c_int32)), ("parents", POINTER(c_int32)), ("probs", POINTER(c_double)), ("nodes", c_int32),
-        ("match", c_int32), ("score", c_double),
-    )  # fmt: skip
+        ("tokens", POINTER(c_int32)),
+        ("parents", POINTER(c_int32)),
+        ("probs", POINTER(c_double)),
+        ("nodes", c_int32),
+        ("match", c_int32),
+        ("score", c_double),
+    )
 
 
 class CCursor(Structure):
@@ -60,9 +77,14 @@ class CCursor(Structure):
 
 
 STRUCTURES: dict[str, type[Structure]] = {
-    "SortWatch": CSortWatch, "Corpus": CCorpus, "CorpusQuery": CCorpusQuery, "CorpusAnswer": CCorpusAnswer,
-    "GuessLimits": CGuessLimits, "TreeGuess": CTreeGuess, "Cursor": CCursor,
-}  # fmt: skip
+    "SortWatch": CSortWatch,
+    "Corpus": CCorpus,
+    "CorpusQuery": CCorpusQuery,
+    "CorpusAnswer": CCorpusAnswer,
+    "GuessLimits": CGuessLimits,
+    "TreeGuess": CTreeGuess,
+    "Cursor": CCursor,
+}
 SIGNATURES = {
     "od_sort_suffixes": (c_void_p, [c_void_p, c_int32, c_int32, c_void_p, POINTER(CSortWatch)]),
     "od_corpus_look_up": (c_void_p, [POINTER(CCorpus), POINTER(CCorpusQuery), POINTER(CCorpusAnswer)]),

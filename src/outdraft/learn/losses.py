@@ -98,10 +98,18 @@ def hybrid(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
 LOSSES: Mapping[str, Loss] = {
     loss.__name__: loss
     for loss in (
-        forward_kl, reverse_kl, jensen_shannon, soft_cross_entropy, top_cross_entropy, cross_entropy, sequence_kd,
-        total_variation, log_acceptance, hybrid,
+        forward_kl,
+        reverse_kl,
+        jensen_shannon,
+        soft_cross_entropy,
+        top_cross_entropy,
+        cross_entropy,
+        sequence_kd,
+        total_variation,
+        log_acceptance,
+        hybrid,
     )
-}  # fmt: skip
+}
 OF_TEXT = ("cross_entropy", "sequence_kd")  # these learn the text's own tokens, whatever wrote them
 STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafters/shared/learning/smooth_l1.py)
 BESIDE = (STATES, "reinforce")  # losses that compare something else than the distributions of one row

@@ -58,9 +58,13 @@ def put_back(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def save_state(path: Path, state: State) -> None:
     """Write a checkpoint; a crash in between leaves the old one. Raises `ConfigError` where there is no room for it."""
     told = {
-        "weights": state.weights, "optimizer": state.optimizer, "progress": asdict(state.progress),
-        "about": state.about, "memory": state.memory, "shards": state.shards,
-    }  # fmt: skip
+        "weights": state.weights,
+        "optimizer": state.optimizer,
+        "progress": asdict(state.progress),
+        "about": state.about,
+        "memory": state.memory,
+        "shards": state.shards,
+    }
     with new_file(path) as beside:
         try:
             torch.save(told, beside)

@@ -52,9 +52,17 @@ class BranchContext:
         self._masks: dict[tuple[int, int | None], Tensor] = {}
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
-        cap: float | None = None, sinks: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        window: int | None,
+        scale: float,
+        cap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]; the new keys and values stay in the cache."""
         pieces = []
         for part in self._parts:
@@ -66,9 +74,14 @@ class BranchContext:
                 self._masks[part.seq, window] = part.mask(window, q)
             mask = self._masks[part.seq, window]
             out = attention(
-                q[own].transpose(0, 1)[None], keys[None], values[None], mask=mask, scale=scale, cap=cap,
+                q[own].transpose(0, 1)[None],
+                keys[None],
+                values[None],
+                mask=mask,
+                scale=scale,
+                cap=cap,
                 sinks=None if sinks is None else sinks[:, None],
-            )  # fmt: skip
+            )
             pieces.append(out[0].transpose(0, 1).flatten(1))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
@@ -80,6 +93,10 @@ class BranchContext:
 def _span(cache: KVCache, part: Branches) -> Span:
     first = part.first - part.text
     return Span(
-        start=part.start, stop=part.start + len(part.above), base=part.text, first=part.first,
-        memory=cache.memory(part.seq), paths=[[*rows, first + i] for i, rows in enumerate(part.above)],
-    )  # fmt: skip
+        start=part.start,
+        stop=part.start + len(part.above),
+        base=part.text,
+        first=part.first,
+        memory=cache.memory(part.seq),
+        paths=[[*rows, first + i] for i, rows in enumerate(part.above)],
+    )

@@ -31,9 +31,17 @@ class CachedContext:
         ]
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
-        cap: float | None = None, sinks: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        window: int | None,
+        scale: float,
+        cap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """Segment by segment over the cache; the new keys and values stay there."""
         if self._planned is None:
             self._planned = [RowsOverCache(segment, self._exact) for segment in self._segments]
@@ -52,6 +60,10 @@ class CachedContext:
 
 def _span(cache: KVCache, segment: Segment) -> Span:
     return Span(
-        start=segment.start, stop=segment.stop, base=segment.base, first=segment.base, memory=cache.memory(segment.seq),
+        start=segment.start,
+        stop=segment.stop,
+        base=segment.base,
+        first=segment.base,
+        memory=cache.memory(segment.seq),
         paths=None if segment.is_chain else segment.paths(0, segment.num_rows),
-    )  # fmt: skip
+    )

@@ -53,9 +53,17 @@ class CausalContext:
         self._masks: dict[int, Tensor] = {}  # window -> [T, T]
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
-        cap: float | None = None, sinks: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        window: int | None,
+        scale: float,
+        cap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """One causal attention over the batch."""
         shape = (self.batch, self.length, -1, q.shape[-1])
         q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
@@ -87,9 +95,17 @@ class WatchedContext:
         self.queries: dict[int, Tensor] = {}
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
-        cap: float | None = None, sinks: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        window: int | None,
+        scale: float,
+        cap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """The other's, which must take `sinks` where there are any."""
         self.queries[layer] = q
         told: dict[str, Any] = {} if sinks is None else {"sinks": sinks}

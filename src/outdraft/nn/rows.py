@@ -49,9 +49,17 @@ class RowsOverCache:
         self._restore = [(slot, slot) for slot, row in enumerate(holds) if slot != row]
 
     def attend(
-        self, cache: KVCache, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None, scale: float,
-        cap: float | None = None, sinks: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        cache: KVCache,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        window: int | None,
+        scale: float,
+        cap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
         """q [n, H, d], k and v [n, Hkv, d] -> [n, H * d]. The rows go into the cache, and are seen as it keeps them."""
         n = q.shape[0]
         cache.write(self.seq, layer, self.base, k, v)
@@ -66,9 +74,15 @@ class RowsOverCache:
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _exact(
-        self, q: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float, cap: float | None,
+        self,
+        q: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        window: int | None,
+        scale: float,
+        cap: float | None,
         sinks: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """The exact rows one by one: -> [exact, H * d]."""
         k, v = keys[:, self.base :], values[:, self.base :]  # [Hkv, n, d]
         if self._moves:
@@ -93,9 +107,16 @@ class RowsOverCache:
         return outs[0] if len(outs) == 1 else torch.cat(outs)
 
     def _masked(
-        self, q: Tensor, keys: Tensor, values: Tensor, first: int, window: int | None, scale: float, cap: float | None,
+        self,
+        q: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        first: int,
+        window: int | None,
+        scale: float,
+        cap: float | None,
         sinks: Tensor | None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Rows first.. in one attention: q [m, H, d] -> [m, H * d]."""
         count = q.shape[0]
         stop = self.base + first + count
@@ -104,9 +125,15 @@ class RowsOverCache:
             self._masks[key] = self._mask(first, count, window, q)
         mask = self._masks[key]
         out = attention(
-            q.transpose(0, 1)[None], keys[None, :, :stop], values[None, :, :stop], mask=mask, scale=scale, cap=cap,
-            is_causal=mask is None and count > 1, sinks=None if sinks is None else sinks[:, None],
-        )  # fmt: skip
+            q.transpose(0, 1)[None],
+            keys[None, :, :stop],
+            values[None, :, :stop],
+            mask=mask,
+            scale=scale,
+            cap=cap,
+            is_causal=mask is None and count > 1,
+            sinks=None if sinks is None else sinks[:, None],
+        )
         return out[0].transpose(0, 1).flatten(1)
 
     def _mask(self, first: int, count: int, window: int | None, q: Tensor) -> Tensor | None:

@@ -49,11 +49,17 @@ _BEAMS = (
 )
 REFUSED = dict.fromkeys(
     (
-        "use_beam_search", "num_beams", "beam_width", "beam_size", "num_beam_groups", "length_penalty",
-        "diversity_penalty", "early_stopping",
+        "use_beam_search",
+        "num_beams",
+        "beam_width",
+        "beam_size",
+        "num_beam_groups",
+        "length_penalty",
+        "diversity_penalty",
+        "early_stopping",
     ),
     _BEAMS,
-)  # fmt: skip
+)
 
 
 def called_here(name: str, known: Collection[str]) -> str | None:

@@ -55,9 +55,8 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is Mapping:
         keys, values = parts or (Any, Any)
         return isinstance(value, Mapping) and (
-            _is_plain_table(value, keys, values)
-            or all(fits(key, keys) and fits(value[key], values) for key in value)
-        )  # fmt: skip
+            _is_plain_table(value, keys, values) or all(fits(key, keys) and fits(value[key], values) for key in value)
+        )
     if origin in _KINDS:
         return _KINDS[origin][1](value)
     is_class = isinstance(origin, type) and origin is not Any and not getattr(origin, "_is_protocol", False)

@@ -23,9 +23,14 @@ def token_logprobs(seq: Sequence, token: int, logits: Tensor, distribution: Tens
         values = logits if mode == "raw_logits" else processed_logits(seq, logits, distribution)
         own, top = float(values[token]), _top(values.double(), num_top)
     return TokenLogprobs(
-        token=token, logprob=own, top=top, raw=float(raw[token]), warped=float(warped[token]), top_raw=top_raw,
+        token=token,
+        logprob=own,
+        top=top,
+        raw=float(raw[token]),
+        warped=float(warped[token]),
+        top_raw=top_raw,
         top_warped=top_warped,
-    )  # fmt: skip
+    )
 
 
 def prompt_token_logprobs(tokens: Seq[int], logits: Tensor, num_top: int, mode: LogprobsMode) -> list[TokenLogprobs]:

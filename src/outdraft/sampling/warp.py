@@ -87,9 +87,11 @@ def warp_of(params: SamplingParams) -> Warp:
     """What makes a distribution of adjusted logits, but for `typical_p`, which the kernels do not know; of a greedy
     request the distribution at temperature 1."""
     return Warp(
-        temperature=1.0 if params.greedy else params.temperature, top_k=params.top_k, top_p=params.top_p,
+        temperature=1.0 if params.greedy else params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
         min_p=params.min_p,
-    )  # fmt: skip
+    )
 
 
 def poisoned_one_hot(logits: Tensor, largest: Tensor) -> Tensor:

@@ -76,9 +76,13 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     return Conversation(
         prompt={"prompt_token_ids": codec.encode_chat(begun)},
         params=body.params(asked.stop, structured_outputs=form),
-        codec=codec, text=asked.text, message=message, tools=tools, reasoning=formats.reasoning,
+        codec=codec,
+        text=asked.text,
+        message=message,
+        tools=tools,
+        reasoning=formats.reasoning,
         marks=special_marks(codec, named),
-    )  # fmt: skip
+    )
 
 
 def _opened(asked: ChatPrompt, mark: str, codec: TextCodec) -> ChatPrompt:
@@ -101,18 +105,24 @@ def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> Ch
             if not re.search(rf"\b{re.escape(name)}\b", template.source):
                 raise ApiError(400, f"{name}: this model's chat template does not use it, so leave it out", param=name)
     return render_chat(
-        template, messages, control=None if _holds_tokens(service, body) else service.codec.control,
-        continue_final_message=body.continue_final_message, **variables,
-    )  # fmt: skip
+        template,
+        messages,
+        control=None if _holds_tokens(service, body) else service.codec.control,
+        continue_final_message=body.continue_final_message,
+        **variables,
+    )
 
 
 def _holds_tokens(service: Service, body: ChatRequest) -> bool:
     """Whether the name of a control token in a message is that token."""
     allowed, asked = service.settings.special_tokens_in_messages, body.special_tokens_in_messages
     if asked and allowed == "never":
-        raise ApiError(400, "special_tokens_in_messages: messages are text alone here, unless the server's operator "
-                       "allows it with --special-tokens-in-messages asked",
-                       param="special_tokens_in_messages")  # fmt: skip
+        raise ApiError(
+            400,
+            "special_tokens_in_messages: messages are text alone here, unless the server's operator "
+            "allows it with --special-tokens-in-messages asked",
+            param="special_tokens_in_messages",
+        )
     return allowed == "always" if asked is None else asked
 
 
@@ -120,15 +130,20 @@ def _variables(body: ChatRequest, tools: ToolsAsked | None) -> dict[str, Any]:
     """Of the template; none that was not asked for."""
     variables = dict(body.chat_template_kwargs or {})
     if taken := [name for name in variables if name in _RESERVED]:
-        raise ApiError(400, f"chat_template_kwargs holds {taken[0]}, which is a field of the request",
-                       param="chat_template_kwargs")  # fmt: skip
+        raise ApiError(
+            400, f"chat_template_kwargs holds {taken[0]}, which is a field of the request", param="chat_template_kwargs"
+        )
     if body.reasoning_effort is not None:
         variables["reasoning_effort"] = body.reasoning_effort
     if tools is not None:
         variables["tools"] = [tool.told() for tool in body.tools or ()]
     if body.continue_final_message and "add_generation_prompt" in body.model_fields_set and body.add_generation_prompt:
-        raise ApiError(400, "continue_final_message goes on with the last message, and add_generation_prompt begins a "
-                       "new one: leave one out", param="continue_final_message")  # fmt: skip
+        raise ApiError(
+            400,
+            "continue_final_message goes on with the last message, and add_generation_prompt begins a "
+            "new one: leave one out",
+            param="continue_final_message",
+        )
     if not body.add_generation_prompt and not body.continue_final_message:
         variables["add_generation_prompt"] = False
     return variables
@@ -139,8 +154,12 @@ def _template(service: Service, body: ChatRequest) -> ChatTemplate | None:
     if body.chat_template is None:
         return service.codec.chat_template
     if not service.settings.trust_request_chat_template:
-        raise ApiError(400, "chat_template: this server takes no template from a request, unless its operator allows "
-                       "it with --trust-request-chat-template", param="chat_template")  # fmt: skip
+        raise ApiError(
+            400,
+            "chat_template: this server takes no template from a request, unless its operator allows "
+            "it with --trust-request-chat-template",
+            param="chat_template",
+        )
     try:
         return ChatTemplate(body.chat_template, service.codec.special_tokens)
     except ModelLoadError as error:

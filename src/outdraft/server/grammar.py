@@ -54,16 +54,24 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
     if choice == "none" or (choice == "auto" and not tools):
         return None
     if not tools:
-        raise ApiError(400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called",
-                       param="tool_choice")  # fmt: skip
+        raise ApiError(
+            400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called", param="tool_choice"
+        )
     if isinstance(choice, ToolChoice) and choice.function.name not in names:
         known = ", ".join(names)
         known = known if len(known) <= _SHOWN else f"{known[:_SHOWN]}..."
-        raise ApiError(400, f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
-                       f"tools are {known}", param="tool_choice")  # fmt: skip
+        raise ApiError(
+            400,
+            f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
+            f"tools are {known}",
+            param="tool_choice",
+        )
     if written is None:
-        raise ApiError(400, "tools: it is not known how this model writes calls; the server's operator says it with "
-                       "--tool-call-parser", param="tools")  # fmt: skip
+        raise ApiError(
+            400,
+            "tools: it is not known how this model writes calls; the server's operator says it with --tool-call-parser",
+            param="tools",
+        )
     named = (one.function for one in tools)
     functions = tuple(
         FunctionAsked(name=one.name, parameters=one.parameters or {})
@@ -71,10 +79,12 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
         if not isinstance(choice, ToolChoice) or one.name == choice.function.name
     )
     return ToolsAsked(
-        format=written, functions=functions, is_required=choice != "auto",
+        format=written,
+        functions=functions,
+        is_required=choice != "auto",
         is_strict=any(one.function.strict for one in tools),
         many=body.parallel_tool_calls is not False and not isinstance(choice, ToolChoice),
-    )  # fmt: skip
+    )
 
 
 def _shown(choice: str | ToolChoice) -> str:
@@ -104,19 +114,28 @@ def _with_calls(written: ToolFormat, tools: ToolsAsked, form: StructuredOutputsP
     functions: tuple[FunctionAsked, ...] = tools.functions
     if tools.is_required:
         if form is not None:
-            raise ApiError(400, "tool_choice asks for a call, and response_format for another text: leave one out",
-                           param="tool_choice")  # fmt: skip
+            raise ApiError(
+                400,
+                "tool_choice asks for a call, and response_format for another text: leave one out",
+                param="tool_choice",
+            )
         return "calls", [written.calls(functions, many=tools.many)]
     if form is None:
         rules = written.perhaps_calls(functions, many=tools.many)
         if rules is None:
-            raise ApiError(400, "strict: a call that the model is free to make is not bound to its schema in the "
-                           f"format {written.name}: send tool_choice required, or leave strict out",
-                           param="tools")  # fmt: skip
+            raise ApiError(
+                400,
+                "strict: a call that the model is free to make is not bound to its schema in the "
+                f"format {written.name}: send tool_choice required, or leave strict out",
+                param="tools",
+            )
         return "calls", [rules]
     if written.opening:
-        raise ApiError(400, f"response_format and tools do not go together in the format {written.name}, unless "
-                       "tool_choice is none", param="response_format")  # fmt: skip
+        raise ApiError(
+            400,
+            f"response_format and tools do not go together in the format {written.name}, unless tool_choice is none",
+            param="response_format",
+        )
     return "calls | answer", [written.calls(functions, many=tools.many), _answer(form)]
 
 
@@ -129,5 +148,9 @@ def _answer(form: StructuredOutputsParams) -> str:
             return "answer: " + " | ".join(map(literal, form.choice or ()))
         case "regex":
             return f"answer: /{slashed(form.regex or '')}/"
-    raise ApiError(400, "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or "
-                   "leave tools out and thinking off", param="structured_outputs")  # fmt: skip
+    raise ApiError(
+        400,
+        "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or "
+        "leave tools out and thinking off",
+        param="structured_outputs",
+    )

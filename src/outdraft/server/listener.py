@@ -29,9 +29,16 @@ class Listener:
     """
 
     def __init__(
-        self, sock: socket.socket, make: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None, *, most: int,
-        handshake: float, num_open: Callable[[], int], clock: Callable[[], float] = monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        sock: socket.socket,
+        make: Callable[[], asyncio.Protocol],
+        context: ssl.SSLContext | None,
+        *,
+        most: int,
+        handshake: float,
+        num_open: Callable[[], int],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.sockets = [sock]
         self._make, self._context, self._most, self._handshake = make, context, most, handshake
         self._num_open, self._clock = num_open, clock
@@ -87,9 +94,11 @@ class Listener:
         """Until it has its protocol, which is after its handshake."""
         with suppress(OSError, EOFError, asyncio.CancelledError):  # it spoke no TLS, left, or was too slow
             await self._loop.connect_accepted_socket(
-                self._make, connection, ssl=self._context,
+                self._make,
+                connection,
+                ssl=self._context,
                 ssl_handshake_timeout=self._handshake if self._context is not None else None,
-            )  # fmt: skip
+            )
 
     def _pause(self, error: OSError) -> None:
         self._loop.remove_reader(self.sockets[0])
@@ -99,5 +108,7 @@ class Listener:
             self._said_at = now
             _log.error(
                 "no connection can be accepted (%s): allow more open files (ulimit -n), or fewer connections than "
-                "--max-connections %d", error.strerror, self._most,
-            )  # fmt: skip
+                "--max-connections %d",
+                error.strerror,
+                self._most,
+            )

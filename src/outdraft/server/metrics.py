@@ -43,17 +43,21 @@ class Instruments:
         self.prefix_hits = self._counter("prefix_cache_hits", "prompt tokens taken over from earlier texts")
         self.preemptions = self._counter("num_preemptions", "times that a text gave back its memory")
         self._success = Counter(
-            f"{_PREFIX}request_success", "texts that are over", ("model_name", "finished_reason"),
+            f"{_PREFIX}request_success",
+            "texts that are over",
+            ("model_name", "finished_reason"),
             registry=self.registry,
-        )  # fmt: skip
+        )
         self.success = {reason: self._success.labels(model_name, reason) for reason in _REASONS}
         self.num_drafts = self._counter("spec_decode_num_drafts", "rounds with a draft")
         self.draft_tokens = self._counter("spec_decode_num_draft_tokens", "tokens drafted")
         self.accepted_tokens = self._counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
         self._per_position = Counter(
-            f"{_PREFIX}spec_decode_num_accepted_tokens_per_pos", "drafted tokens accepted, by position from 0",
-            ("model_name", "position"), registry=self.registry,
-        )  # fmt: skip
+            f"{_PREFIX}spec_decode_num_accepted_tokens_per_pos",
+            "drafted tokens accepted, by position from 0",
+            ("model_name", "position"),
+            registry=self.registry,
+        )
         self.first_token = self._histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
         self.gap = self._histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
         self.token_gap = self._histogram(

@@ -73,9 +73,10 @@ _REPLIES: Mapping[str, dict[str, Any]] = {
     "/live": _STATE,
     "/ready": _STATE,
     "/health": _STATE,
-    "/load": _table(server_load=_NUMBER, num_requests_running=_NUMBER, num_requests_waiting=_NUMBER,
-                    kv_cache_usage_perc=_NUMBER),
-}  # fmt: skip
+    "/load": _table(
+        server_load=_NUMBER, num_requests_running=_NUMBER, num_requests_waiting=_NUMBER, kv_cache_usage_perc=_NUMBER
+    ),
+}
 _STREAMED = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/inference/v1/generate")
 _OPEN = ("/", "/live", "/ready", "/health", "/metrics")
 _OTHERS: Mapping[str, tuple[str, ...]] = {  # kinds of what is no JSON

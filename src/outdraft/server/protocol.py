@@ -47,8 +47,14 @@ class LimitedProtocol(H11Protocol):
         self._lingering = Lingering(transport, self._lingers)
         super().connection_made(self._lingering)  # type: ignore[arg-type]
         if len(self.connections) > self._settings.max_connections:
-            self._refuse(ApiError(503, "the server has as many connections as it takes: come later", code="overloaded",
-                                  headers={"Retry-After": "1"}))  # fmt: skip
+            self._refuse(
+                ApiError(
+                    503,
+                    "the server has as many connections as it takes: come later",
+                    code="overloaded",
+                    headers={"Retry-After": "1"},
+                )
+            )
             return
         self._watch()
 
@@ -80,11 +86,21 @@ class LimitedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """What h11 cannot read."""
         if self.conn.is_too_large:
-            self._refuse(ApiError(431, f"the head of the request is larger than {LONGEST_HEAD} bytes: send fewer or "
-                                  "shorter headers, and the rest in the body"))  # fmt: skip
+            self._refuse(
+                ApiError(
+                    431,
+                    f"the head of the request is larger than {LONGEST_HEAD} bytes: send fewer or "
+                    "shorter headers, and the rest in the body",
+                )
+            )
         else:
-            self._refuse(ApiError(400, "this is no request of HTTP/1.1 that can be read: look at its first line, its "
-                                  "headers, and the length or the chunks of its body"))  # fmt: skip
+            self._refuse(
+                ApiError(
+                    400,
+                    "this is no request of HTTP/1.1 that can be read: look at its first line, its "
+                    "headers, and the length or the chunks of its body",
+                )
+            )
 
     def _watch(self) -> None:
         """One timer for each thing that is waited for; it does not begin anew with every byte."""
@@ -110,8 +126,14 @@ class LimitedProtocol(H11Protocol):
 
     def _head_is_late(self) -> None:
         if self.conn.trailing_data[0]:
-            self._refuse(ApiError(408, f"the head of the request did not come within {self._settings.head_timeout:g} "
-                                  "seconds: send it at once", code="head_too_slow"))  # fmt: skip
+            self._refuse(
+                ApiError(
+                    408,
+                    f"the head of the request did not come within {self._settings.head_timeout:g} "
+                    "seconds: send it at once",
+                    code="head_too_slow",
+                )
+            )
         else:
             self.transport.close()
 
@@ -121,9 +143,10 @@ class LimitedProtocol(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             reply = error_reply(error, {"Connection": "close"})
             for event in (
-                h11.Response(status_code=error.status, headers=reply.raw_headers), h11.Data(data=bytes(reply.body)),
+                h11.Response(status_code=error.status, headers=reply.raw_headers),
+                h11.Data(data=bytes(reply.body)),
                 h11.EndOfMessage(),
-            ):  # fmt: skip
+            ):
                 self.transport.write(self.conn.send(event) or b"")
         if self._due is not None:
             self._due.cancel()

@@ -38,6 +38,10 @@ class Reading:
         if len(text) < SURE or codec is None or not codec.spells_all:
             return
         if (least := fewest_tokens(len(text), codec.longest_token)) >= self._max_len:
-            raise ApiError(400, f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "
-                           f"context holds {self._max_len}: shorten the prompt", param=param,
-                           code=TOO_LONG)  # fmt: skip
+            raise ApiError(
+                400,
+                f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "
+                f"context holds {self._max_len}: shorten the prompt",
+                param=param,
+                code=TOO_LONG,
+            )

@@ -93,9 +93,15 @@ def serve(
 
 
 def serve_app(
-    app: ASGIApp, settings: ServerSettings, drain: Callable[[], Awaitable[None]], *, host: str, port: int,
-    certificate: Certificate | None, ready: Callable[[str], None],
-) -> None:  # fmt: skip
+    app: ASGIApp,
+    settings: ServerSettings,
+    drain: Callable[[], Awaitable[None]],
+    *,
+    host: str,
+    port: int,
+    certificate: Certificate | None,
+    ready: Callable[[str], None],
+) -> None:
     """The same of any application. `drain`: takes nothing new from then on, and is over when what is under way is."""
     certfile, keyfile = (None, None) if certificate is None else (certificate.certfile, certificate.keyfile)
     config = _config(app, settings, host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile)
@@ -109,18 +115,28 @@ def make_config(service: Service, **where: Any) -> uvicorn.Config:
 
 def _config(app: ASGIApp, settings: ServerSettings, **where: Any) -> uvicorn.Config:
     return uvicorn.Config(
-        app, http=protocol_of(settings), ws="none", log_level="critical", access_log=False,  # type: ignore[arg-type]
-        server_header=False, lifespan="off", timeout_keep_alive=_IDLE, **where,
-    )  # fmt: skip
+        app,
+        http=protocol_of(settings),
+        ws="none",
+        log_level="critical",
+        access_log=False,  # type: ignore[arg-type]
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=_IDLE,
+        **where,
+    )
 
 
 class _Server(uvicorn.Server):
     """It listens while it drains, so that new requests learn why they are refused."""
 
     def __init__(
-        self, config: uvicorn.Config, settings: ServerSettings, drain: Callable[[], Awaitable[None]],
+        self,
+        config: uvicorn.Config,
+        settings: ServerSettings,
+        drain: Callable[[], Awaitable[None]],
         ready: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(config)
         self._settings, self._drain_app, self._ready = settings, drain, ready
         self._draining: asyncio.Task[None] | None = None
@@ -143,11 +159,15 @@ class _Server(uvicorn.Server):
         most, handshake = self._settings.max_connections, self._settings.head_timeout
         listeners: list[Any] = [  # uvicorn closes them, and asks nothing else of them
             Listener(
-                one, self._connect, config.ssl, most=most, handshake=handshake,
+                one,
+                self._connect,
+                config.ssl,
+                most=most,
+                handshake=handshake,
                 num_open=lambda: len(self.server_state.connections),
             )
             for one in listening
-        ]  # fmt: skip
+        ]
         self.servers = listeners
         self.started = True
         port = self.servers[0].sockets[0].getsockname()[1]

@@ -77,16 +77,24 @@ class Service:
         """Raise `ApiError` for a model that is not served here."""
         if name is not None and name not in (*self.settings.served_model_name, self.settings.model_path):
             known = ", ".join(self.settings.served_model_name)
-            raise ApiError(404, f"the model {name!r:.100} is not served here; served: {known}", param="model",
-                           code="model_not_found")  # fmt: skip
+            raise ApiError(
+                404,
+                f"the model {name!r:.100} is not served here; served: {known}",
+                param="model",
+                code="model_not_found",
+            )
 
     async def open(
         self, body: SamplingFields, prompts: Seq[Prompt], params: SamplingParams, salt: str, **more: Any
     ) -> Answers:
         """Queue the request. The caller calls `close` when nothing more is wanted."""
         if self.state != "ready":
-            raise ApiError(503, f"the server is {self.state} and takes no new request", code=self.state,
-                           headers={"Retry-After": "5"})  # fmt: skip
+            raise ApiError(
+                503,
+                f"the server is {self.state} and takes no new request",
+                code=self.state,
+                headers={"Retry-After": "5"},
+            )
         self.check_model(body.model)
         self._check_size(prompts, params)
         self._begin()
@@ -158,22 +166,35 @@ class Service:
         if references and not self._quotes:
             name = "references" if body.references else "prediction"
             methods = ", ".join(self.speculation["methods"])
-            raise ApiError(400, f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it "
-                           "out", param=name)  # fmt: skip
+            raise ApiError(
+                400,
+                f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it out",
+                param=name,
+            )
         check_size("references", sum(map(len, references or ())), ALL_REFERENCES, "characters")  # before they are read
 
     def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
         settings = self.settings
         if len(prompts) > settings.max_prompts:
-            raise ApiError(400, f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send "
-                           "several requests", param="prompt")  # fmt: skip
+            raise ApiError(
+                400,
+                f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send "
+                "several requests",
+                param="prompt",
+            )
         if len(prompts) * params.n > settings.max_texts:
-            raise ApiError(400, f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of "
-                           "one request: send several requests", param="n")  # fmt: skip
+            raise ApiError(
+                400,
+                f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of "
+                "one request: send several requests",
+                param="n",
+            )
         form = params.structured_outputs
         if form is not None and len(str(getattr(form, form.kind))) > settings.max_schema_bytes:
-            raise RequestError(f"{form.kind} of structured_outputs is longer than {settings.max_schema_bytes} bytes: "
-                               "send a smaller one")  # fmt: skip
+            raise RequestError(
+                f"{form.kind} of structured_outputs is longer than {settings.max_schema_bytes} bytes: "
+                "send a smaller one"
+            )
 
     def _begin(self) -> None:
         self._under_way += 1

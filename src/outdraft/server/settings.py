@@ -47,8 +47,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         check_fields(self)
         check_range(self, "max_body_bytes", "max_schema_bytes", least=1024)
-        check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", "max_connections",
-                    least=1)  # fmt: skip
+        check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", "max_connections", least=1)
         check_range(self, "keep_alive", "drain_timeout", "stream_interval", least=0)
         check_range(self, "head_timeout", "body_timeout", "send_timeout", "timeout", least=0.001)
         if not self.served_model_name or not all(self.served_model_name):

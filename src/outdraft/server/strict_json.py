@@ -103,8 +103,13 @@ def check_values(body: bytes, most: int = MOST_VALUES) -> None:
             lists += outside.count(b"[")
         is_text ^= len(parts) % 2 == 0
         for count, limit, told in (
-            (values, most, "values"), (members, MOST_TABLES, "members of tables"), (lists, MOST_TABLES, "lists"),
-        ):  # fmt: skip
+            (values, most, "values"),
+            (members, MOST_TABLES, "members of tables"),
+            (lists, MOST_TABLES, "lists"),
+        ):
             if count > limit:
-                raise ApiError(400, f"the body holds more than {limit:,} {told}, and no more are taken: send less",
-                               code="too_many_values")  # fmt: skip
+                raise ApiError(
+                    400,
+                    f"the body holds more than {limit:,} {told}, and no more are taken: send less",
+                    code="too_many_values",
+                )

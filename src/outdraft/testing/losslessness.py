@@ -59,17 +59,13 @@ SETTINGS = (
     Setting(name="min-p 0.05", sampling={"temperature": 1.0, "min_p": 0.05}),
     Setting(
         name="penalties",
-        sampling={
-            "temperature": 0.8, "repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.2,
-        },
+        sampling={"temperature": 0.8, "repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.2},
     ),
     Setting(
         name="masks",
-        sampling={
-            "temperature": 1.0, "typical_p": 0.95, "banned_token_ids": (1, 2), "bad_words": ((3,), (5, 6)),
-        },
+        sampling={"temperature": 1.0, "typical_p": 0.95, "banned_token_ids": (1, 2), "bad_words": ((3,), (5, 6))},
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True, kw_only=True)

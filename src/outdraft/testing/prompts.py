@@ -12,9 +12,32 @@ from pathlib import Path
 
 from outdraft.codecs.codec import TextualCodec
 
-_MODULES = ("argparse", "ast", "calendar", "csv", "datetime", "difflib", "doctest", "email.message", "fractions",
-            "heapq", "inspect", "json.decoder", "logging", "pathlib", "pickle", "random", "shlex", "statistics",
-            "string", "tarfile", "textwrap", "threading", "typing", "unittest.mock")  # fmt: skip
+_MODULES = (
+    "argparse",
+    "ast",
+    "calendar",
+    "csv",
+    "datetime",
+    "difflib",
+    "doctest",
+    "email.message",
+    "fractions",
+    "heapq",
+    "inspect",
+    "json.decoder",
+    "logging",
+    "pathlib",
+    "pickle",
+    "random",
+    "shlex",
+    "statistics",
+    "string",
+    "tarfile",
+    "textwrap",
+    "threading",
+    "typing",
+    "unittest.mock",
+)
 
 PROSE = (
     "The old man looked at the sea for a long time, and then he said",
@@ -26,11 +49,11 @@ CODE = (
     "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n",
 )
 COPIES = (
-    'def get_name(self):\n    return self._name\n\ndef set_name(self, name):\n    self._name = name\n\n'
-    'def get_size(self):\n    return self._size\n\ndef set_size(self, size):\n    self._size = size\n\n'
+    "def get_name(self):\n    return self._name\n\ndef set_name(self, name):\n    self._name = name\n\n"
+    "def get_size(self):\n    return self._size\n\ndef set_size(self, size):\n    self._size = size\n\n"
     "def get_name(self):\n    return",
     "The cat sat on the mat. The dog sat on the log. The cat sat on the mat. The dog sat on the",
-)  # fmt: skip
+)
 
 
 def identity_prompts(codec: TextualCodec | None, count: int, *, vocab_size: int, max_len: int) -> list[list[int]]:

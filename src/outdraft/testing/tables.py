@@ -110,8 +110,7 @@ def one_sequence(
     return Sequence(
         id=id,
         request=Request(
-            prompt_token_ids=(tokens[0],),
-            params=SamplingParams(temperature=temperature, max_tokens=1 << 30, **params),
+            prompt_token_ids=(tokens[0],), params=SamplingParams(temperature=temperature, max_tokens=1 << 30, **params)
         ),
         tokens=list(tokens),
         prompt_len=1,

@@ -13,9 +13,19 @@ from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.rope import RopeConfig
 
 TINY_FAMILIES = (
-    "ministral3", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "olmo3", "smollm3", "glm4", "starcoder2",
-    "cohere2", "exaone4",
-)  # fmt: skip
+    "ministral3",
+    "gemma2",
+    "gemma3_text",
+    "phi3",
+    "granite",
+    "olmo2",
+    "olmo3",
+    "smollm3",
+    "glm4",
+    "starcoder2",
+    "cohere2",
+    "exaone4",
+)
 TINY_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gpt2")
 
 
@@ -58,29 +68,48 @@ def tiny_config(
         "ministral3": {"rope": replace(rope, query_growth=0.4, original_max_len=16)},
         "gemma2": {**sandwich, "windows": every_other, "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
         "gemma3_text": {
-            **sandwich, "windows": every_other, "score_scale": 0.4, "qk_norm": True,
+            **sandwich,
+            "windows": every_other,
+            "score_scale": 0.4,
+            "qk_norm": True,
             "ropes": tuple(near if window else rope for window in every_other),
         },
         "phi3": {
             "rope": RopeConfig(
-                dim=head_dim // 2, kind="longrope", original_max_len=256, factor=2.0,
+                dim=head_dim // 2,
+                kind="longrope",
+                original_max_len=256,
+                factor=2.0,
                 short_factors=tuple(1 + i / 2 for i in range(head_dim // 4)),
                 long_factors=tuple(3.0 + 2 * i for i in range(head_dim // 4)),
-            ),
+            )
         },
         "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
         "olmo2": {"norm": "rms32", **behind, "qk_norm_whole": True},
         "olmo3": {
-            "norm": "rms32", **behind, "qk_norm_whole": True, "windows": every_other,
+            "norm": "rms32",
+            **behind,
+            "qk_norm_whole": True,
+            "windows": every_other,
             "ropes": tuple(near if window else rope for window in every_other),
         },
         "smollm3": {"ropes": tuple(None if i % 4 == 1 else rope for i in range(layers))},
         "glm4": {"post_norm": True, "qkv_bias": True, "rope": RopeConfig(dim=head_dim // 2)},
-        "starcoder2": {**classic, "num_kv_heads": kv_heads, "mlp_bias": True, "activation": "gelu_pytorch_tanh",
-                       "windows": (11,) * layers},
+        "starcoder2": {
+            **classic,
+            "num_kv_heads": kv_heads,
+            "mlp_bias": True,
+            "activation": "gelu_pytorch_tanh",
+            "windows": (11,) * layers,
+        },
         "cohere2": {
-            "norm": "layer", "norm_bias": False, "parallel_residual": True, "shared_norm": True, "logit_scale": 0.7,
-            "windows": every_other, "ropes": somewhere,
+            "norm": "layer",
+            "norm_bias": False,
+            "parallel_residual": True,
+            "shared_norm": True,
+            "logit_scale": 0.7,
+            "windows": every_other,
+            "ropes": somewhere,
         },
         "exaone4": {**behind, "windows": every_other, "ropes": somewhere},
         "llama": {},
@@ -88,14 +117,21 @@ def tiny_config(
         "qwen2": {"qkv_bias": True, "windows": (None,) + (13,) * (layers - 1)},
         "qwen3": {"qk_norm": True},
         "gpt_neox": {
-            **classic, "mlp_bias": True, "activation": "gelu", "parallel_residual": True,
+            **classic,
+            "mlp_bias": True,
+            "activation": "gelu",
+            "parallel_residual": True,
             "rope": RopeConfig(dim=head_dim // 2),
         },
         "gpt2": {
-            **classic, "mlp_bias": True, "activation": "gelu_new", "rope": None, "learned_positions": True,
+            **classic,
+            "mlp_bias": True,
+            "activation": "gelu_new",
+            "rope": None,
+            "learned_positions": True,
             "tie_embeddings": True,
         },
-    }  # fmt: skip
+    }
     return replace(config, **special[architecture])  # type: ignore[arg-type]
 
 

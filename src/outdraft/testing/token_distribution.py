@@ -52,12 +52,7 @@ class TokenDistribution:
 
 
 def judge_tokens(
-    plain: LLM,
-    results: Seq[Result],
-    params: SamplingParams,
-    *,
-    negative: tuple[int, ...] | None = None,
-    seed: int = 0,
+    plain: LLM, results: Seq[Result], params: SamplingParams, *, negative: tuple[int, ...] | None = None, seed: int = 0
 ) -> TokenDistribution:
     """Judge all tokens of `results`, which were sampled under `params` by whatever means. `negative`: their negative
     prompt, if they were guided by one."""

@@ -131,13 +131,19 @@ def _ask(llm: LLM, asked: Seq[tuple[int, list[int]]], asking: Asking) -> list[di
     most = llm.engine.parts.target.max_len
     settings = {number: _settings(asking, number) for number, _ in asked}
     fits = [(number, prompt) for number, prompt in asked if len(prompt) < most]
-    results = llm.generate(
-        [{"prompt_token_ids": prompt} for _, prompt in fits],
-        [
-            SamplingParams(max_tokens=asking.max_tokens, temperature=settings[number][0], seed=int(settings[number][2]))
-            for number, _ in fits
-        ],
-    ) if fits else []  # fmt: skip
+    results = (
+        llm.generate(
+            [{"prompt_token_ids": prompt} for _, prompt in fits],
+            [
+                SamplingParams(
+                    max_tokens=asking.max_tokens, temperature=settings[number][0], seed=int(settings[number][2])
+                )
+                for number, _ in fits
+            ],
+        )
+        if fits
+        else []
+    )
     found = {number: one for (number, _), one in zip(fits, results, strict=True)}
     return [
         {

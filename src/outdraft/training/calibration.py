@@ -91,10 +91,14 @@ def measure_calibration(
     source = resolve(target)
     require_target(record, directory, target, fingerprint(load_model(source, record.dtype)))
     llm = LLM(
-        source, drafter={"name": drafter, "model": str(place), **method.drafts, _ASKED: 1e-9},
-        verifier="rejection", policy="fixed", num_speculative_tokens=depth, dtype=dtype or record.dtype,
+        source,
+        drafter={"name": drafter, "model": str(place), **method.drafts, _ASKED: 1e-9},
+        verifier="rejection",
+        policy="fixed",
+        num_speculative_tokens=depth,
+        dtype=dtype or record.dtype,
         device=device or "cpu",
-    )  # fmt: skip
+    )
     found = [one for one in prompts_of(find_files(data), llm.codec, asking.prompt_tokens) if one]
     prompts = list(islice(found, texts))
     settings = [

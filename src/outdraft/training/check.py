@@ -69,13 +69,17 @@ class Checked:
     def told(self) -> dict[str, Any]:
         """All numbers, as plain data for JSON."""
         return {
-            "outcome": self.outcome, "holds": self.holds,
-            "temperature": self.promise.terms.temperature, "promised": self.promise.tau,
-            "promised_error": self.promise.standard_error, "measured": self.measured.tau,
-            "measured_error": self.measured.standard_error, "rounds": sum(self.measured.rounds),
+            "outcome": self.outcome,
+            "holds": self.holds,
+            "temperature": self.promise.terms.temperature,
+            "promised": self.promise.tau,
+            "promised_error": self.promise.standard_error,
+            "measured": self.measured.tau,
+            "measured_error": self.measured.standard_error,
+            "rounds": sum(self.measured.rounds),
             "promised_conditional": list(self.promise.conditional),
             "measured_conditional": self.measured.conditional,
-        }  # fmt: skip
+        }
 
 
 def check_directory(
@@ -103,10 +107,7 @@ def check_directory(
     drafter = method.drafter or record.kind
     options = {"model": str(place), **as_saved(drafter), **method.drafts}
     return [
-        Checked(
-            promise=one,
-            measured=measure(drafter, options, source, one.terms, dtype=dtype, device=device or "cpu"),
-        )
+        Checked(promise=one, measured=measure(drafter, options, source, one.terms, dtype=dtype, device=device or "cpu"))
         for one in record.promises
     ]
 
@@ -135,10 +136,14 @@ def measure(
 ) -> Walk:
     """What the engine does, in chains of the promised length judged by rejection sampling."""
     engine = LLM(
-        target, drafter={"name": drafter, **options}, verifier="rejection", policy="fixed", dtype=dtype,
+        target,
+        drafter={"name": drafter, **options},
+        verifier="rejection",
+        policy="fixed",
+        dtype=dtype,
         device=device,
         num_speculative_tokens=terms.depth,
-    )  # fmt: skip
+    )
     tokens, rounds = [], []
     reached, kept = [0.0] * terms.depth, [0.0] * terms.depth
     for one in written(engine, terms, None):

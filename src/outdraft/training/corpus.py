@@ -144,9 +144,13 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
     _save(kept, place, "train")
     _save(held, place, "valid")
     accounts = Accounts(
-        read=read, kept=len(kept), held_out=len(held), skipped=skipped, tokens=sum(len(one.ids) for one in kept),
+        read=read,
+        kept=len(kept),
+        held_out=len(held),
+        skipped=skipped,
+        tokens=sum(len(one.ids) for one in kept),
         writers=dict(sorted(Counter(one.writer for one in kept).items())),
-    )  # fmt: skip
+    )
     with new_file(place / "about.json") as beside:
         beside.write_text(json.dumps(asdict(accounts), indent=2) + "\n", encoding="utf-8")
 
@@ -172,11 +176,12 @@ def _read(files: Seq[Path], codec: TextCodec | None, vocab_size: int) -> tuple[l
             whole = np.array(ids, np.int32)
             examples.append(
                 _Example(
-                    ids=whole, counts=np.array(counts, np.bool_),
+                    ids=whole,
+                    counts=np.array(counts, np.bool_),
                     writer=str((record.get("target") if was_written else "") or ""),
                     number=int.from_bytes(hashlib.sha256(whole.tobytes()).digest()[:4], "big") / 2**32,
                 )
-            )  # fmt: skip
+            )
     return examples, read
 
 

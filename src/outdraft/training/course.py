@@ -103,23 +103,44 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     )
     rows = _rows(plan, config, train, learner, vocab_size)
     objective = DraftObjective(
-        trained, teacher, loss.rows, beside=loss.beside,
+        trained,
+        teacher,
+        loss.rows,
+        beside=loss.beside,
         reinforce=_reinforcement(plan, config, loss.reinforce, trained, vocab_size) if loss.reinforce else None,
-    )  # fmt: skip
+    )
     if loss.beside.keys() - method.loss.keys():
         objective.require_losses(exam.batches[0])
     judge = Judge(exam, learner, teacher)
     board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
-        objective, rows, config, out / "run", tell, dtype=target.dtype, evaluate=judge, team=team, board=board,
-        twin=learner.module if is_split else None, vocab_size=vocab_size,
+        objective,
+        rows,
+        config,
+        out / "run",
+        tell,
+        dtype=target.dtype,
+        evaluate=judge,
+        team=team,
+        board=board,
+        twin=learner.module if is_split else None,
+        vocab_size=vocab_size,
         about=settings_of(plan, config, target, train, held_out),
         shares=learner.rates if isinstance(learner, TargetLearner) else None,
-    )  # fmt: skip
+    )
     return Course(
-        plan=plan, method=method, source=source, learner=learner, teacher=teacher, corpus=train, held_out=held_out,
-        accounts=accounts, serves=found.stored, loop=loop, judge=judge,
-    )  # fmt: skip
+        plan=plan,
+        method=method,
+        source=source,
+        learner=learner,
+        teacher=teacher,
+        corpus=train,
+        held_out=held_out,
+        accounts=accounts,
+        serves=found.stored,
+        loop=loop,
+        judge=judge,
+    )
 
 
 def _corpora(
@@ -161,9 +182,13 @@ def _loop_config(plan: TrainPlan, target: Decoder, accounts: Accounts, team: Tea
             f"least a row for each of {team.size} workers"
         )
     return replace(
-        plan.loop, steps=plan.loop.steps or max(1, tokens // batch), batch_tokens=batch, seq_len=length, seed=plan.seed,
+        plan.loop,
+        steps=plan.loop.steps or max(1, tokens // batch),
+        batch_tokens=batch,
+        seq_len=length,
+        seed=plan.seed,
         final_seq_len=min(plan.loop.final_seq_len, most),
-    )  # fmt: skip
+    )
 
 
 def _rows(plan: TrainPlan, config: LoopConfig, texts: Corpus, learner: Learner, vocab_size: int) -> Batches:

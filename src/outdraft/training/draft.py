@@ -83,9 +83,13 @@ class DraftObjective:
     def _compare(self, rows: Rows) -> Compared:
         lesson = self.teacher.lesson(rows)
         return compare(
-            self._look(lesson), lesson, self.teacher.logits, self._loss, temperature=self._temperature,
+            self._look(lesson),
+            lesson,
+            self.teacher.logits,
+            self._loss,
+            temperature=self._temperature,
             beside=self._beside,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +110,10 @@ class Exam:
             found = accepted(outlook, lesson, teacher.logits, self.temperature)
             found = found * self.depth if outlook.recurs else found[: self.depth]
             shape = (len(found), *lesson.shape)
-            ratios, guessed = (torch.stack(part).view(shape).cpu() for part in
-                               ([one.ratio for one in found], [one.guessed for one in found]))  # fmt: skip
+            ratios, guessed = (
+                torch.stack(part).view(shape).cpu()
+                for part in ([one.ratio for one in found], [one.guessed for one in found])
+            )
             one = walk(ratios, lesson.counts.view(lesson.shape).cpu(), guessed)
             total = one if total is None else total + one
         assert total is not None

@@ -44,10 +44,14 @@ class Teacher:
             if cache is not None:
                 cache.keep(rows, found)
         return Lesson(
-            ids=ids, documents=documents, positions=positions, counts=rows.counts.to(device).flatten(),
-            states=found.hidden.to(device), taps={tap: one.to(device) for tap, one in found.taps.items()},
+            ids=ids,
+            documents=documents,
+            positions=positions,
+            counts=rows.counts.to(device).flatten(),
+            states=found.hidden.to(device),
+            taps={tap: one.to(device) for tap, one in found.taps.items()},
             moment=rows.moment,
-        )  # fmt: skip
+        )
 
     def logits(self, states: Tensor) -> Tensor:
         """Final states [n, D] -> [n, V]."""

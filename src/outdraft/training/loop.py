@@ -109,9 +109,13 @@ class Loop:
             shard(loss, self.team, self.device)
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
         self.optimizer = Optimizer(
-            named, lr=config.lr, muon_lr=config.muon_lr, weight_decay=config.weight_decay, vocab_size=vocab_size,
+            named,
+            lr=config.lr,
+            muon_lr=config.muon_lr,
+            weight_decay=config.weight_decay,
+            vocab_size=vocab_size,
             shares=shares,
-        )  # fmt: skip
+        )
         self._dtype = dtype
         self._about = {"dtype": name_of(dtype), **(about or {})}
         self._stopped, self._skipped, self._judged_at = False, 0, -1
@@ -265,9 +269,13 @@ class Loop:
         if self.team.leads:
             self.progress = replace(self.progress, decay_at=self.schedule.decay_at, end=self.schedule.end)
             state = State(
-                weights={} if shards else learned(self._whole), progress=self.progress, about=self._about,
-                optimizer=[] if shards else self.optimizer.state(), memory=self.objective.memory, shards=shards,
-            )  # fmt: skip
+                weights={} if shards else learned(self._whole),
+                progress=self.progress,
+                about=self._about,
+                optimizer=[] if shards else self.optimizer.state(),
+                memory=self.objective.memory,
+                shards=shards,
+            )
             save_state(self.run_dir / CHECKPOINT, state)
         if shards:
             self.team.wait()

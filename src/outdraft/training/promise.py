@@ -55,9 +55,11 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
     made = []
     for temperature in (0.0, 1.0):
         terms = Terms(
-            prompts=tuple(known[: texts or _TEXTS]), max_tokens=min(_MAX_TOKENS, most - longest - 1),
-            depth=course.plan.depth, temperature=temperature,
-        )  # fmt: skip
+            prompts=tuple(known[: texts or _TEXTS]),
+            max_tokens=min(_MAX_TOKENS, most - longest - 1),
+            depth=course.plan.depth,
+            temperature=temperature,
+        )
         seen = promise(course.learner, course.teacher, course.verifier, terms)
         begun = len(terms.prompts)
         enough = ceil(begun * _MARGIN * LEAST_ROUNDS / max(1.0, sum(seen.rounds)))
@@ -68,10 +70,13 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
         terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
         made.append(
             Promise(
-                terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional),
+                terms=terms,
+                tau=seen.tau,
+                standard_error=seen.standard_error,
+                conditional=tuple(seen.conditional),
                 exhausted=len(terms.prompts) == len(known) < (texts or _MOST_TEXTS),
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -90,11 +95,13 @@ def written(llm: LLM, terms: Terms, seed: int | None) -> Seq[Result]:
     """The texts behind the prompts of a promise, each as long as it says. `seed`: of the first; None: drawn anew."""
     settings = [
         SamplingParams(
-            max_tokens=terms.max_tokens, temperature=terms.temperature, ignore_eos=True,
+            max_tokens=terms.max_tokens,
+            temperature=terms.temperature,
+            ignore_eos=True,
             seed=None if seed is None else seed + i,
         )
         for i in range(len(terms.prompts))
-    ]  # fmt: skip
+    ]
     return all_whole(llm.generate([{"prompt_token_ids": list(prompt)} for prompt in terms.prompts], settings))
 
 

@@ -60,9 +60,13 @@ def read_record(directory: Path) -> Record:
         raw = load_json(path)
         promises = tuple(_promise(one) for one in raw["promises"])
         return Record(
-            kind=raw["kind"], dtype=raw["dtype"], target=raw["target"], promises=promises,
-            chat_template=raw.get("chat_template"), modifies_target=bool(raw.get("modifies_target", False)),
-        )  # fmt: skip
+            kind=raw["kind"],
+            dtype=raw["dtype"],
+            target=raw["target"],
+            promises=promises,
+            chat_template=raw.get("chat_template"),
+            modifies_target=bool(raw.get("modifies_target", False)),
+        )
     except OSError as error:
         raise ConfigError(f"{directory} holds no {RECORD}: it was not trained by `outdraft train` ({error})") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -88,9 +92,12 @@ def _promise(raw: Mapping[str, Any]) -> Promise:
     if not (0 < tau < inf and standard_error >= 0 and 0 <= temperature < inf):
         raise ValueError(f"a promise of {tau} tokens a pass, give or take {standard_error}, at {temperature}")
     return Promise(
-        terms=terms, tau=tau, standard_error=standard_error, conditional=tuple(map(float, raw["conditional"])),
+        terms=terms,
+        tau=tau,
+        standard_error=standard_error,
+        conditional=tuple(map(float, raw["conditional"])),
         exhausted=bool(raw.get("exhausted", False)),
-    )  # fmt: skip
+    )
 
 
 def require_target(record: Record, directory: Path, target: str, known: Mapping[str, Any]) -> None:
@@ -121,6 +128,8 @@ def fingerprint(target: Decoder) -> dict[str, Any]:
         whole.update(name.encode() + some.numpy().tobytes())
     config = target.config
     return {
-        "weights": whole.hexdigest()[:16], "vocab_size": config.vocab_size, "hidden_size": config.hidden_size,
+        "weights": whole.hexdigest()[:16],
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
         "num_layers": config.num_layers,
-    }  # fmt: skip
+    }

@@ -121,9 +121,12 @@ def choose(rows: Rows, window: int, coins: Seq[torch.Generator]) -> Windows | No
         rows, ids=rows.ids[some, :stop], documents=rows.documents[some, :stop], counts=rows.counts[some, : stop - 1]
     )
     return Windows(
-        rows=cut, cuts=torch.tensor(cuts), numbers=chosen, weights=rows.counts[some].sum(1).double(),
+        rows=cut,
+        cuts=torch.tensor(cuts),
+        numbers=chosen,
+        weights=rows.counts[some].sum(1).double(),
         beginnings=[beginning(cut, row, at) for row, at in enumerate(cuts)],
-    )  # fmt: skip
+    )
 
 
 def rewards_of(kind: str, log_p: Tensor, log_q: Tensor, tokens: Tensor, texts: Tensor) -> Tensor:

@@ -25,18 +25,30 @@ def settings_of(
 ) -> dict[str, Any]:
     """What must be the same when a run goes on, so that it ends with the same bits and its scores are of one exam."""
     return {
-        "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
-        "seed": plan.seed, "tokens": plan.tokens, "parallel": plan.parallel,
-        "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
-        "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
+        "kind": plan.kind,
+        "options": repr(sorted(plan.options.items())),
+        "loss": repr(sorted(plan.loss.items())),
+        "seed": plan.seed,
+        "tokens": plan.tokens,
+        "parallel": plan.parallel,
+        "same_order": plan.same_order,
+        "on_policy": plan.on_policy,
+        "reinforce": repr(plan.reinforce),
+        "target": fingerprint(target)["weights"],
+        "dtype": name_of(target.dtype),
         "init": None if plan.init is None else digest_weights(resolve(plan.init)),
-        "corpus tokens": len(texts.ids), "texts": texts.digest,
-        "held-out texts": held_out.digest, "held_out_texts": plan.held_out_texts, "depth": plan.depth,
+        "corpus tokens": len(texts.ids),
+        "texts": texts.digest,
+        "held-out texts": held_out.digest,
+        "held_out_texts": plan.held_out_texts,
+        "depth": plan.depth,
         "temperature": plan.temperature,
-        "tokens of a step": config.batch_tokens, "steps in all": config.steps,  # also where the plan leaves them open
+        "tokens of a step": config.batch_tokens,
+        "steps in all": config.steps,  # also where the plan leaves them open
         **plan.loop.of_steps,
-        "compile": False, "loss_temperature": 1.0,  # older versions could choose them, and noted them
-    }  # fmt: skip
+        "compile": False,
+        "loss_temperature": 1.0,  # older versions could choose them, and noted them
+    }
 
 
 def require_same(run_dir: Path, *, begun: Mapping[str, Any], now: Mapping[str, Any], say: Callable[[str], Any]) -> None:

@@ -44,9 +44,12 @@ class States:
 def identity(target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtype, *texts: Corpus) -> dict[str, Any]:
     """What a cache is of. `target`: its fingerprint."""
     return {
-        "format": _FORMAT, "target": dict(target), "taps": list(taps), "dtype": str(dtype).removeprefix("torch."),
+        "format": _FORMAT,
+        "target": dict(target),
+        "taps": list(taps),
+        "dtype": str(dtype).removeprefix("torch."),
         "texts": [one.digest for one in texts],
-    }  # fmt: skip
+    }
 
 
 class StateCache:

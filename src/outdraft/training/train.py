@@ -85,9 +85,16 @@ def _costs(course: Course) -> Costs:
     tokens = max(1, min(24, target.config.max_len - 16))
     beginnings = [course.held_out.ids[a : min(int(b), int(a) + 8)].tolist() for a, b in pairwise(starts[:4])]
     return measure_costs(
-        course.plan.kind, course.method, course.learner, target, course.source, depth=course.plan.depth,
-        prompts=beginnings, tokens=tokens, dtype=course.serves,
-    )  # fmt: skip
+        course.plan.kind,
+        course.method,
+        course.learner,
+        target,
+        course.source,
+        depth=course.plan.depth,
+        prompts=beginnings,
+        tokens=tokens,
+        dtype=course.serves,
+    )
 
 
 def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:

@@ -101,6 +101,8 @@ def measure_tree(
         raise ConfigError(f"{directory} guesses no token of these texts right: there is no tree to choose")
     template.write(place / TREE)
     return Measured(
-        path=place / TREE, template=template, expected=expected_tokens(accuracies, template.paths),
+        path=place / TREE,
+        template=template,
+        expected=expected_tokens(accuracies, template.paths),
         guesses=counted[0][1],
-    )  # fmt: skip
+    )

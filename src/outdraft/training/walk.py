@@ -57,9 +57,11 @@ class Walk:
             return tuple(x + y for x, y in zip(a, b, strict=True))
 
         return Walk(
-            tokens=self.tokens + other.tokens, rounds=self.rounds + other.rounds,
-            reached=add(self.reached, other.reached), kept=add(self.kept, other.kept),
-        )  # fmt: skip
+            tokens=self.tokens + other.tokens,
+            rounds=self.rounds + other.rounds,
+            reached=add(self.reached, other.reached),
+            kept=add(self.kept, other.kept),
+        )
 
 
 def walk(ratios: Tensor, counts: Tensor, guessed: Tensor | None = None) -> Walk:
@@ -89,6 +91,8 @@ def walk(ratios: Tensor, counts: Tensor, guessed: Tensor | None = None) -> Walk:
             alive = on
         begins[:, t + depth + 1] += alive * (run & inside[:, t + depth])  # all accepted, and one more
     return Walk(
-        tokens=tuple(counts.sum(1).double().tolist()), rounds=tuple(rounds.tolist()), reached=tuple(reached.tolist()),
+        tokens=tuple(counts.sum(1).double().tolist()),
+        rounds=tuple(rounds.tolist()),
+        reached=tuple(reached.tolist()),
         kept=tuple(kept.tolist()),
-    )  # fmt: skip
+    )

@@ -59,9 +59,7 @@ METHOD = RuleMethod(
     build=lambda options: PerDraft(judge),
     options=NoOptions,
     paper=Paper(
-        title="Block Verification Accelerates Speculative Decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2403.10444",
+        title="Block Verification Accelerates Speculative Decoding", year=2024, link="https://arxiv.org/abs/2403.10444"
     ),
     judges=("chain",),
     prefers_drawn=True,

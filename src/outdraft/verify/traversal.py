@@ -88,9 +88,7 @@ METHOD = RuleMethod(
     build=lambda options: PerDraft(judge),
     options=NoOptions,
     paper=Paper(
-        title="Traversal Verification for Speculative Tree Decoding",
-        year=2025,
-        link="https://arxiv.org/abs/2505.12398",
+        title="Traversal Verification for Speculative Tree Decoding", year=2025, link="https://arxiv.org/abs/2505.12398"
     ),
     judges=("chain", "tree"),
     prefers_drawn=True,

@@ -67,8 +67,11 @@ class TensorStore(TensorSource):
         if self.copies:
             _log.warning(
                 "%s: %d tensors stand in files where %s does not place them (%s): they are not read there",
-                place.name, len(self.copies), INDEX, ", ".join(self.copies[:3]),
-            )  # fmt: skip
+                place.name,
+                len(self.copies),
+                INDEX,
+                ", ".join(self.copies[:3]),
+            )
 
     def __getitem__(self, name: str) -> Tensor:
         with _opened(self._headers[name].path) as file:

@@ -6,9 +6,16 @@ import shutil
 from pathlib import Path
 
 _TOKENIZER = (
-    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.jinja",
-    "additional_chat_templates/*.jinja", "chat_template.json", "processor_config.json",
-)  # fmt: skip
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "*.jinja",
+    "additional_chat_templates/*.jinja",
+    "chat_template.json",
+    "processor_config.json",
+)
 _DEFAULTS = "generation_config.json"
 
 

@@ -15,9 +15,15 @@ from outdraft.testing.spec_table import DrafterRow
 def eagle_net(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """A random network on two taps."""
     config = EagleConfig(
-        taps=(0, 2), hidden_size=target.config.hidden_size, vocab_size=target.config.vocab_size, num_heads=2,
-        num_kv_heads=1, head_dim=8, intermediate_size=24, max_len=target.config.max_len,
-    )  # fmt: skip
+        taps=(0, 2),
+        hidden_size=target.config.hidden_size,
+        vocab_size=target.config.vocab_size,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=8,
+        intermediate_size=24,
+        max_len=target.config.max_len,
+    )
     net = EagleNet(config, target, target.embedding.dtype)
     randomise(net, seed=8)
     save_eagle(net, directory)

@@ -26,8 +26,12 @@ def fewer_tokens(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """EAGLE-3.1 over two thirds of the target's tokens."""
     size = max(2, target.config.vocab_size * 2 // 3)
     learner = LEARN.new(
-        Eagle3Learning(taps=(0, 2), num_heads=2, num_kv_heads=1, head_dim=8, draft_vocab_size=size, fc_norm=True,
-                       norm_output=True), target, 0)  # fmt: skip
+        Eagle3Learning(
+            taps=(0, 2), num_heads=2, num_kv_heads=1, head_dim=8, draft_vocab_size=size, fc_norm=True, norm_output=True
+        ),
+        target,
+        0,
+    )
     randomise(learner.net, seed=8)
     learner.net.vocab = torch.arange(target.config.vocab_size)[-size:]
     save_eagle3(learner.net, directory, target.dtype)

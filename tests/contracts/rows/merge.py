@@ -15,9 +15,11 @@ def two_models(target: Decoder, directory: Path) -> Mapping[str, Any]:
     right, other = twin(target, directory), smaller_model(target, directory)
     return {
         "drafters": (
-            {"method": "draft_model", "expansion": (2, 1), **right}, {"method": "draft_model", **other}, "ngram",
+            {"method": "draft_model", "expansion": (2, 1), **right},
+            {"method": "draft_model", **other},
+            "ngram",
         )
-    }  # fmt: skip
+    }
 
 
 def model_and_table(target: Decoder, directory: Path) -> Mapping[str, Any]:

@@ -50,9 +50,11 @@ class Machine:
         self.loads.append(level)
         table = TableTarget(seed=SEEDS[level])
         parts = Parts(
-            target=table, drafter=oracle(table.next_logits), verifier=ReferenceRule(),
+            target=table,
+            drafter=oracle(table.next_logits),
+            verifier=ReferenceRule(),
             policy=ConstantPolicy(Budget(depth=2)),
-        )  # fmt: skip
+        )
         return Variant(parts=parts, name="int4" if level == "mixed" else "", config={}, num_bytes=SIZES[level])
 
 
@@ -84,8 +86,17 @@ def test_one_level_down_for_each_request_while_memory_is_short_and_up_again_when
         levels.append(engine.ladder.level)
     # free: full 9 (61) -> draft-int4 14 (61; 9 with full) stays; 7 (68) -> mixed 20; 48, 43 with the level above -> up
     assert levels == [
-        "full", "draft-int4", "draft-int4", "draft-int4", "mixed", "mixed", "draft-int4", "full", "full", "full",
-    ]  # fmt: skip
+        "full",
+        "draft-int4",
+        "draft-int4",
+        "draft-int4",
+        "mixed",
+        "mixed",
+        "draft-int4",
+        "full",
+        "full",
+        "full",
+    ]
     assert machine.loads == ["full", "draft-int4", "mixed", "draft-int4", "full"]
 
 
@@ -346,11 +357,14 @@ def test_another_drafter_keeps_the_weights_of_the_moment(target_dir):
         ({"precision": "elastic", "precision_options": {"min_fre": 0.1}}, ConfigError, "min_free"),
         ({"precision_options": {"min_free": 0.1}}, ConfigError, "precision='elastic'"),
         ({"precision": "draft-int4"}, ConfigError, "no drafter is named"),
-        ({"precision": "draft-int4", "drafter": {"name": "draft_model", "quantization": "int8"}},
-         ConfigError, "leave one out"),
+        (
+            {"precision": "draft-int4", "drafter": {"name": "draft_model", "quantization": "int8"}},
+            ConfigError,
+            "leave one out",
+        ),
         ({"precision": "elastic", "dtype": "float32"}, CapabilityError, "PyTorch"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be(target_dir, options, error, named):
     with pytest.raises(error, match=named):
         LLM(target_dir, **options)

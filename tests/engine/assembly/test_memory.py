@@ -59,9 +59,7 @@ NEVER = 9223372036854771712
 
 def old_limit(total: int, used: int, inactive: int = 0) -> dict[str, str]:
     stat = f"inactive_file 7\ntotal_inactive_file {inactive}\n"
-    return {
-        "memory.limit_in_bytes": f"{total}\n", "memory.usage_in_bytes": f"{used}\n", "memory.stat": stat
-    }  # fmt: skip
+    return {"memory.limit_in_bytes": f"{total}\n", "memory.usage_in_bytes": f"{used}\n", "memory.stat": stat}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def old_limit(total: int, used: int, inactive: int = 0) -> dict[str, str]:
         ({"memory": old_limit(600000, 100)}, Memory(free=599900, total=600000)),  # the path is its host's
         ({"memory/pod/app": old_limit(NEVER, 700000)}, Memory(free=4000 * 1024, total=8000 * 1024)),
     ],
-)  # fmt: skip
+)
 def test_limits_of_version_1(tmp_path, groups, memory):
     write_system(tmp_path, own=OLD, groups=groups)
     assert read_memory(tmp_path) == memory

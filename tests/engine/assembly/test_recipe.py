@@ -41,9 +41,10 @@ def mine(tmp_path: Path) -> Path:
 def test_a_recipe_of_ones_own(mine, model_dir):
     llm = LLM(model_dir, dtype="float32", drafter=mine)
     assert llm.config["recipe"] == {
-        "name": "mine", "paper": {"title": "Mine", "year": 2026, "link": "https://example.org"},
+        "name": "mine",
+        "paper": {"title": "Mine", "year": 2026, "link": "https://example.org"},
         "modifies_target": False,
-    }  # fmt: skip
+    }
     assert [llm.config["drafter"][key] for key in ("name", "max_ngram", "min_ngram")] == ["ngram", 4, 2]
     assert llm.config["policy"]["num_speculative_tokens"] == 6 and llm.config["verifier"]["name"] == "auto"
     plain = LLM(model_dir, drafter="none", dtype="float32")
@@ -151,14 +152,22 @@ def test_two_meanings_are_refused(words, says):
 
 @pytest.mark.parametrize(
     "word, meant",
-    [("draft_modl", "draft_model"), ("assistant_model", "draft_model"), ("speculate", "num_speculative_tokens"),
-     ("num_speculative_token", "num_speculative_tokens"), ("draftr", "drafter"),
-     ("ngram_prompt_lookup_max", r"drafter=\{'name': ..., 'ngram_prompt_lookup_max'"),
-     ("max_ngram", r"an option of a drafter: drafter=\{'name': ..., 'max_ngram'"),
-     ("recipe", "takes no recipe='x': drafter= takes a recipe's name"), ("drafter_options", "drafter={'name'"),
-     ("verifier_options", "verifier={'name'"), ("policy_options", "policy={'name'"),
-     ("speculative_model", "draft_model"), ("method", "here it is called drafter")],
-)  # fmt: skip
+    [
+        ("draft_modl", "draft_model"),
+        ("assistant_model", "draft_model"),
+        ("speculate", "num_speculative_tokens"),
+        ("num_speculative_token", "num_speculative_tokens"),
+        ("draftr", "drafter"),
+        ("ngram_prompt_lookup_max", r"drafter=\{'name': ..., 'ngram_prompt_lookup_max'"),
+        ("max_ngram", r"an option of a drafter: drafter=\{'name': ..., 'max_ngram'"),
+        ("recipe", "takes no recipe='x': drafter= takes a recipe's name"),
+        ("drafter_options", "drafter={'name'"),
+        ("verifier_options", "verifier={'name'"),
+        ("policy_options", "policy={'name'"),
+        ("speculative_model", "draft_model"),
+        ("method", "here it is called drafter"),
+    ],
+)
 def test_a_wrong_key_names_the_right_one(model_dir, word, meant):
     with pytest.raises(ConfigError, match=meant):
         LLM(model_dir, **{word: "x"})

@@ -39,9 +39,12 @@ def eagle_dir(model_dir: Path, tmp_path: Path) -> Path:
     model = load_model(model_dir)
     shape = {"num_heads": 2, "num_kv_heads": 1, "head_dim": 8, "intermediate_size": 24}
     config = EagleConfig(
-        taps=(0, 2), hidden_size=model.config.hidden_size, vocab_size=model.config.vocab_size,
-        max_len=model.config.max_len, **shape,
-    )  # fmt: skip
+        taps=(0, 2),
+        hidden_size=model.config.hidden_size,
+        vocab_size=model.config.vocab_size,
+        max_len=model.config.max_len,
+        **shape,
+    )
     net = EagleNet(config, model, model.embedding.dtype)
     randomise(net, seed=8)
     save_eagle(net, tmp_path / "eagle")
@@ -128,8 +131,9 @@ def test_what_lies_beside_a_model_fills_roles(target: Path, draft_dir: Path, eag
     (target / "draft").symlink_to(draft_dir)
     (target / "head").symlink_to(eagle_dir)
     assert read_companions(target) == {
-        "draft_model": {"any": str(target / "draft")}, "head": {"eagle": str(target / "head")},
-    }  # fmt: skip
+        "draft_model": {"any": str(target / "draft")},
+        "head": {"eagle": str(target / "head")},
+    }
     llm = LLM(target, dtype="float32", drafter="auto")
     assert list(llm.config["drafter"]["arms"]) == ["ngram", "suffix", "draft_model", "eagle"]
     (target / "companions.json").write_text(json.dumps({"draft_model": str(draft_dir)}))

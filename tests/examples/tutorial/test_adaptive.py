@@ -6,12 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tutorial import (
-    AdaptiveDraftModel,
-    AdaptiveSpeculativeDecoding,
-    SequenceComplexityEstimator,
-    SpeedupAnalyzer,
-)
+from tutorial import AdaptiveDraftModel, AdaptiveSpeculativeDecoding, SequenceComplexityEstimator, SpeedupAnalyzer
 
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.engine.stats import RequestStats
@@ -48,11 +43,16 @@ def test_the_best_draft_is_found_and_found_again(models):
 
 @pytest.mark.parametrize(
     "told, says",
-    [((-1, 4, 4, 1.0), "i=-1: must be between 0 and 1"), ((2, 4, 4, 1.0), "i=2"),
-     ((0, 5, 4, 1.0), "accepted=5, total=4"), ((0, -1, 4, 1.0), "accepted=-1"),
-     ((0, 4, 4, 0), "time=0: must be above 0"), ((0, 4, 4, math.nan), "time=nan"),
-     ((0, 4, 4, math.inf), "time=inf")],
-)  # fmt: skip
+    [
+        ((-1, 4, 4, 1.0), "i=-1: must be between 0 and 1"),
+        ((2, 4, 4, 1.0), "i=2"),
+        ((0, 5, 4, 1.0), "accepted=5, total=4"),
+        ((0, -1, 4, 1.0), "accepted=-1"),
+        ((0, 4, 4, 0), "time=0: must be above 0"),
+        ((0, 4, 4, math.nan), "time=nan"),
+        ((0, 4, 4, math.inf), "time=inf"),
+    ],
+)
 def test_a_performance_that_cannot_be_is_refused(models, told, says):
     adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
     with pytest.raises(ConfigError, match=says):
@@ -77,9 +77,13 @@ def made(accepted: int, rejections: int, *, cost: float) -> SimpleNamespace:
     """A text's counters: as many passes as rejections, a pass takes a second, a draft token `cost`."""
     drafted = accepted + rejections
     stats = RequestStats(
-        num_steps=max(1, rejections), num_accepted_tokens=accepted, num_rejections=rejections, num_draft_tokens=drafted,
-        target_seconds=float(max(1, rejections)), draft_seconds=cost * drafted,
-    )  # fmt: skip
+        num_steps=max(1, rejections),
+        num_accepted_tokens=accepted,
+        num_rejections=rejections,
+        num_draft_tokens=drafted,
+        target_seconds=float(max(1, rejections)),
+        draft_seconds=cost * drafted,
+    )
     return SimpleNamespace(stats=stats, logprobs=None)
 
 

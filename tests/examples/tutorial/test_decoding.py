@@ -85,9 +85,13 @@ def test_as_the_tutorial_has_them_they_are_lossy(models):
 
 @pytest.mark.parametrize(
     "words, says",
-    [(("stochastc",), "did you mean 'stochastic'"), (("stochastic", False), "exact in any case"),
-     (("conservative", True, 0), "threshold=0: must be above 0"), (("conservative", True, nan), "threshold=nan")],
-)  # fmt: skip
+    [
+        (("stochastc",), "did you mean 'stochastic'"),
+        (("stochastic", False), "exact in any case"),
+        (("conservative", True, 0), "threshold=0: must be above 0"),
+        (("conservative", True, nan), "threshold=nan"),
+    ],
+)
 def test_strategies_that_there_are_not(words, says):
     name, *rest = words
     with pytest.raises(ConfigError, match=says):
@@ -201,9 +205,17 @@ def test_a_deterministic_draft_and_wrong_shapes():
 def test_loaded_models_tensors_and_the_tutorials_words(tmp_path):
     """Models of transformers as they are in memory: the text is that of their own greedy decoding."""
     config = LlamaConfig(
-        vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=128, bos_token_id=None, eos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=61,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
     torch.manual_seed(1)
     target, draft = LlamaForCausalLM(config).eval(), LlamaForCausalLM(config).eval()
     ids = torch.tensor([[5, 6, 7, 8, 5, 6]])

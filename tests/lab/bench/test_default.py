@@ -63,8 +63,20 @@ def test_another_text_is_said_and_fails(monkeypatch, capsys):
     monkeypatch.setattr(default, "measure", lambda *given, **named: told)
     assert default.main(["zoo:target", "--batch", "1", "--temperature", "0", "--text", "prose"]) == 1
     row = capsys.readouterr().out.splitlines()[-1]
-    assert row.split() == ["1", "0.0", "prose", "2.00x", "1.00x", "1.00x", "0.50x", "4.00x", "3.50x", "2.50",
-                           "ANOTHER", "TEXT"]  # fmt: skip
+    assert row.split() == [
+        "1",
+        "0.0",
+        "prose",
+        "2.00x",
+        "1.00x",
+        "1.00x",
+        "0.50x",
+        "4.00x",
+        "3.50x",
+        "2.50",
+        "ANOTHER",
+        "TEXT",
+    ]
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path, capsys):

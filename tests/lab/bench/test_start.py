@@ -11,8 +11,15 @@ def test_the_median_of_each_kind_is_shown(monkeypatch, capsys):
     def fresh(model, *, kept):
         n = next(rows)
         weights = 64 << 20
-        return {"imported": 0.5, "loaded": float(n), "first": n + 0.25, "tenth": n + 0.5, "processor": n / 100,
-                "private": weights / (8 if kept else 1), "weights": weights}  # fmt: skip
+        return {
+            "imported": 0.5,
+            "loaded": float(n),
+            "first": n + 0.25,
+            "tenth": n + 0.5,
+            "processor": n / 100,
+            "private": weights / (8 if kept else 1),
+            "weights": weights,
+        }
 
     monkeypatch.setattr(start, "run_fresh", fresh)
     assert start.main(["zoo:target", "--rounds", "3"]) == 0

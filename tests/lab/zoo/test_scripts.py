@@ -44,15 +44,19 @@ def record(out: Path, *runs: Run) -> None:
 
 def test_two_reports_stand_beside_each_other():
     before = {
-        "losses": {"books": {"target_nats": 2.5, "target_bits_per_byte": 1.25, "ngram_nats": 4.0},
-                   "mixture": {"target_nats": 2.0, "ngram_nats": 3.5}},
+        "losses": {
+            "books": {"target_nats": 2.5, "target_bits_per_byte": 1.25, "ngram_nats": 4.0},
+            "mixture": {"target_nats": 2.0, "ngram_nats": 3.5},
+        },
         "looping": {"books": 0.5, "all": 0.25},
-    }  # fmt: skip
+    }
     after = {
-        "losses": {"books": {"target_nats": 2.25, "target_bits_per_byte": 1.0, "ngram_nats": 3.75},
-                   "mixture": {"target_nats": 1.75, "ngram_nats": 3.25}},
+        "losses": {
+            "books": {"target_nats": 2.25, "target_bits_per_byte": 1.0, "ngram_nats": 3.75},
+            "mixture": {"target_nats": 1.75, "ngram_nats": 3.25},
+        },
         "looping": {"books": 0.125, "all": 0.1},
-    }  # fmt: skip
+    }
     lines = before_after.tables(before, after).splitlines()
     task = tomllib.loads((RECIPES / "evaluate.toml").read_text())["task"]
     counted = task["ngram_steps"] * task["ngram_rows"] * (task["length"] - 1)
@@ -89,8 +93,11 @@ def test_a_draft_is_spelt_as_the_bench_reads_and_records_it(tmp_path):
     places = {kind: tmp_path / kind for kind in ("draft_model", "eagle", "eagle3", "hass")}
     rivals = {kind: parse_rival(figures.method_words(kind, place)) for kind, place in places.items()}
     assert rivals["draft_model"].roles == {"draft_model": str(places["draft_model"])}
-    assert all(one.is_recipe and one.roles == {"head": str(places[kind])}
-               for kind, one in rivals.items() if kind != "draft_model")  # fmt: skip
+    assert all(
+        one.is_recipe and one.roles == {"head": str(places[kind])}
+        for kind, one in rivals.items()
+        if kind != "draft_model"
+    )
     assert [rivals[kind].name for kind in ("eagle3", "hass")] == ["eagle3", "hass"]
     told = (
         ("eagle", "prose", 2.0, {"tau": 2.5, "split": {"draft": 0.25, "target": 1.0, "rest": 0.0}}),
@@ -224,8 +231,18 @@ def filled(place: Path, size: int) -> None:
 def installed(monkeypatch, checkout: Path, *words: str) -> None:
     here = checkout.parent
     monkeypatch.setattr(install, "ROOM", 100)
-    ran(install, monkeypatch, here / "trial.toml", "--out", here / "out", "--source", checkout, "--target",
-        here / "new", *words)  # fmt: skip
+    ran(
+        install,
+        monkeypatch,
+        here / "trial.toml",
+        "--out",
+        here / "out",
+        "--source",
+        checkout,
+        "--target",
+        here / "new",
+        *words,
+    )
 
 
 OF_TARGET = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}
@@ -259,8 +276,9 @@ def test_the_first_arm_of_a_kind_that_has_room_is_its_default(monkeypatch, check
     installed(monkeypatch, checkout, *words)
     found = json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())
     assert found == {
-        "draft_model": {"any": "../draft", "universal": "../foreign_draft"}, "head": {"eagle3": "../eagle31"},
-    }  # fmt: skip
+        "draft_model": {"any": "../draft", "universal": "../foreign_draft"},
+        "head": {"eagle3": "../eagle31"},
+    }
     installed(monkeypatch, checkout, "--arm", "cut", "--arm", "small:draft")
     assert (
         json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())["draft_model"]["any"] == "../cut"

@@ -80,7 +80,7 @@ def of_scheme(form="pack-quantized", kind="int", bits=4, **settings):
         (writers.fp8((64, 64)), {"weight_block_size": [32, 32]}, ("weight_scale_inv", "(32, 32)")),
     ],
     ids=lambda value: "-".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else "",
-)  # fmt: skip
+)
 def test_what_is_not_read_is_refused_by_name(made, changes, words, tmp_path):
     published, _ = publish(tmp_path, *made)
     change(published, **changes)
@@ -122,7 +122,7 @@ def test_damaged_tensors_are_named(edit, words, tmp_path):
         (writers.fp8(), lambda t, x: t.update({f"{x}.weight_scale_inv": t[f"{x}.weight_scale_inv"].long()}), ("I64",)),
         (writers.fp8(), lambda t, x: t.update({f"{x}.weight": t[f"{x}.weight"].to(torch.float8_e5m2)}), ("F8_E5M2",)),
     ],
-)  # fmt: skip
+)
 def test_damaged_tensors_of_other_formats_are_named(made, edit, words, tmp_path):
     published, _ = publish(tmp_path, *made)
     change_tensors(published, lambda tensors: edit(tensors, "model.layers.1.mlp.up_proj"))

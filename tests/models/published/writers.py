@@ -149,9 +149,14 @@ def scheme(form, kind, bits, symmetric=True, **more):
     weights = {"num_bits": bits, "type": kind, "symmetric": symmetric, "dynamic": False, **more}
     group = {"targets": ["Linear"], "weights": weights, "input_activations": None, "output_activations": None}
     return {
-        "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
-        "config_groups": {"group_0": group}, "ignore": ["lm_head"], "kv_cache_scheme": None, "sparsity_config": {},
-    }  # fmt: skip
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "quantization_status": "compressed",
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head"],
+        "kv_cache_scheme": None,
+        "sparsity_config": {},
+    }
 
 
 def bytes_of(group=-1, symmetric=True, one_scale=False):
@@ -174,9 +179,12 @@ def floats(settings, spread, name="weight_scale_inv"):
 
     def write(stem, weight):
         rows, columns = (size or whole for size, whole in zip(spread, weight.shape, strict=True))
-        factors = torch.stack([
-            torch.stack([block.abs().max() / 448 for block in band.split(columns, 1)]) for band in weight.split(rows, 0)
-        ])  # fmt: skip
+        factors = torch.stack(
+            [
+                torch.stack([block.abs().max() / 448 for block in band.split(columns, 1)])
+                for band in weight.split(rows, 0)
+            ]
+        )
         wide = torch.kron(factors, torch.ones(rows, columns))[: weight.shape[0], : weight.shape[1]]
         stored = (weight / wide).to(torch.float8_e4m3fn)
         return {"weight": stored, name: factors if spread != (0, 0) else factors.view(())}, stored.float() * wide

@@ -14,9 +14,15 @@ class MadePass:
     """`parts` rows over a pool of one layer: keys and values [pages, Hkv, 16, d]; NaN where nobody may look."""
 
     def __init__(
-        self, seed: int, *, heads: int = 4, kv_heads: int = 2, width: int = 16, dtype: torch.dtype = torch.float32,
+        self,
+        seed: int,
+        *,
+        heads: int = 4,
+        kv_heads: int = 2,
+        width: int = 16,
+        dtype: torch.dtype = torch.float32,
         device: str = "cpu",
-    ) -> None:  # fmt: skip
+    ) -> None:
         rng, noise = random.Random(seed), torch.Generator().manual_seed(seed)
         free = list(range(1, POOL_PAGES))
         rng.shuffle(free)

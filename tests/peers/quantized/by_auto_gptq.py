@@ -17,8 +17,15 @@ from tiny import GROUP, config, maps, model, record
 
 OUT = Path(sys.argv[1])
 VERSION = importlib.metadata.version("auto-gptq")
-SETTINGS = {"quant_method": "gptq", "damp_percent": 0.01, "static_groups": False, "true_sequential": True,
-            "model_name_or_path": None, "model_file_base_name": "model", "is_marlin_format": False}  # fmt: skip
+SETTINGS = {
+    "quant_method": "gptq",
+    "damp_percent": 0.01,
+    "static_groups": False,
+    "true_sequential": True,
+    "model_name_or_path": None,
+    "model_file_base_name": "model",
+    "is_marlin_format": False,
+}
 
 
 def layer_class():

@@ -41,9 +41,14 @@ def make(name, form, kind, **settings):
     plain = save_plain(WORK / "plain", torch.float32)
     made = AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32)
     rounder = AutoRound(
-        made, AutoTokenizer.from_pretrained(plain), iters=0, disable_opt_rtn=True, device_map="cpu", group_size=GROUP,
+        made,
+        AutoTokenizer.from_pretrained(plain),
+        iters=0,
+        disable_opt_rtn=True,
+        device_map="cpu",
+        group_size=GROUP,
         **settings,
-    )  # fmt: skip
+    )
     rounder.quantize_and_save(str(WORK / name), format=form)
     written, packed = saved(WORK / name)
     record(OUT / name, f"auto-round {auto_round.__version__}", written, packed, whole_of(WORK, written, packed, kind))

@@ -40,8 +40,14 @@ def make(name, group=GROUP):
         one = WQLinear_GEMM.from_linear(clipped, 4, size, scales=scales.t().contiguous(), zeros=zeros.t().contiguous())
         packed |= {f"{stem}.{part}": tensor for part, tensor in one.state_dict().items()}
         whole[stem] = dequantize_gemm(one.qweight, one.qzeros, one.scales.float(), 4, size).t()
-    told = {"quant_method": "awq", "bits": 4, "group_size": group, "version": "gemm", "zero_point": True,
-            "modules_to_not_convert": None}  # fmt: skip
+    told = {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": group,
+        "version": "gemm",
+        "zero_point": True,
+        "modules_to_not_convert": None,
+    }
     written = {**config().to_dict(), "architectures": ["LlamaForCausalLM"], "quantization_config": told}
     record(OUT / name, f"autoawq {VERSION}", written, packed, whole)
 

@@ -34,13 +34,14 @@ CASES = {
     "compressed-W8A16-channel-zeros": (EIGHT | dict(strategy="channel", symmetric=False), {}),
     "compressed-W8A8-channel": (EIGHT | dict(strategy="channel", symmetric=True), dict(input_activations=INPUTS)),
     "compressed-W8A8-channel-zeros": (
-        EIGHT | dict(strategy="channel", symmetric=False), dict(input_activations=INPUTS)
+        EIGHT | dict(strategy="channel", symmetric=False),
+        dict(input_activations=INPUTS),
     ),
     "compressed-W8A8-map": (EIGHT | dict(strategy="tensor", symmetric=True), dict(input_activations=INPUTS)),
     "compressed-FP8-channel": (FLOATS | dict(strategy="channel"), {}),
     "compressed-FP8-map": (FLOATS | dict(strategy="tensor"), {}),
     "compressed-FP8-block": (FLOATS | dict(strategy="block", block_structure=[32, 16]), {}),
-}  # fmt: skip
+}
 
 
 def whole_of(written, packed):

@@ -50,8 +50,13 @@ def make(name, form, **settings):
         codes = quantize(x=weight, scale=scale, zero_point=zero, g_idx=index, args=args, dtype=torch.int8)
         whole[stem] = dequantize(x_q=codes, scale=scale.float(), zero_point=zero, g_idx=index)
     group = {"targets": ["Linear"], "weights": args.model_dump(mode="json"), "input_activations": None}
-    told = {"quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
-            "config_groups": {"group_0": group | {"output_activations": None}}, "ignore": ["lm_head"]}  # fmt: skip
+    told = {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "quantization_status": "compressed",
+        "config_groups": {"group_0": group | {"output_activations": None}},
+        "ignore": ["lm_head"],
+    }
     written = config().to_dict() | {"architectures": ["LlamaForCausalLM"], "quantization_config": told}
     record(OUT / name, f"compressed-tensors {__version__}", written, packed, whole)
 

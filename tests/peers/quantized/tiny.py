@@ -26,10 +26,21 @@ SHOWN = ("model.layers.0.self_attn.k_proj",)
 
 
 def config(**changes: Any) -> transformers.LlamaConfig:
-    return transformers.LlamaConfig(**dict(
-        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=WIDTH, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, tie_word_embeddings=True,
-    ) | changes)  # fmt: skip
+    return transformers.LlamaConfig(
+        **dict(
+            vocab_size=VOCAB,
+            hidden_size=WIDTH,
+            intermediate_size=WIDTH,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=64,
+            bos_token_id=1,
+            eos_token_id=2,
+            tie_word_embeddings=True,
+        )
+        | changes
+    )
 
 
 @torch.no_grad()
@@ -70,11 +81,7 @@ def save_plain(folder: Path, dtype: torch.dtype = torch.bfloat16) -> Path:
 
 @torch.no_grad()
 def record(
-    out: Path,
-    package: str,
-    written: dict[str, Any],
-    packed: dict[str, torch.Tensor],
-    whole: dict[str, torch.Tensor],
+    out: Path, package: str, written: dict[str, Any], packed: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
 ) -> None:
     """Save what a package made.
 

@@ -15,6 +15,9 @@ class LocalOptions:
 
 SERVICES: dict = {}
 METHOD = DrafterMethod(
-    name="local", summary="a test's", build=lambda options, port: RemoteDrafter(SERVICES[options.service]),
-    options=LocalOptions, contract=CONTRACT,
-)  # fmt: skip
+    name="local",
+    summary="a test's",
+    build=lambda options, port: RemoteDrafter(SERVICES[options.service]),
+    options=LocalOptions,
+    contract=CONTRACT,
+)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 # Ray reads these when it is imported. The last one keeps it on the loopback address; what its name says is where that
 # is needed by default.
 os.environ.update(
-    RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0", RAY_memory_monitor_refresh_ms="0",
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_DEDUP_LOGS="0",
+    RAY_memory_monitor_refresh_ms="0",
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
-)  # fmt: skip
+)
 
 
 def free_port() -> int:

@@ -115,8 +115,12 @@ def test_equal_beginnings_have_equal_pages():
 
 def test_keys_and_salts_share_no_pages():
     body = {"prompt": "x" * 200, "prompt_cache_key": "task"}
-    keys = [route_key(body), route_key(body, b"Bearer 1"), route_key(body, b"Bearer 2"),
-            route_key({**body, "cache_salt": "s"})]  # fmt: skip
+    keys = [
+        route_key(body),
+        route_key(body, b"Bearer 1"),
+        route_key(body, b"Bearer 2"),
+        route_key({**body, "cache_salt": "s"}),
+    ]
     assert len({one.pages[0] for one in keys}) == len({one.group for one in keys}) == 4
 
 

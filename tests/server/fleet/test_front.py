@@ -81,8 +81,11 @@ def test_a_sampled_stream_without_a_seed_gets_one_and_goes_on_with_it(apps):
     events = streamed(fleet, "/v1/completions", {"prompt": "It was late when", "max_tokens": 12})
     first, second = (json.loads(one.body) for one in fleet.asks)
     assert first["seed"] == second["seed"] is not None
-    again = streamed(PlannedFleet(apps), "/v1/completions", {**BODY, "prompt": "It was late when", "max_tokens": 12,
-                                                             "temperature": 1.0, "seed": first["seed"]})  # fmt: skip
+    again = streamed(
+        PlannedFleet(apps),
+        "/v1/completions",
+        {**BODY, "prompt": "It was late when", "max_tokens": 12, "temperature": 1.0, "seed": first["seed"]},
+    )
     assert told(again) == told(events)
 
 
@@ -97,8 +100,9 @@ def test_fields_that_the_client_did_not_ask_for_are_not_sent(apps):
 def test_log_probabilities_of_the_prompt_come_through(apps):
     """With a piece that has no text, because it ends within a character."""
     path, body = CHAT
-    events = streamed(PlannedFleet(apps), path, {**body, "prompt_logprobs": 1, "forced_prefix": "é",
-                                                 "stream_interval": 1})  # fmt: skip
+    events = streamed(
+        PlannedFleet(apps), path, {**body, "prompt_logprobs": 1, "forced_prefix": "é", "stream_interval": 1}
+    )
     (only,) = [event for event in events if "prompt_logprobs" in event]
     assert only["choices"][0]["delta"] == {} and len(only["prompt_logprobs"]) > 1
 
@@ -182,8 +186,14 @@ def test_a_client_that_hangs_up_cancels_the_request(apps):
             if len(sent) == 4:
                 leave.set()
 
-        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": None,
-                 "headers": [(b"content-type", b"application/json")]}  # fmt: skip
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "client": None,
+            "headers": [(b"content-type", b"application/json")],
+        }
         await asyncio.wait_for(front(scope, receive, send), 20)
         return sent
 

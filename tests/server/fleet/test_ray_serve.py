@@ -20,8 +20,23 @@ BODY = {"prompt": "It was late when", "max_tokens": 400, "seed": 3, "temperature
 
 def test_it_serves_and_drains():
     port = free_port()
-    words = ("--model", "zoo:target", "--drafter", "ngram", "--num-speculative-tokens", "4", "--ray", "--replicas", "2",
-             "--cpus-per-replica", "0.5", "--api-key", "secret", "--port", port)  # fmt: skip
+    words = (
+        "--model",
+        "zoo:target",
+        "--drafter",
+        "ngram",
+        "--num-speculative-tokens",
+        "4",
+        "--ray",
+        "--replicas",
+        "2",
+        "--cpus-per-replica",
+        "0.5",
+        "--api-key",
+        "secret",
+        "--port",
+        port,
+    )
     asked = [sys.executable, "-m", "outdraft.cli.main", "serve", *map(str, words)]
     with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         try:

@@ -19,8 +19,12 @@ HERMES = [
     ("It is four.", "It is four.", []),
     ('<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>', "", [ROME]),
     ('<tool_call>{"name":"weather","arguments":"{\\"city\\": \\"Rome\\"}"}</tool_call>\n', "", [ROME]),
-    ('Let me look.\n\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n<tool_call>\n'
-     '{"arguments": {"city": "Bern"}, "name": "weather"}\n</tool_call>', "Let me look.", [ROME, BERN]),
+    (
+        'Let me look.\n\n<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>\n<tool_call>\n'
+        '{"arguments": {"city": "Bern"}, "name": "weather"}\n</tool_call>',
+        "Let me look.",
+        [ROME, BERN],
+    ),
     ('<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}', "", [ROME]),
     ('<tool_call>\n{"name": "weather", "arguments": {"ci', '\n{"name": "weather", "arguments": {"ci', []),
     ("a <tool_call> b </tool_call> c", "a b  c", []),
@@ -28,28 +32,50 @@ HERMES = [
     ('<tool_call>{"name": "weather"}</tool_call>', "", [("weather", {})]),
     ('<tool_call>{"name": "weather", "parameters": {"city": "Rome"}}</tool_call>', "", [ROME]),
     ('<tool_call>{"name": "weather", "args": "{\\"city\\": \\"Rome\\"}"}</tool_call>', "", [ROME]),
-    ('<tool_call>{"name": "weather", "input": {"city": "Rome"}}</tool_call>',
-     '{"name": "weather", "input": {"city": "Rome"}}', []),
+    (
+        '<tool_call>{"name": "weather", "input": {"city": "Rome"}}</tool_call>',
+        '{"name": "weather", "input": {"city": "Rome"}}',
+        [],
+    ),
     ('<tool_call>{"name": "weather", "city": "Rome"}</tool_call>', '{"name": "weather", "city": "Rome"}', []),
-    ('<tool_call>{"name": "weather", "arguments": {}, "parameters": {"city": "Rome"}}</tool_call>',
-     '{"name": "weather", "arguments": {}, "parameters": {"city": "Rome"}}', []),
+    (
+        '<tool_call>{"name": "weather", "arguments": {}, "parameters": {"city": "Rome"}}</tool_call>',
+        '{"name": "weather", "arguments": {}, "parameters": {"city": "Rome"}}',
+        [],
+    ),
     ('<tool_call>{"id": "c", "type": "function", "name": "weather"}</tool_call>', "", [("weather", {})]),
-    ('<tool_call>{"name": "weather", "arguments": {"a": NaN}}</tool_call>',
-     '{"name": "weather", "arguments": {"a": NaN}}', []),
-    ('<tool_call>{"name": "weather", "arguments": {"a": 1e999}}</tool_call>',
-     '{"name": "weather", "arguments": {"a": 1e999}}', []),
-    (f'<tool_call>\n{json.dumps({"name": DEEP[0], "arguments": DEEP[1]})}\n</tool_call>', "", [DEEP]),
-]  # fmt: skip
+    (
+        '<tool_call>{"name": "weather", "arguments": {"a": NaN}}</tool_call>',
+        '{"name": "weather", "arguments": {"a": NaN}}',
+        [],
+    ),
+    (
+        '<tool_call>{"name": "weather", "arguments": {"a": 1e999}}</tool_call>',
+        '{"name": "weather", "arguments": {"a": 1e999}}',
+        [],
+    ),
+    (f"<tool_call>\n{json.dumps({'name': DEEP[0], 'arguments': DEEP[1]})}\n</tool_call>", "", [DEEP]),
+]
 LLAMA = [
     ("It is four; or five.", "It is four; or five.", []),
     ('{"name": "weather", "parameters": {"city": "Rome"}}', "", [ROME]),
-    ('\n{"name": "weather", "parameters": {"city": "Rome"}}; {"name": "weather", "parameters": {"city": "Bern"}}\n',
-     "", [ROME, BERN]),
+    (
+        '\n{"name": "weather", "parameters": {"city": "Rome"}}; {"name": "weather", "parameters": {"city": "Bern"}}\n',
+        "",
+        [ROME, BERN],
+    ),
     ('<|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}}', "", [ROME]),
-    ('<|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}}; <|python_tag|>'
-     '{"name": "weather", "arguments": {"city": "Bern"}}', "", [ROME, BERN]),
-    ('Let me look. <|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}} then',
-     "Let me look. then", [ROME]),
+    (
+        '<|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}}; <|python_tag|>'
+        '{"name": "weather", "arguments": {"city": "Bern"}}',
+        "",
+        [ROME, BERN],
+    ),
+    (
+        'Let me look. <|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}} then',
+        "Let me look. then",
+        [ROME],
+    ),
     ('{"answer": 4}', '{"answer": 4}', []),
     ('{"name": "Anna", "parameters": {}}', '{"name": "Anna", "parameters": {}}', []),
     ('<|python_tag|>search.call(query="x")', 'search.call(query="x")', []),
@@ -58,14 +84,21 @@ LLAMA = [
     ('{"name": "weather", "city": "Rome"}', '{"name": "weather", "city": "Rome"}', []),
     ('A set: {"name": "weather", "parameters": {}}', 'A set: {"name": "weather", "parameters": {}}', []),
     (json.dumps({"name": DEEP[0], "parameters": DEEP[1]}), "", [DEEP]),
-]  # fmt: skip
+]
 MISTRAL = [
     ("[It] is four.", "[It] is four.", []),
     ('[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Rome"}}]', "", [ROME]),
-    ('Let me look. [TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Rome"}}, '
-     '{"name": "weather", "arguments": {"city": "Bern"}}]\n', "Let me look.", [ROME, BERN]),
-    ('[TOOL_CALLS]weather[ARGS]{"city": "Rome"}[TOOL_CALLS]weather[CALL_ID]a1B2c3D4e[ARGS]{"city": "Bern"}',
-     "", [ROME, BERN]),
+    (
+        'Let me look. [TOOL_CALLS] [{"name": "weather", "arguments": {"city": "Rome"}}, '
+        '{"name": "weather", "arguments": {"city": "Bern"}}]\n',
+        "Let me look.",
+        [ROME, BERN],
+    ),
+    (
+        '[TOOL_CALLS]weather[ARGS]{"city": "Rome"}[TOOL_CALLS]weather[CALL_ID]a1B2c3D4e[ARGS]{"city": "Bern"}',
+        "",
+        [ROME, BERN],
+    ),
     ('[TOOL_CALLS]weather{"city": "Rome"}', "", [ROME]),
     ('[TOOL_CALLS][{"name": "weather", "argu', '[{"name": "weather", "argu', []),
     ("[TOOL_CALLS] nothing", " nothing", []),
@@ -73,8 +106,8 @@ MISTRAL = [
     ('[TOOL_CALLS][{"name": "weather", "city": "Rome"}]', '[{"name": "weather", "city": "Rome"}]', []),
     ("[TOOL_CALLS]" + "n" * 300 + '{"city": "Rome"}', "n" * 300 + '{"city": "Rome"}', []),
     ("[TOOL_CALLS][]", "[]", []),
-    (f'[TOOL_CALLS][{json.dumps({"name": DEEP[0], "arguments": DEEP[1]})}]', "", [DEEP]),
-]  # fmt: skip
+    (f"[TOOL_CALLS][{json.dumps({'name': DEEP[0], 'arguments': DEEP[1]})}]", "", [DEEP]),
+]
 CASES = [
     (kind, *case) for kind, cases in (("hermes", HERMES), ("llama3", LLAMA), ("mistral", MISTRAL)) for case in cases
 ]

@@ -43,9 +43,12 @@ NONE = [
 
 @pytest.mark.parametrize(
     ("name", "template"),
-    [(name, one) for name, known in (("hermes", HERMES), ("llama3", LLAMA), ("mistral", MISTRAL), (None, NONE))
-     for one in known],
-)  # fmt: skip
+    [
+        (name, one)
+        for name, known in (("hermes", HERMES), ("llama3", LLAMA), ("mistral", MISTRAL), (None, NONE))
+        for one in known
+    ],
+)
 def test_a_template_is_taken_for_what_it_teaches(name: str | None, template: str) -> None:
     found = find("tool_call_parser", TOOLS, "auto", template)
     assert (found and found.name) == name

@@ -47,6 +47,11 @@ def _lines(axes: Axes, lines: Mapping[str, Seq[Point]], name: str) -> None:
     for i, (label, points) in enumerate(lines.items()):
         x, y = [one.tokens for one in points], [getattr(one, name) for one in points]
         axes.plot(
-            x, y, marker=marker_of(list(lines), label), markersize=4, linewidth=1.6, color=PALETTE[i % len(PALETTE)],
+            x,
+            y,
+            marker=marker_of(list(lines), label),
+            markersize=4,
+            linewidth=1.6,
+            color=PALETTE[i % len(PALETTE)],
             label=short(label),
-        )  # fmt: skip
+        )

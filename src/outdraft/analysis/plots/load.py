@@ -42,14 +42,28 @@ def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
     first = panel(0, 0, "Tokens a second, all clients together", lambda cell: cell.tokens_per_second)
     over = panel(0, 1, "Over plain decoding of the same rounds", lambda cell: cell.speedup)
     over.axhline(1, color=INK, linewidth=0.8)
-    panel(1, 0, "First token, ms (dotted: 99 % are sooner)", lambda cell: 1000 * cell.first_token,
-          lambda cell: 1000 * cell.first_token_p99)  # fmt: skip
-    panel(1, 1, "Gap between two pieces, ms (dotted: 99 % are shorter)", lambda cell: _ms(cell.gap),
-          lambda cell: _ms(cell.gap_p99))  # fmt: skip
+    panel(
+        1,
+        0,
+        "First token, ms (dotted: 99 % are sooner)",
+        lambda cell: 1000 * cell.first_token,
+        lambda cell: 1000 * cell.first_token_p99,
+    )
+    panel(
+        1,
+        1,
+        "Gap between two pieces, ms (dotted: 99 % are shorter)",
+        lambda cell: _ms(cell.gap),
+        lambda cell: _ms(cell.gap_p99),
+    )
     figure.legend(
-        *first.get_legend_handles_labels(), fontsize=8.5, frameon=False, loc="upper left", ncols=6,
+        *first.get_legend_handles_labels(),
+        fontsize=8.5,
+        frameon=False,
+        loc="upper left",
+        ncols=6,
         bbox_to_anchor=(0.052, 0.905),
-    )  # fmt: skip
+    )
     what, how, where = load_title(records, cells)
     figure.text(0.012, 0.98, what, fontsize=12.5, fontweight="bold", color=INK, va="top")
     figure.text(0.012, 0.94, fill(how, _WIDEST), fontsize=8.5, color=QUIET, va="top")
@@ -57,19 +71,24 @@ def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
     figure.savefig(path)
 
 
-def _lines(
-    axes: Axes, cells: Seq[LoadCell], methods: Seq[str], colours: Colours, figure: Figure, style: str
-) -> None:  # fmt: skip
+def _lines(axes: Axes, cells: Seq[LoadCell], methods: Seq[str], colours: Colours, figure: Figure, style: str) -> None:
     for method in methods:
         points = [
             (cell.clients, value) for cell in cells if cell.method == method and (value := figure(cell)) is not None
         ]
         if points:
             axes.plot(
-                *zip(*points, strict=True), style, color=colours[method], linewidth=1.7, markersize=5,
-                marker=marker_of(methods, method), markeredgecolor="white", markeredgewidth=0.6,
-                label=short(method), alpha=1.0 if style == "-" else 0.6,
-            )  # fmt: skip
+                *zip(*points, strict=True),
+                style,
+                color=colours[method],
+                linewidth=1.7,
+                markersize=5,
+                marker=marker_of(methods, method),
+                markeredgecolor="white",
+                markeredgewidth=0.6,
+                label=short(method),
+                alpha=1.0 if style == "-" else 0.6,
+            )
 
 
 def _count_clients(axes: Axes, levels: Seq[int]) -> None:

@@ -47,9 +47,15 @@ def draw_speedup(
             axes.plot([high], [y], ">", color=colour, markersize=5, clip_on=False)
         axes.plot([found.value], [y], "o", color=colour, markersize=7, markeredgecolor="white", markeredgewidth=0.8)
         axes.annotate(
-            f"{found.value:.2f}x", (found.value, y), xytext=(0, 7), textcoords="offset points", ha="center",
-            fontsize=8, color=INK, path_effects=HALO,
-        )  # fmt: skip
+            f"{found.value:.2f}x",
+            (found.value, y),
+            xytext=(0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=INK,
+            path_effects=HALO,
+        )
     tidy(axes, _title(cells))
     axes.set_xlim(low, high)
     axes.set_ylim(-0.6, len(methods) - 0.3)
@@ -88,9 +94,16 @@ def draw_acceptance(axes: Axes, cells: Seq[Cell], colours: Colours) -> None:
     for cell in drafted:
         rates = cell.acceptance_by_position[:LONGEST]
         axes.plot(
-            range(1, len(rates) + 1), rates, marker=marker_of(methods, cell.method), markersize=5, linewidth=1.8,
-            color=colours[cell.method], label=short(cell.method), markeredgecolor="white", markeredgewidth=0.6,
-        )  # fmt: skip
+            range(1, len(rates) + 1),
+            rates,
+            marker=marker_of(methods, cell.method),
+            markersize=5,
+            linewidth=1.8,
+            color=colours[cell.method],
+            label=short(cell.method),
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+        )
     tidy(axes, "Accepted at each draft position" + (f" ({MOST} fastest)" if left_out > 0 else ""), grid="y")
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -119,8 +132,16 @@ def draw_split(axes: Axes, cells: Seq[Cell], methods: Seq[str]) -> None:
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.set_yticks(places, labels=["plain" if method == PLAIN else short(method) for method in shown])
     axes.set_xlabel("milliseconds a token")
-    axes.legend(fontsize=7.5, frameon=False, ncols=3, loc="upper right", bbox_to_anchor=(1.03, 1.145),
-                handlelength=0.9, handletextpad=0.4, columnspacing=0.9)  # fmt: skip
+    axes.legend(
+        fontsize=7.5,
+        frameon=False,
+        ncols=3,
+        loc="upper right",
+        bbox_to_anchor=(1.03, 1.145),
+        handlelength=0.9,
+        handletextpad=0.4,
+        columnspacing=0.9,
+    )
 
 
 def draw_cost(axes: Axes, curve: Curve) -> None:
@@ -136,9 +157,15 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
         top = max(top, gains[best])
         axes.plot([best + 1], [gains[best]], "o", color=colour, markersize=4.5)
         axes.annotate(
-            f"{alpha:.0%} right: {gains[best]:.1f}x", (best + 1, gains[best]), xytext=(0, 5),
-            textcoords="offset points", ha="center" if best else "left", fontsize=7.5, color=colour, path_effects=HALO,
-        )  # fmt: skip
+            f"{alpha:.0%} right: {gains[best]:.1f}x",
+            (best + 1, gains[best]),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center" if best else "left",
+            fontsize=7.5,
+            color=colour,
+            path_effects=HALO,
+        )
     axes.axhline(1, color=QUIET, linewidth=0.8)
     axes.set_xscale("log", base=2)
     ticks = [rows for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256) if rows <= curve.rows[-1]]
@@ -149,9 +176,16 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
     axes.set_ylim(0, top)
     last = max(i for i, one in enumerate(cost) if one <= top)  # the last point that is seen
     axes.annotate(
-        "cost of a pass", (curve.rows[last], cost[last]), xytext=(-4, 5), textcoords="offset points", ha="right",
-        va="bottom", fontsize=8, color=INK, path_effects=HALO,
-    )  # fmt: skip
+        "cost of a pass",
+        (curve.rows[last], cost[last]),
+        xytext=(-4, 5),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=8,
+        color=INK,
+        path_effects=HALO,
+    )
     tidy(axes, "Cost of a pass; gain if drafts were free", grid="y")
     axes.set_xlabel("rows of a target pass (draft tokens + 1)")
     axes.set_ylabel("times plain decoding")
@@ -171,8 +205,9 @@ def draw_roofline(axes: Axes, curve: Curve) -> None:
     axes.plot(intensity, speed, "-o", color="#0072b2", markersize=5, linewidth=1.2)
     for rows, x, y in zip(curve.rows, intensity, speed, strict=True):
         if rows & (rows - 1) == 0:
-            axes.annotate(str(rows), (x, y), xytext=(0, -12), textcoords="offset points", ha="center", fontsize=8,
-                          color="#0072b2")  # fmt: skip
+            axes.annotate(
+                str(rows), (x, y), xytext=(0, -12), textcoords="offset points", ha="center", fontsize=8, color="#0072b2"
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(left, right)
@@ -180,8 +215,16 @@ def draw_roofline(axes: Axes, curve: Curve) -> None:
     tidy(axes, "Roofline: a pass of 1, 2, 4, ... rows", grid="both")
     axes.text(ridge, peak * 1.08, f"  {_rate(peak)}FLOP/s", ha="left", va="bottom", fontsize=8, color=QUIET)
     middle = (left * ridge) ** 0.5
-    axes.annotate(f"{curve.bandwidth / 1e9:.0f} GB/s", (middle, middle * curve.bandwidth / 1e9), xytext=(-6, 4),
-                  textcoords="offset points", fontsize=8, color=QUIET, ha="right", va="bottom")  # fmt: skip
+    axes.annotate(
+        f"{curve.bandwidth / 1e9:.0f} GB/s",
+        (middle, middle * curve.bandwidth / 1e9),
+        xytext=(-6, 4),
+        textcoords="offset points",
+        fontsize=8,
+        color=QUIET,
+        ha="right",
+        va="bottom",
+    )
     axes.set_xlabel("operations for each byte read")
     axes.set_ylabel("GFLOP/s")
 

@@ -54,9 +54,15 @@ def _overview(records: Records, cells: Seq[Cell]) -> Figure:
     figure = new_figure(12.5, top + 4.3)
     height = figure.get_size_inches()[1]
     grid = figure.add_gridspec(
-        2, 1, height_ratios=[top, 2.6], left=_margin(methods), right=0.985, top=1 - 1.05 / height, bottom=0.75 / height,
+        2,
+        1,
+        height_ratios=[top, 2.6],
+        left=_margin(methods),
+        right=0.985,
+        top=1 - 1.05 / height,
+        bottom=0.75 / height,
         hspace=1.0 / (top / 2 + 1.3),
-    )  # fmt: skip
+    )
     upper, lower = grid[0, 0], grid[1, 0]
     _speedup_line(figure, upper.subgridspec(1, len(shown), wspace=0.07), cells, shown, records)
     panels = lower.subgridspec(1, 3 if records.curve else 2, wspace=0.36)

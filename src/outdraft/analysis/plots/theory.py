@@ -56,9 +56,15 @@ def _by_length(axes: Axes, alphas: Seq[float], cost: float, pass_cost: PassCost,
         top = int(np.argmax(gains))
         axes.plot([top], [gains[top]], "o", color=colour, markersize=5.5)
         axes.annotate(
-            f"{alpha:g}: {gains[top]:.2f}x", (longest, gains[-1]), xytext=(5, 0),
-            textcoords="offset points", va="center", fontsize=7.5, color=colour, path_effects=HALO,
-        )  # fmt: skip
+            f"{alpha:g}: {gains[top]:.2f}x",
+            (longest, gains[-1]),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+            color=colour,
+            path_effects=HALO,
+        )
     axes.axhline(1, color=QUIET, linewidth=0.8)
     tidy(axes, f"Speed-up by draft length, c = {cost:g} (alpha: best)", grid="y")
     axes.set_ylim(bottom=0)
@@ -87,9 +93,14 @@ def _by_alpha(axes: Axes, costs: Seq[float], pass_cost: PassCost, longest: int) 
 def _lockstep(axes: Axes, alphas: Seq[float]) -> None:
     for colour, alpha in zip(_cycle(alphas), alphas, strict=True):
         axes.plot(
-            _BATCHES, [lockstep_tokens(alpha, _BATCH_K, size) for size in _BATCHES], "-o", color=colour,
-            markersize=4.5, linewidth=1.8, label=f"alpha {alpha:g}",
-        )  # fmt: skip
+            _BATCHES,
+            [lockstep_tokens(alpha, _BATCH_K, size) for size in _BATCHES],
+            "-o",
+            color=colour,
+            markersize=4.5,
+            linewidth=1.8,
+            label=f"alpha {alpha:g}",
+        )
         axes.axhline(expected_tokens(alpha, _BATCH_K), color=colour, linewidth=1, linestyle="--")
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(_BATCHES))
@@ -110,9 +121,15 @@ def _against(axes: Axes, predictions: Seq[Prediction]) -> None:
     axes.plot([0, top], [0, top], color=QUIET, linewidth=0.8)
     for one in shown:
         axes.plot(
-            [one.expected_speedup], [one.speedup or 0.0], marker_of(methods, one.method), color=colours[one.method],
-            markersize=7, markeredgecolor="white", label=one.method, linestyle="none",
-        )  # fmt: skip
+            [one.expected_speedup],
+            [one.speedup or 0.0],
+            marker_of(methods, one.method),
+            color=colours[one.method],
+            markersize=7,
+            markeredgecolor="white",
+            label=one.method,
+            linestyle="none",
+        )
     tidy(axes, "Measured against the formula", grid="both")
     axes.set_xlim(0, top)
     axes.set_ylim(0, top)

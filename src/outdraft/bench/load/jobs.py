@@ -36,8 +36,9 @@ def make_jobs(
         ConfigError: no prompt fits into `max_len` tokens with its answer, or there are too few for `count`.
     """
     longest = params.max_tokens or 1
-    asked = [(f"{one.suite} {one.name}", ask(codec, one, [{"role": "user", "content": one.turns[0]}]).ids)
-             for one in prompts]  # fmt: skip
+    asked = [
+        (f"{one.suite} {one.name}", ask(codec, one, [{"role": "user", "content": one.turns[0]}]).ids) for one in prompts
+    ]
     fitting = [(name, ids) for name, ids in asked if len(ids) + longest <= max_len]
     if not fitting:
         raise ConfigError(

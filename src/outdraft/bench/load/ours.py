@@ -49,6 +49,10 @@ class OurServer:
             text += chunk.text
             stats = chunk.stats or stats
         return Answer(
-            arrivals=tuple(arrivals), num_first=num_first, num_tokens=len(tokens), text=text, token_ids=tuple(tokens),
+            arrivals=tuple(arrivals),
+            num_first=num_first,
+            num_tokens=len(tokens),
+            text=text,
+            token_ids=tuple(tokens),
             stats=stats,
-        )  # fmt: skip
+        )

@@ -106,10 +106,15 @@ class HttpServer:
 
     async def _ask(self, job: Job) -> Answer:
         body = {
-            "model": self._model, "prompt": list(job.ids), "max_tokens": job.params.max_tokens, "temperature": 0,
-            "stream": True, "stream_options": {"include_usage": True}, "cache_salt": self._salt or None,
+            "model": self._model,
+            "prompt": list(job.ids),
+            "max_tokens": job.params.max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "cache_salt": self._salt or None,
             **self._fields,
-        }  # fmt: skip
+        }
         body = {name: value for name, value in body.items() if value is not None}
         arrivals: list[float] = []
         pieces: list[str] = []
@@ -136,9 +141,13 @@ class HttpServer:
         # without ids all pieces are taken to be alike
         num_first = len(ids[0]) if whole else max(1, round(num_tokens / len(arrivals)))
         return Answer(
-            arrivals=tuple(arrivals), num_first=num_first, num_tokens=num_tokens, text="".join(pieces), token_ids=whole,
+            arrivals=tuple(arrivals),
+            num_first=num_first,
+            num_tokens=num_tokens,
+            text="".join(pieces),
+            token_ids=whole,
             stats=None if passes is None else passes(num_tokens),
-        )  # fmt: skip
+        )
 
     def _error(self, error: HttpError) -> PeerError:
         return PeerError(f"peer {self._label} at {self._url}: {error}; start its server, or leave --peer out")

@@ -48,9 +48,16 @@ class LoadRow:
 
 
 def make_row(
-    method: str, clients: int, rounds: Seq[Served], plain: Seq[Served], *, promised: bool, foreign: bool,
-    jobs: str, num_prompt_tokens: int,
-) -> LoadRow:  # fmt: skip
+    method: str,
+    clients: int,
+    rounds: Seq[Served],
+    plain: Seq[Served],
+    *,
+    promised: bool,
+    foreign: bool,
+    jobs: str,
+    num_prompt_tokens: int,
+) -> LoadRow:
     """From all rounds of this method and plain decoding's of the same rounds. Texts are compared with plain's first."""
     wanted = plain[0].answers
     difference = first_difference(rounds, wanted) if promised else None

@@ -103,14 +103,18 @@ class LoadBench:
         for label in missing:
             self._write(label, clients, jobs, rounds, keys[label])
 
-    def _write(
-        self, label: str, clients: int, jobs: Seq[Job], rounds: Mapping[str, Seq[Served]], key: str
-    ) -> None:  # fmt: skip
+    def _write(self, label: str, clients: int, jobs: Seq[Job], rounds: Mapping[str, Seq[Served]], key: str) -> None:
         server = self.plan.servers[label]
         row = make_row(
-            label, clients, rounds[label], rounds[PLAIN], promised=server.promises(jobs[0].params),
-            foreign=server.foreign, jobs=_fingerprint(jobs), num_prompt_tokens=sum(len(job.ids) for job in jobs),
-        )  # fmt: skip
+            label,
+            clients,
+            rounds[label],
+            rounds[PLAIN],
+            promised=server.promises(jobs[0].params),
+            foreign=server.foreign,
+            jobs=_fingerprint(jobs),
+            num_prompt_tokens=sum(len(job.ids) for job in jobs),
+        )
         common = self._common() | {"config": server.config, "sampling": asdict(self.plan.params)}
         self.journal.append(as_record("load", row, key=key, **common))
         self.outcome.num_rows += 1

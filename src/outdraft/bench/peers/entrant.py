@@ -90,9 +90,21 @@ class PeerEntrant:
 def check_params(params: SamplingParams) -> None:
     """Peers are compared on greedy texts of one length; raises `ConfigError` naming a setting that says otherwise."""
     plain = SamplingParams(max_tokens=params.max_tokens, ignore_eos=True)
-    for name in ("temperature", "min_tokens", "stop", "stop_token_ids", "logit_bias", "repetition_penalty",
-                 "presence_penalty", "frequency_penalty", "banned_token_ids", "bad_words", "allowed_token_ids",
-                 "forced_prefix", "guidance_scale"):  # fmt: skip
+    for name in (
+        "temperature",
+        "min_tokens",
+        "stop",
+        "stop_token_ids",
+        "logit_bias",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "banned_token_ids",
+        "bad_words",
+        "allowed_token_ids",
+        "forced_prefix",
+        "guidance_scale",
+    ):
         if getattr(params, name) != getattr(plain, name):
             raise ConfigError(f"--peer compares greedy texts of one length: leave {name}={getattr(params, name)} out")
 
@@ -140,8 +152,14 @@ def start_peer(peer: Peer, subject: Subject, shelf: Shelf, *, threads: int) -> P
     except BaseException:
         process.close()
         raise
-    told = {"name": peer.name, "mode": peer.mode, "k": peer.k if peer.drafts else None, "threads": threads,
-            "weights": peer.kind.weights[peer.bits], "versions": versions}  # fmt: skip
+    told = {
+        "name": peer.name,
+        "mode": peer.mode,
+        "k": peer.k if peer.drafts else None,
+        "threads": threads,
+        "weights": peer.kind.weights[peer.bits],
+        "versions": versions,
+    }
     if small is not None:
         told |= {"draft": peer.draft, "draft_weights": peer.kind.weights[peer.draft_bits]}
         told |= {"draft_fingerprint": digest_weights(small)}

@@ -38,10 +38,15 @@ class Process:
         hidden = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
         try:
             self._child = subprocess.Popen(
-                [python or sys.executable, *script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-                text=True, encoding="utf-8", env={**hidden, **pools, "TOKENIZERS_PARALLELISM": "false"},
+                [python or sys.executable, *script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                encoding="utf-8",
+                env={**hidden, **pools, "TOKENIZERS_PARALLELISM": "false"},
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except OSError as error:
             self._log.close()
             reason = f"python={python} cannot be run ({error.strerror}): give the Python of the peer's environment"

@@ -12,9 +12,7 @@ STEP, LONGEST = 0.02, 2.0  # seconds between two looks (two ticks of the kernel'
 
 
 def wait_until_idle(
-    pids: Seq[int],
-    read: Callable[[Seq[int]], int | None] | None = None,
-    sleep: Callable[[float], object] = time.sleep,
+    pids: Seq[int], read: Callable[[Seq[int]], int | None] | None = None, sleep: Callable[[float], object] = time.sleep
 ) -> bool:
     """Return when none of them used the processor for one step, True; or after `LONGEST`, False."""
     read = read or read_ticks

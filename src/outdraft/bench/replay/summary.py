@@ -29,18 +29,27 @@ def summarise(requests: Seq[Asked]) -> Summary:
     written = [one for one in requests if one.first is not None]
     if not written:
         return Summary(
-            tokens_per_second=0.0, first_median=None, first_p99=None, end_median=None, end_p99=None,
-            num_refused=refused, num_late=late,
-        )  # fmt: skip
+            tokens_per_second=0.0,
+            first_median=None,
+            first_p99=None,
+            end_median=None,
+            end_p99=None,
+            num_refused=refused,
+            num_late=late,
+        )
     ends = [(one.end if one.end is not None else one.first or one.at, one) for one in written]
     span = max(end for end, _ in ends) - min(one.at for one in requests)
     first = np.percentile([(one.first or one.at) - one.at for one in written], [50, 99])
     end = np.percentile([end - one.at for end, one in ends], [50, 99])
     return Summary(
         tokens_per_second=sum(one.num_tokens for one in written) / max(span, 1e-9),
-        first_median=float(first[0]), first_p99=float(first[1]), end_median=float(end[0]), end_p99=float(end[1]),
-        num_refused=refused, num_late=late,
-    )  # fmt: skip
+        first_median=float(first[0]),
+        first_p99=float(first[1]),
+        end_median=float(end[0]),
+        end_p99=float(end[1]),
+        num_refused=refused,
+        num_late=late,
+    )
 
 
 def middle(runs: Seq[Summary]) -> Summary:

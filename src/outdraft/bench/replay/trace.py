@@ -90,9 +90,13 @@ def read_lines(told: list[dict[str, Any]]) -> Trace:
         at = float(line["at"])
         if "asks" in line:
             requests[line["asks"]] = Asked(
-                id=line["asks"], at=at, prompt=line["prompt"], most=line["most"], priority=line["priority"],
+                id=line["asks"],
+                at=at,
+                prompt=line["prompt"],
+                most=line["most"],
+                priority=line["priority"],
                 timeout=line["timeout"],
-            )  # fmt: skip
+            )
             if not open_ids:
                 free, is_awake = max(free, at), False
             open_ids.add(line["asks"])

@@ -226,10 +226,7 @@ def list_settings(options: Options) -> "list[Setting]":
     usual = asdict(ChoiceFlags().params())
     given = {name: value for name, value in sampled.items() if value != usual[name]}
     label = ", ".join(f"{name} {value}" for name, value in given.items())
-    return [
-        Setting(name="greedy", sampling=asked | {"temperature": 0.0}),
-        Setting(name=label, sampling=sampled),
-    ]
+    return [Setting(name="greedy", sampling=asked | {"temperature": 0.0}), Setting(name=label, sampling=sampled)]
 
 
 def _named(check: "Check", where: str) -> "Check":

@@ -43,34 +43,45 @@ OVERHEAD_SECONDS = 3.0  # of warming up, tables and pictures; and as much for th
 class Options:
     """What to measure, on what, and what to make of it."""
 
-    model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a hub name, or zoo:NAME; "
-                      "MODEL@4x12 is inflated, MODEL@int8 rounded, for drafts too")  # fmt: skip
+    model: str = flag(
+        ZOO_TARGET,
+        "the target: a Hugging Face directory, a hub name, or zoo:NAME; "
+        "MODEL@4x12 is inflated, MODEL@int8 rounded, for drafts too",
+    )
     method: tuple[str, ...] = flag(
-        (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
+        (),
+        "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
         "recipe:NAME; may be repeated; "
-        "without it (and without --peer) the demo's line-up, as far as it fits the model", metavar="METHOD"
-    )  # fmt: skip
-    recipe: tuple[str, ...] = flag((), "a paper's recipe, or a TOML file of yours: short for --method recipe:NAME; may "
-                                   "be repeated", metavar="NAME")  # fmt: skip
+        "without it (and without --peer) the demo's line-up, as far as it fits the model",
+        metavar="METHOD",
+    )
+    recipe: tuple[str, ...] = flag(
+        (), "a paper's recipe, or a TOML file of yours: short for --method recipe:NAME; may be repeated", metavar="NAME"
+    )
     draft_model: str | None = flag(None, "a smaller model, for the recipes that need one", metavar="DIR")
     head: str | None = flag(None, "a head that was trained for the model, for the recipes that need one", metavar="DIR")
-    datastore: str | None = flag(None, "a file of `outdraft datastore build`, for the recipes that need one",
-                                 metavar="FILE")  # fmt: skip
+    datastore: str | None = flag(
+        None, "a file of `outdraft datastore build`, for the recipes that need one", metavar="FILE"
+    )
     peer: tuple[str, ...] = flag(
-        (), "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
+        (),
+        "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
         "k=, bits=, draft=MODEL, python=PATH; with --load a running server, NAME=URL; may be repeated (docs/bench.md); "
         "texts then have one length",
-        metavar="PEER"
-    )  # fmt: skip
+        metavar="PEER",
+    )
     suite: tuple[str, ...] = flag(
-        (), "the prompts: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
-        "GSM8K or plain text; may be repeated; without it copy, prose, code and log", metavar="SUITE"
-    )  # fmt: skip
+        (),
+        "the prompts: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
+        "GSM8K or plain text; may be repeated; without it copy, prose, code and log",
+        metavar="SUITE",
+    )
     quick: bool = flag(False, "at most 2 prompts a suite, 48 tokens, 3 rounds: under a minute with the zoo's target")
     prompts: int = flag(0, "prompts of each suite, spread over it; 0 is all")
     rounds: int = flag(5, "timed texts of each method and prompt, after an untimed one that is compared")
-    verifier: str | None = flag(None, "the acceptance rule of methods that name none; default: auto, or the recipe's",
-                                metavar="NAME")  # fmt: skip
+    verifier: str | None = flag(
+        None, "the acceptance rule of methods that name none; default: auto, or the recipe's", metavar="NAME"
+    )
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag(
@@ -79,8 +90,12 @@ class Options:
     exact: bool | None = flag(
         None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
     )
-    guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
-                               "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
+    guard: float | None = flag(
+        None,
+        "without exact rows: logit differences up to this are decided as plain decoding "
+        "decides; 0 is off; 0.001 by default in float32, else off",
+        metavar="GAP",
+    )
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
     kv_cache: str | None = flag(None, "layout of the key/value cache: static (default), paged", metavar="NAME")
@@ -89,12 +104,20 @@ class Options:
         "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
         metavar="NAME",
     )
-    inflate: str | None = flag(None, "a bigger target of the same distribution, to see what one costs: 4x12 is width "
-                               "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
-    cache: str | None = flag(None, "where inflated models and the peers' forms of them are kept (default: "
-                             "~/.cache/outdraft)", metavar="DIR")  # fmt: skip
-    out: str | None = flag(None, "the record file (JSON lines); an existing one is continued; tables and pictures "
-                           "are written beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
+    inflate: str | None = flag(
+        None,
+        "a bigger target of the same distribution, to see what one costs: 4x12 is width times 4, 12 layers",
+        metavar="WIDTHxDEPTH",
+    )
+    cache: str | None = flag(
+        None, "where inflated models and the peers' forms of them are kept (default: ~/.cache/outdraft)", metavar="DIR"
+    )
+    out: str | None = flag(
+        None,
+        "the record file (JSON lines); an existing one is continued; tables and pictures "
+        "are written beside it (default: bench-DATE-TIME/bench.jsonl)",
+        metavar="FILE",
+    )
     by: str = flag("suite", "group the results by suite or by category", choices=("suite", "category"))
     curve: bool = flag(True, "also measure how long a target pass takes by its number of rows")
     past: int = flag(128, "cached tokens before the rows of that curve")
@@ -102,10 +125,14 @@ class Options:
     neighbours: int = flag(0, "also run this many programs that keep a core busy each, as on a laptop in use")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
-    compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
-                                    metavar="FILE", words=2)  # fmt: skip
-    json: bool = flag(False, "machine output: records, written, cells [method, group, speedup, ...], failed; what was "
-                      "measured now also has absent and, one by one, too_long")  # fmt: skip
+    compare: tuple[str, ...] = flag(
+        (), "measure nothing: what changed from one record file to another", metavar="FILE", words=2
+    )
+    json: bool = flag(
+        False,
+        "machine output: records, written, cells [method, group, speedup, ...], failed; what was "
+        "measured now also has absent and, one by one, too_long",
+    )
 
 
 def run(options: Options) -> int:
@@ -131,9 +158,15 @@ def _load(console: "Console", options: Options, path: Path) -> int:
     servers = [parse_server(text) for text in options.peer]
     asked = _read(options, peers=bool(servers), **options.load.settings())
     return measure_load(
-        console, asked, options.load, servers, path, neighbours=options.neighbours, plots=options.plots,
+        console,
+        asked,
+        options.load,
+        servers,
+        path,
+        neighbours=options.neighbours,
+        plots=options.plots,
         as_json=options.json,
-    )  # fmt: skip
+    )
 
 
 def _check(options: Options) -> None:
@@ -156,9 +189,14 @@ def _measure(console: "Console", options: Options, path: Path) -> int:
     with ExitStack() as closing:
         plan, absent = make_plan(options, closing)
         outcome = measure(
-            console, path, absent, _forecast(plan), plan.num_texts, "texts",
+            console,
+            path,
+            absent,
+            _forecast(plan),
+            plan.num_texts,
+            "texts",
             lambda journal, tell: Bench(plan, journal, tell),
-        )  # fmt: skip
+        )
     if outcome.too_long and outcome.key is None:
         raise ConfigError(
             f"no prompt fits: {outcome.too_long[0]} and --max-tokens {plan.params.max_tokens} exceed the context "
@@ -169,7 +207,7 @@ def _measure(console: "Console", options: Options, path: Path) -> int:
     more = {"absent": absent, "too_long": outcome.too_long}
     return report_rows(
         console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, more=more
-    )  # fmt: skip
+    )
 
 
 def _forecast(plan: "Plan") -> list[str]:
@@ -203,9 +241,15 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     entrants, absent = asked.gather(lineup, ours)
     absent |= join_peers(entrants, peers, asked.subject, asked.shelf, closing)
     plan = Plan(
-        subject=asked.subject, entrants=entrants, prompts=asked.prompts, params=asked.params, rounds=asked.rounds,
-        curve=options.curve, past=options.past, neighbours=options.neighbours,
-    )  # fmt: skip
+        subject=asked.subject,
+        entrants=entrants,
+        prompts=asked.prompts,
+        params=asked.params,
+        rounds=asked.rounds,
+        curve=options.curve,
+        past=options.past,
+        neighbours=options.neighbours,
+    )
     return plan, absent
 
 
@@ -236,9 +280,14 @@ def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
     return Asked(
-        subject=subject, shelf=shelf, prompts=prompts, params=params, rounds=rounds, chosen=chosen,
+        subject=subject,
+        shelf=shelf,
+        prompts=prompts,
+        params=params,
+        rounds=rounds,
+        chosen=chosen,
         strict=bool(chosen) or zoo,
-    )  # fmt: skip
+    )
 
 
 def _notes(outcome: "Outcome") -> list[str]:

@@ -47,8 +47,9 @@ class Options:
     sampling: ChatSampling = field(metadata={"title": "sampling"})
     remote: RemoteFlags = field(metadata={"title": "a running server"})
     system: str | None = flag(None, "a system message to begin with")
-    reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
-                                      "be repeated", metavar="FILE")  # fmt: skip
+    reference: tuple[str, ...] = flag(
+        (), "a text file that the answer may copy from, for drafters that look up; may be repeated", metavar="FILE"
+    )
     color: bool = flag(False, "colour the answers by the source of each token")
 
 

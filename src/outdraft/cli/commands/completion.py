@@ -70,8 +70,11 @@ def fish() -> str:
         where = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
         for one in known:
             more = f" -x -a '{' '.join(values[one])}'" if one in values else ""
-            lines.append(f"complete -c outdraft -n '{where}' -l {one.removeprefix('--')}{more}" if one[0] == "-" else
-                         f"complete -c outdraft -n '{where}' -f -a {one}")  # fmt: skip
+            lines.append(
+                f"complete -c outdraft -n '{where}' -l {one.removeprefix('--')}{more}"
+                if one[0] == "-"
+                else f"complete -c outdraft -n '{where}' -f -a {one}"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -50,8 +50,10 @@ def run(options: Options) -> int:
         f"{out}: layers {', '.join(map(str, layers))} of {decoder.config.num_layers}, {small.num_parameters / 1e6:.1f} "
         f"of {decoder.num_parameters / 1e6:.1f} million parameters; next: outdraft train draft_model --target "
         f"{options.model} --init {out} --data FILES --out DIR",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     return 0
 
 

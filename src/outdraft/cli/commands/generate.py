@@ -35,10 +35,12 @@ class Options:
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     form: FormFlags = field(metadata={"title": "form of the answer"})
     remote: RemoteFlags = field(metadata={"title": "a running server"})
-    reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
-                                      "be repeated", metavar="FILE")  # fmt: skip
-    negative_prompt: str | None = flag(None, "with --guidance-scale, the text to keep away from; default: the prompt's "
-                                       "last token", metavar="TEXT")  # fmt: skip
+    reference: tuple[str, ...] = flag(
+        (), "a text file that the answer may copy from, for drafters that look up; may be repeated", metavar="FILE"
+    )
+    negative_prompt: str | None = flag(
+        None, "with --guidance-scale, the text to keep away from; default: the prompt's last token", metavar="TEXT"
+    )
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
     stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
     json: bool = flag(False, "machine output: text, ids, sources, finish_reason, variant, lossless, metrics, config")

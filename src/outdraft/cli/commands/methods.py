@@ -76,9 +76,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def catalogue(
-    kind: str | None = None, *, with_options: bool = False, only: str | None = None
-) -> list[dict[str, Any]]:  # fmt: skip
+def catalogue(kind: str | None = None, *, with_options: bool = False, only: str | None = None) -> list[dict[str, Any]]:
     """One plain record for each method, or for each of the name `only`: reading what options mean takes a while."""
     from outdraft.core.registry import KINDS, find, installed, names
     from outdraft.options.errors import ConfigError
@@ -185,9 +183,13 @@ def _wrapped(text: str, width: int, indent: int) -> list[str]:
 
     margin = " " * indent
     return wrap(
-        text, max(width, 40), initial_indent=margin, subsequent_indent=margin + "  " * (indent < 8),
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        text,
+        max(width, 40),
+        initial_indent=margin,
+        subsequent_indent=margin + "  " * (indent < 8),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _summary(entry: dict[str, Any]) -> str:

@@ -62,9 +62,12 @@ def run(options: Options) -> int:
         raise ConfigError("--method gptq learns from a text: name one with --calibration FILE, or take --method rtn")
     keep = options.keep if options.head else (*options.keep, "lm_head")
     config = QuantConfig(
-        bits=options.bits, group_size=options.group_size, method=options.method, keep=keep,
+        bits=options.bits,
+        group_size=options.group_size,
+        method=options.method,
+        keep=keep,
         layer_bits=tuple(options.layer_bits.items()),
-    )  # fmt: skip
+    )
     console = make_console(stderr=options.json)
     with console.status("loading") as status:
         report = quantize(options, config, out, status.update)

@@ -30,8 +30,9 @@ class Options:
     max_num_seqs: tuple[int, ...] = flag((), "requests that run together; may be repeated, a line each", metavar="N")
     max_num_batched_tokens: tuple[int, ...] = flag((), "prompt tokens of a pass; may be repeated", metavar="N")
     max_num_waiting: tuple[int, ...] = flag((), "requests that wait; one more is refused; may be repeated", metavar="N")
-    kv_cache_tokens: tuple[int, ...] = flag((), "positions that the key/value cache holds; may be repeated",
-                                            metavar="N")  # fmt: skip
+    kv_cache_tokens: tuple[int, ...] = flag(
+        (), "positions that the key/value cache holds; may be repeated", metavar="N"
+    )
     faster: tuple[float, ...] = flag((), "requests come so many times as fast; may be repeated", metavar="X")
     plain: bool = flag(False, "also without speculation: every round writes one token from one row")
     json: bool = flag(False, "machine output: runs [run, tokens_per_second, first_median, ...]")

@@ -37,10 +37,15 @@ class ServerFlags:
     served_model_name: tuple[str, ...] = flag(
         (), "what requests call the model; may be repeated; by default its name, without its path", metavar="NAME"
     )
-    api_key: tuple[str, ...] = flag((), "a key that may ask; may be repeated; without any, OUTDRAFT_API_KEY's, parted "
-                                    "by commas; without these every client may ask", metavar="KEY")  # fmt: skip
-    api_key_file: str | None = flag(None, "keys that may ask, one a line; others of the machine see no word of it",
-                                    metavar="FILE")  # fmt: skip
+    api_key: tuple[str, ...] = flag(
+        (),
+        "a key that may ask; may be repeated; without any, OUTDRAFT_API_KEY's, parted "
+        "by commas; without these every client may ask",
+        metavar="KEY",
+    )
+    api_key_file: str | None = flag(
+        None, "keys that may ask, one a line; others of the machine see no word of it", metavar="FILE"
+    )
     max_tokens: int | None = flag(None, "the most tokens of one answer")
     max_prompts: int = flag(64, "the most prompts of one request")
     max_texts: int = flag(64, "the most texts of one request: prompts times n")
@@ -52,19 +57,32 @@ class ServerFlags:
     max_connections: int = flag(800, "the most connections at once")
     request_timeout: float | None = flag(None, "seconds that a request may take; it ends with what it has")
     rate_limit: int | None = flag(None, "requests a minute for each key")
-    stream_interval: int = flag(0, "tokens of a streamed chunk, where the request says nothing: 1 sends them one by "
-                                "one, 0 what each pass has written")  # fmt: skip
+    stream_interval: int = flag(
+        0,
+        "tokens of a streamed chunk, where the request says nothing: 1 sends them one by "
+        "one, 0 what each pass has written",
+    )
     keep_alive: float = flag(15.0, "seconds of silence after which a stream sends a comment; 0: never")
     drain_timeout: float = flag(30.0, "seconds that running requests have after SIGTERM")
     allow_origins: tuple[str, ...] = flag((), "a web page's origin that may ask; may be repeated", metavar="ORIGIN")
     trust_request_chat_template: bool = flag(False, "a request may bring a chat template of its own")
-    special_tokens_in_messages: str = flag("never", "whether the name of a control token in a message (<|im_end|>) is "
-                                           "that token, and not text: never, always, or asked: where the request "
-                                           "says so", metavar="NAME")  # fmt: skip
-    tool_call_parser: str = flag("auto", "how the model writes calls of functions: hermes, llama3, mistral; auto: "
-                                 "by its chat template; none", metavar="NAME")  # fmt: skip
-    reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "
-                                 "template; none", metavar="NAME")  # fmt: skip
+    special_tokens_in_messages: str = flag(
+        "never",
+        "whether the name of a control token in a message (<|im_end|>) is "
+        "that token, and not text: never, always, or asked: where the request "
+        "says so",
+        metavar="NAME",
+    )
+    tool_call_parser: str = flag(
+        "auto",
+        "how the model writes calls of functions: hermes, llama3, mistral; auto: by its chat template; none",
+        metavar="NAME",
+    )
+    reasoning_parser: str = flag(
+        "auto",
+        "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat template; none",
+        metavar="NAME",
+    )
     kv_events: bool = flag(False, "show routers at /kv_events which prefixes the cache holds; it needs prefix caching")
     ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate, in PEM", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
@@ -90,9 +108,12 @@ class RayFlags:
         from outdraft.server.fleet.on_ray.settings import ReplicaSettings
 
         return ReplicaSettings(
-            replicas=self.replicas, max_replicas=self.max_replicas, cpus=self.cpus_per_replica,
-            target_ongoing_requests=self.target_ongoing_requests, affinity=not self.ray_routing,
-        )  # fmt: skip
+            replicas=self.replicas,
+            max_replicas=self.max_replicas,
+            cpus=self.cpus_per_replica,
+            target_ongoing_requests=self.target_ongoing_requests,
+            affinity=not self.ray_routing,
+        )
 
     def check_unused(self) -> None:
         """Without --ray, raise `ConfigError` for what means nothing there."""
@@ -106,8 +127,9 @@ class Options:
     """An engine, and the server before it."""
 
     place: str | None = argument(None, "the same as --model", metavar="MODEL")
-    speculative_decoding: bool = flag(False, "draft with the default drafter, as the server does without this flag, "
-                                      "too; it is outdraft's own word")  # fmt: skip
+    speculative_decoding: bool = flag(
+        False, "draft with the default drafter, as the server does without this flag, too; it is outdraft's own word"
+    )
     engine: KeepingFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
     ray: RayFlags = field(metadata={"title": "several engines"})
@@ -138,9 +160,12 @@ def run(options: Options) -> int:
     check_address(options.server.host, options.server.port)
     with options.engine.load() as llm:
         serve(
-            Service(llm, settings), host=options.server.host, port=options.server.port, certificate=certificate,
+            Service(llm, settings),
+            host=options.server.host,
+            port=options.server.port,
+            certificate=certificate,
             ready=ready,
-        )  # fmt: skip
+        )
     return 0
 
 
@@ -158,9 +183,15 @@ def _run_on_ray(
     if options.engine.no_cache:
         os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it
     serve_on_ray(
-        from_anywhere(options.engine.settings()), settings, scale, address=options.ray.ray_address,
-        host=options.server.host, port=options.server.port, certificate=certificate, ready=ready,
-    )  # fmt: skip
+        from_anywhere(options.engine.settings()),
+        settings,
+        scale,
+        address=options.ray.ray_address,
+        host=options.server.host,
+        port=options.server.port,
+        certificate=certificate,
+        ready=ready,
+    )
 
 
 def from_anywhere(engine: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,13 +214,23 @@ def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
     given = options.server
-    ours = {"host", "port", "served_model_name", "api_key", "api_key_file", "request_timeout", "ssl_certfile",
-            "ssl_keyfile"}  # fmt: skip
+    ours = {
+        "host",
+        "port",
+        "served_model_name",
+        "api_key",
+        "api_key_file",
+        "request_timeout",
+        "ssl_certfile",
+        "ssl_keyfile",
+    }
     return ServerSettings(
-        served_model_name=given.served_model_name or (_name_of(options.engine.model),), api_keys=_keys(given),
-        model_path="" if given.served_model_name else options.engine.model, timeout=given.request_timeout,
+        served_model_name=given.served_model_name or (_name_of(options.engine.model),),
+        api_keys=_keys(given),
+        model_path="" if given.served_model_name else options.engine.model,
+        timeout=given.request_timeout,
         **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in ours},
-    )  # fmt: skip
+    )
 
 
 def _name_of(model: str) -> str:

@@ -33,16 +33,25 @@ class Options:
     """Which acceptances and costs, and which record."""
 
     alpha: tuple[float, ...] = flag((), "a chance of acceptance; may be repeated (default: 0.5 ... 0.9)", metavar="A")
-    cost: tuple[float, ...] = flag((), "time of one draft token over one target pass; may be repeated (default: 0.02 "
-                                   "... 0.3)", metavar="C")  # fmt: skip
-    from_: str | None = flag(None, "a record of `outdraft bench`: its cost of a pass by rows, and its methods' own "
-                             "alpha and c", metavar="FILE")  # fmt: skip
-    budget: int | None = flag(None, "cached tokens that a draft step of the target itself reads: the table by context "
-                              "and batch, of the record's target and machine or of 8 billion parameters on an "
-                              "accelerator", metavar="N")  # fmt: skip
+    cost: tuple[float, ...] = flag(
+        (), "time of one draft token over one target pass; may be repeated (default: 0.02 ... 0.3)", metavar="C"
+    )
+    from_: str | None = flag(
+        None,
+        "a record of `outdraft bench`: its cost of a pass by rows, and its methods' own alpha and c",
+        metavar="FILE",
+    )
+    budget: int | None = flag(
+        None,
+        "cached tokens that a draft step of the target itself reads: the table by context "
+        "and batch, of the record's target and machine or of 8 billion parameters on an "
+        "accelerator",
+        metavar="N",
+    )
     batch: tuple[int, ...] = flag((), "sequences, with --budget; may be repeated (default: 1 ... 256)", metavar="B")
-    context: tuple[int, ...] = flag((), "cached tokens of each, with --budget; may be repeated (default: 1024 ... "
-                                    "131072)", metavar="N")  # fmt: skip
+    context: tuple[int, ...] = flag(
+        (), "cached tokens of each, with --budget; may be repeated (default: 1024 ... 131072)", metavar="N"
+    )
     plot: str | None = flag(None, "draw the curves (needs matplotlib: pip install 'outdraft[bench]')", metavar="FILE")
     json: bool = flag(
         False,
@@ -82,8 +91,15 @@ def run(options: Options) -> int:
         show_sheet(console, prediction_sheet(predictions))
     if options.plot is not None and draw is not None:
         measured = (what_measured(records), where_measured(records)) if records is not None else None
-        draw(alphas=alphas, costs=costs, cost=costs[len(costs) // 2], pass_cost=pass_cost,
-             longest=min(LONGEST, longest), predictions=predictions, measured=measured)  # fmt: skip
+        draw(
+            alphas=alphas,
+            costs=costs,
+            cost=costs[len(costs) // 2],
+            pass_cost=pass_cost,
+            longest=min(LONGEST, longest),
+            predictions=predictions,
+            measured=measured,
+        )
         console.print(options.plot, style="dim", markup=False, soft_wrap=True)
     if options.json:
         cells = [(alpha, cost, *best(alpha, cost, pass_cost, longest)) for cost in costs for alpha in alphas]
@@ -140,9 +156,14 @@ def _sparse_draft(budget: int, alpha: float, records: "Records | None") -> "Spar
     if curve is None:
         raise ConfigError(f"{records.path} holds no cost of a pass: run `outdraft bench` without --no-curve")
     return SparseDraft(
-        weight_bytes=curve.weight_bytes, kv_bytes=curve.kv_bytes, row_flops=curve.flops, bandwidth=curve.bandwidth,
-        peak_flops=curve.peak_flops, budget=budget, alpha=alpha,
-    )  # fmt: skip
+        weight_bytes=curve.weight_bytes,
+        kv_bytes=curve.kv_bytes,
+        row_flops=curve.flops,
+        bandwidth=curve.bandwidth,
+        peak_flops=curve.peak_flops,
+        budget=budget,
+        alpha=alpha,
+    )
 
 
 def _read(path: str | None) -> "Records | None":

@@ -86,13 +86,31 @@ class Options:
 TAKES = {  # what the actions read of the options, beside the kind itself
     "check": {"directory", "target", "dtype", "device", "json"},
     "answers": {
-        "target", "data", "out", "dtype", "device", "seed", "temperature", "max_tokens", "prompt_tokens", "json",
+        "target",
+        "data",
+        "out",
+        "dtype",
+        "device",
+        "seed",
+        "temperature",
+        "max_tokens",
+        "prompt_tokens",
+        "json",
     },
     "calibration": {
-        "directory", "target", "data", "dtype", "device", "seed", "temperature", "max_tokens", "prompt_tokens", "json",
+        "directory",
+        "target",
+        "data",
+        "dtype",
+        "device",
+        "seed",
+        "temperature",
+        "max_tokens",
+        "prompt_tokens",
+        "json",
     },
     "tree": {"directory", "target", "data", "nodes", "json"},
-}  # fmt: skip
+}
 _NOT_A_KINDS = {"max_tokens", "prompt_tokens", "nodes"}
 
 
@@ -213,9 +231,11 @@ def _asking(options: Options) -> "Asking":
     from outdraft.training.answers import Asking
 
     return Asking(
-        temperatures=options.temperature or (1.0,), max_tokens=options.max_tokens, prompt_tokens=options.prompt_tokens,
+        temperatures=options.temperature or (1.0,),
+        max_tokens=options.max_tokens,
+        prompt_tokens=options.prompt_tokens,
         seed=options.seed or 0,
-    )  # fmt: skip
+    )
 
 
 def _calibration(options: Options) -> int:
@@ -230,17 +250,23 @@ def _calibration(options: Options) -> int:
     console = make_console(stderr=options.json)
     with console.status("drafting"):
         found = measure_calibration(
-            Path(options.directory), options.target, options.data, _asking(options), dtype=options.dtype,
+            Path(options.directory),
+            options.target,
+            options.data,
+            _asking(options),
+            dtype=options.dtype,
             device=options.device,
-        )  # fmt: skip
+        )
     if options.json:
         write_json({"path": str(found.path), "judged": found.judged, "before": found.before, "after": found.after})
         return 0
     console.print(
         f"{found.path}: {found.judged} judged tokens; expected calibration error {found.before:.3f} as the draft says, "
         f"{found.after:.3f} by the map, on texts that it was not counted in; the policy of a draft begins with it",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     return 0
 
 
@@ -277,10 +303,13 @@ def _tree(options: Options) -> int:
     if options.json:
         write_json(
             {
-                "path": str(found.path), "expected": found.expected, "guesses": found.guesses,
-                "paths": [list(one) for one in told.paths], "accuracies": [list(row) for row in told.accuracies],
+                "path": str(found.path),
+                "expected": found.expected,
+                "guesses": found.guesses,
+                "paths": [list(one) for one in told.paths],
+                "accuracies": [list(row) for row in told.accuracies],
             }
-        )  # fmt: skip
+        )
         return 0
     for head, row in enumerate(told.accuracies, 1):
         ranks = " ".join(f"{rate:.3f}" for rate in row)
@@ -288,6 +317,8 @@ def _tree(options: Options) -> int:
     console.print(
         f"{found.path}: {len(told.paths)} nodes, {max(map(len, told.paths))} deep; {found.expected:.2f} tokens a pass "
         f"if heads were right independently ({found.guesses} guesses); drafts with --drafter-options tree={found.path}",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     return 0

@@ -112,12 +112,16 @@ def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Ski
     drafter = llm.engine.parts.drafter
     assert isinstance(drafter, DraftVerifyDrafter)
     params = SamplingParams(max_tokens=options.max_tokens, ignore_eos=True)
-    prompts: list[Any] = list(read_prompts(options.prompts)) if options.prompts else [
-        {"prompt_token_ids": ids}
-        for ids in identity_prompts(
-            llm.codec, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
-        )
-    ]  # fmt: skip
+    prompts: list[Any] = (
+        list(read_prompts(options.prompts))
+        if options.prompts
+        else [
+            {"prompt_token_ids": ids}
+            for ids in identity_prompts(
+                llm.codec, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
+            )
+        ]
+    )
 
     def worth(skip: "Skip") -> float:
         drafter.skip = skip

@@ -9,8 +9,11 @@ from outdraft.cli.options import default_of, flag, flag_name
 from outdraft.options.errors import ConfigError
 
 _SPECULATIVE = {  # flag -> key of `speculative`
-    "drafter": "method", "num_speculative_tokens": "num_speculative_tokens", "verifier": "verifier", "policy": "policy",
-}  # fmt: skip
+    "drafter": "method",
+    "num_speculative_tokens": "num_speculative_tokens",
+    "verifier": "verifier",
+    "policy": "policy",
+}
 _ALWAYS = ("max_tokens", "temperature", "top_p")  # a server's own defaults are others
 
 
@@ -44,8 +47,10 @@ def asked(engine: EngineFlags, sampling: SamplingFlags, references: Seq[str]) ->
         elif one.name in _SPECULATIVE:
             told[_SPECULATIVE[one.name]] = value
         else:
-            raise ConfigError(f"--{flag_name(one.name)} is of an engine, and the server has its own: leave it out, or "
-                              "give it to `outdraft serve`")  # fmt: skip
+            raise ConfigError(
+                f"--{flag_name(one.name)} is of an engine, and the server has its own: leave it out, or "
+                "give it to `outdraft serve`"
+            )
     if told:
         body["speculative"] = False if told.get("method") == "none" else told
     return body

@@ -84,9 +84,12 @@ class Prover:
         program = str(Path(prover_child.__file__))
         try:
             child = subprocess.Popen(
-                [sys.executable, "-P", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-P", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         except OSError as error:
             raise RequestError(f"structured_outputs: no process can be started to compile forms: {error}") from error
         finalize(self, _end, child)

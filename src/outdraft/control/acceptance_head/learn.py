@@ -115,8 +115,10 @@ def auc(scores: Tensor, labels: Tensor) -> float:
     _, tied = torch.unique_consecutive(scores[order], return_inverse=True)
     accepted = labels[order].double()
     groups = int(tied[-1]) + 1 if len(tied) else 0
-    kept, lost = (torch.zeros(groups, dtype=torch.float64, device=scores.device).index_add_(0, tied, one)
-                  for one in (accepted, 1 - accepted))  # fmt: skip
+    kept, lost = (
+        torch.zeros(groups, dtype=torch.float64, device=scores.device).index_add_(0, tied, one)
+        for one in (accepted, 1 - accepted)
+    )
     pairs = float(kept.sum() * lost.sum())
     return float((kept * (lost.cumsum(0) - lost / 2)).sum()) / pairs if pairs else 0.5
 
@@ -175,15 +177,22 @@ def _width(draft: Learner, target: Decoder) -> int:
     ids = torch.zeros(1, 5, dtype=torch.long, device=target.device)
     states = torch.zeros(4, target.config.hidden_size, dtype=target.dtype, device=target.device)
     lesson = Lesson(
-        ids=ids, documents=ids, positions=torch.arange(4, device=target.device),
-        counts=torch.ones(4, dtype=torch.bool, device=target.device), states=states,
+        ids=ids,
+        documents=ids,
+        positions=torch.arange(4, device=target.device),
+        counts=torch.ones(4, dtype=torch.bool, device=target.device),
+        states=states,
         taps=dict.fromkeys(draft.taps, states),
-    )  # fmt: skip
+    )
     with torch.autocast(target.device.type, torch.bfloat16, enabled=target.dtype == torch.bfloat16):
         return draft.look(lesson).guesses[-1].states.shape[-1]
 
 
 LEARN = LearnMethod(
-    summary="a head on a draft's hidden states that says when to stop drafting", options=AcceptanceLearning, new=new,
-    load=load, loss={}, model_type=MODEL_TYPE,
-)  # fmt: skip
+    summary="a head on a draft's hidden states that says when to stop drafting",
+    options=AcceptanceLearning,
+    new=new,
+    load=load,
+    loss={},
+    model_type=MODEL_TYPE,
+)

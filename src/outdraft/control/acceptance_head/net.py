@@ -64,9 +64,12 @@ def save_acceptance(net: AcceptanceNet, directory: Path) -> None:
 def load_acceptance(directory: Path) -> AcceptanceNet:
     """The head in `directory`. Raises `ModelLoadError` for anything else, or damaged files."""
     net = load_head(
-        directory, AcceptanceConfig, lambda config, place: AcceptanceNet(config, place), model_type=MODEL_TYPE,
+        directory,
+        AcceptanceConfig,
+        lambda config, place: AcceptanceNet(config, place),
+        model_type=MODEL_TYPE,
         what="acceptance head",
-    )  # fmt: skip
+    )
     if not all(bool(torch.isfinite(parameter).all()) for parameter in net.parameters()):
         raise ModelLoadError(f"{directory}: the acceptance head has weights that are no numbers: train it again")
     return net

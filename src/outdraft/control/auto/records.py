@@ -97,9 +97,18 @@ class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
     __slots__ = (
-        "age", "choice", "crowd", "fixed", "heard", "is_asked", "is_drawn", "is_planned", "outlooks", "resting",
+        "age",
+        "choice",
+        "crowd",
+        "fixed",
+        "heard",
+        "is_asked",
+        "is_drawn",
+        "is_planned",
+        "outlooks",
+        "resting",
         "watched",
-    )  # fmt: skip
+    )
 
     def __init__(self, records: Seq[Record], memory: float, seq: Sequence) -> None:
         settled = seq.settled

@@ -96,9 +96,7 @@ class Listeners:
     def meet(self, text: SequenceRecord, crowd: int) -> None:
         """A new text, one of `crowd` that run together: some arms may have to hear it, whatever they promise."""
         text.crowd = crowd
-        text.heard = frozenset(
-            arm for arm in self._arms if self._ears[arm, text.is_drawn].num_quiet >= _QUIET * crowd
-        )  # fmt: skip
+        text.heard = frozenset(arm for arm in self._arms if self._ears[arm, text.is_drawn].num_quiet >= _QUIET * crowd)
 
     def spare(self, text: SequenceRecord) -> None:
         """Before its prompt is read: arms that need not hear of it rest."""
@@ -108,9 +106,16 @@ class Listeners:
                 ear.num_quiet += 1
 
     def let_go(
-        self, text: SequenceRecord, promises: Mapping[int, float], most: float, *, work: float, passing: float,
-        deepest: int, limit: int,
-    ) -> None:  # fmt: skip
+        self,
+        text: SequenceRecord,
+        promises: Mapping[int, float],
+        most: float,
+        *,
+        work: float,
+        passing: float,
+        deepest: int,
+        limit: int,
+    ) -> None:
         """After a plan: those leave that are far from paying, where their listening shows.
 
         promises, most: tokens a second of each arm that has not left, and of the plan. work, passing: seconds of the

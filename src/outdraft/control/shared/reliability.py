@@ -97,9 +97,7 @@ class Reliability:
         found = [accepted / weight for weight, accepted, bins in pools for _ in range(int(bins))]
         if not said:
             return UNFITTED
-        return Calibration(
-            tuple(Knot(min(x, 1.0), min(share, 1.0)) for x, share in zip(said, found, strict=True)),
-        )
+        return Calibration(tuple(Knot(min(x, 1.0), min(share, 1.0)) for x, share in zip(said, found, strict=True)))
 
 
 def _bin_of(said: float) -> int:

@@ -31,9 +31,11 @@ LEARN = learn_heads(
     AmphistaNet,
     AmphistaLearning,
     lambda options, known: {
-        "num_heads": options.num_heads, "bidirectional": options.bidirectional,
-        "own_projections": options.own_projections, **stem_sizes(known, options.num_layers),
+        "num_heads": options.num_heads,
+        "bidirectional": options.bidirectional,
+        "own_projections": options.own_projections,
+        **stem_sizes(known, options.num_layers),
     },
     lambda net, target, options, seed, directory: HeadLearner(net, target, options),
     summary="heads on the target's last state that see each other before they guess",
-)  # fmt: skip
+)

@@ -28,9 +28,10 @@ LEARN = learn_heads(
     BlockwiseNet,
     BlockwiseLearning,
     lambda options, known: {
-        "num_heads": options.num_heads, "inner_size": options.inner_size or known.intermediate_size,
+        "num_heads": options.num_heads,
+        "inner_size": options.inner_size or known.intermediate_size,
         "own_projections": False,
     },
     lambda net, target, options, seed, directory: HeadLearner(net, target, options),
     summary="small networks on the target's last state, read by the target's own head",
-)  # fmt: skip
+)

@@ -100,9 +100,10 @@ def _draft(seq: Sequence, trie: Trie | None, cutoff: Cutoff) -> Draft:
         return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
     shares = [1.0, *(trie.masses[i] / max(trie.masses[trie.parents[i]], 1e-300) for i in range(1, len(trie.tokens)))]
     return Draft(
-        tokens=torch.tensor([seq.pending, *trie.tokens[1:]]), parents=torch.tensor(trie.parents),
+        tokens=torch.tensor([seq.pending, *trie.tokens[1:]]),
+        parents=torch.tensor(trie.parents),
         confidence=torch.tensor(shares) if cutoff.is_asked else None,
-    )  # fmt: skip
+    )
 
 
 def build(options: CtcOptions, port: TargetPort) -> CtcDrafter:

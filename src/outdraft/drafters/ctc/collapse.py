@@ -113,6 +113,7 @@ def _heaviest(masses: dict[String, float], nodes: int, token: float, path: float
             open_below.add(string)
     place = {(): 0} | {string: i for i, string in enumerate(kept, 1)}
     return Trie(
-        tokens=[-1, *(string[-1] for string in kept)], parents=[-1, *(place[string[:-1]] for string in kept)],
+        tokens=[-1, *(string[-1] for string in kept)],
+        parents=[-1, *(place[string[:-1]] for string in kept)],
         masses=[whole, *(masses[string] for string in kept)],
-    )  # fmt: skip
+    )

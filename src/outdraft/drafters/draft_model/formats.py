@@ -44,11 +44,15 @@ _SGLANG = (
 
 FORMATS: tuple[HeadFormat[Decoder, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
-        name="huggingface", summary="a model directory: config.json, model.safetensors, tokenizer", matches=_is_model,
-        read=_read, write=_write,
+        name="huggingface",
+        summary="a model directory: config.json, model.safetensors, tokenizer",
+        matches=_is_model,
+        read=_read,
+        write=_write,
         served={
             "outdraft": "outdraft generate PROMPT --model {target} --drafter draft_model --drafter-options model={out}",
-            "vllm": _VLLM, "sglang": _SGLANG,
+            "vllm": _VLLM,
+            "sglang": _SGLANG,
         },
     ),
-)  # fmt: skip
+)

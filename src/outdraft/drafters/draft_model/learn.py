@@ -76,10 +76,17 @@ def new(options: DraftLearning, target: Decoder, seed: int) -> DraftLearner:
         layers = options.layers or every_third(known.num_layers)
         return DraftLearner(cut_decoder(target, layers, torch.float32), target.dtype)
     config = llama_config(
-        vocab_size=known.vocab_size, hidden_size=options.hidden_size, num_layers=options.num_layers,
-        num_heads=options.num_heads, num_kv_heads=options.num_kv_heads, intermediate_size=options.intermediate_size,
-        max_len=known.max_len, norm_eps=known.norm_eps, bos_id=known.bos_id, eos_ids=known.eos_ids,
-    )  # fmt: skip
+        vocab_size=known.vocab_size,
+        hidden_size=options.hidden_size,
+        num_layers=options.num_layers,
+        num_heads=options.num_heads,
+        num_kv_heads=options.num_kv_heads,
+        intermediate_size=options.intermediate_size,
+        max_len=known.max_len,
+        norm_eps=known.norm_eps,
+        bos_id=known.bos_id,
+        eos_ids=known.eos_ids,
+    )
     return DraftLearner(initialise(Decoder(config, torch.float32, target.device), seed), target.dtype)
 
 

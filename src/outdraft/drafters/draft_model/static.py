@@ -73,7 +73,10 @@ class StaticDraftModel(DraftModel):
         text.guess = [_UNKNOWN] * (depth - 1)
         first = text.first + base
         rows = NewRows(
-            ids=new, positions=range(first, first + len(new)), base=base, sees=chain_bits(len(new)),
+            ids=new,
+            positions=range(first, first + len(new)),
+            base=base,
+            sees=chain_bits(len(new)),
             pages=self._pool.pages(seq),
-        )  # fmt: skip
+        )
         return ChainRows(new=rows, depth=depth)

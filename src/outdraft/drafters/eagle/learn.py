@@ -34,12 +34,16 @@ def _new(options: EagleLearning, target: Decoder, seed: int) -> EagleNet:
     """A fresh network; its last norm starts as the target's."""
     known = target.config
     config = EagleConfig(
-        taps=target_taps(options.taps, known.num_layers), hidden_size=known.hidden_size, vocab_size=known.vocab_size,
-        num_heads=options.num_heads or known.num_heads, num_kv_heads=options.num_kv_heads or known.num_kv_heads,
+        taps=target_taps(options.taps, known.num_layers),
+        hidden_size=known.hidden_size,
+        vocab_size=known.vocab_size,
+        num_heads=options.num_heads or known.num_heads,
+        num_kv_heads=options.num_kv_heads or known.num_kv_heads,
         head_dim=options.head_dim or known.head_dim,
         intermediate_size=options.intermediate_size or known.intermediate_size,
-        max_len=known.max_len, norm_eps=known.norm_eps,
-    )  # fmt: skip
+        max_len=known.max_len,
+        norm_eps=known.norm_eps,
+    )
     net = EagleNet(config, target, torch.float32)
     begin(net, seed)
     with torch.no_grad():

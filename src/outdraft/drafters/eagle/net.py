@@ -134,10 +134,15 @@ class EagleNet(nn.Module):
         """The same for the kernels."""
         config = self.config
         entrance = Entrance(
-            num_taps=len(config.taps), tap_width=config.hidden_size, tap_eps=config.norm_eps,
-            tap_norms=torch.stack([norm_of(norm) for norm in self.tap_norms]), fusion=weight_of(self.fusion),
-            token_norm=norm_of(self.token_norm), feature_norm=norm_of(self.feature_norm), join=weight_of(self.join),
-        )  # fmt: skip
+            num_taps=len(config.taps),
+            tap_width=config.hidden_size,
+            tap_eps=config.norm_eps,
+            tap_norms=torch.stack([norm_of(norm) for norm in self.tap_norms]),
+            fusion=weight_of(self.fusion),
+            token_norm=norm_of(self.token_norm),
+            feature_norm=norm_of(self.feature_norm),
+            join=weight_of(self.join),
+        )
         return NativeParts(layers=[parts_of(self.block)], rope=self.rope, entrance=entrance, norm=self.norm)
 
 

@@ -86,15 +86,26 @@ def _matches_authors(directory: Path) -> bool:
 
 FORMATS: tuple[HeadFormat[LastFeatureNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
-        name="sglang", summary="EAGLE-1 as SGLang wants it, which is ours too", matches=_is_sglangs, read=_read,
-        write=_write, served={"outdraft": _OURS, "sglang": _SGLANG},
+        name="sglang",
+        summary="EAGLE-1 as SGLang wants it, which is ours too",
+        matches=_is_sglangs,
+        read=_read,
+        write=_write,
+        served={"outdraft": _OURS, "sglang": _SGLANG},
     ),
     HeadFormat(
-        name="eagle", summary="EAGLE-1 as its authors write it", matches=_matches_authors, read=_read,
+        name="eagle",
+        summary="EAGLE-1 as its authors write it",
+        matches=_matches_authors,
+        read=_read,
         write=_write_authors,
     ),
     HeadFormat(
-        name="vllm", summary="the same without a bias, as vLLM wants it", matches=lambda directory: False, read=_read,
-        write=_write_vllm, served={"vllm": _VLLM},
+        name="vllm",
+        summary="the same without a bias, as vLLM wants it",
+        matches=lambda directory: False,
+        read=_read,
+        write=_write_vllm,
+        served={"vllm": _VLLM},
     ),
-)  # fmt: skip
+)

@@ -103,19 +103,38 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     if flags["norm_before_fc"] and flags["fc_norm"]:
         raise ModelLoadError(f"{directory}: norm_before_fc and fc_norm exclude each other")
     config = Eagle3Config(
-        layers=shape, taps=taps, draft_vocab_size=fields.size("draft_vocab_size", shape.vocab_size),
+        layers=shape,
+        taps=taps,
+        draft_vocab_size=fields.size("draft_vocab_size", shape.vocab_size),
         target_hidden_size=fields.size("target_hidden_size", shape.hidden_size, most=MOST_CHANNELS),
-        one_state=one_state, own_head="lm_head.weight" in tensors, own_embedding="embed_tokens.weight" in tensors,
-        train_embedding=fields.get("embed_requires_grad", bool, False), **flags,
-    )  # fmt: skip
+        one_state=one_state,
+        own_head="lm_head.weight" in tensors,
+        own_embedding="embed_tokens.weight" in tensors,
+        train_embedding=fields.get("embed_requires_grad", bool, False),
+        **flags,
+    )
     return Eagle3Files(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), spelling=spelling)
 
 
 _BESIDE = (  # what a flat config.json has beside the layers' own keys
-    *FLAGS, TAPS, AUX, NESTED, "draft_vocab_size", "target_hidden_size", "embed_requires_grad", "target_layer_ids",
-    "aux_hidden_state_layer_ids", "num_aux_hidden_states", "use_sliding_window", "max_window_layers", "sliding_window",
-    "layer_types", "qkv_bias", "target_model_type", "eagle_version",
-)  # fmt: skip
+    *FLAGS,
+    TAPS,
+    AUX,
+    NESTED,
+    "draft_vocab_size",
+    "target_hidden_size",
+    "embed_requires_grad",
+    "target_layer_ids",
+    "aux_hidden_state_layer_ids",
+    "num_aux_hidden_states",
+    "use_sliding_window",
+    "max_window_layers",
+    "sliding_window",
+    "layer_types",
+    "qkv_bias",
+    "target_model_type",
+    "eagle_version",
+)
 _KEYS = ("draft_vocab_size", "target_hidden_size", "embed_requires_grad")
 
 
@@ -242,7 +261,9 @@ def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
         "speculators_model_type": MODEL_TYPE,
         "speculators_version": "0.9.0",
         "speculators_config": {
-            "algorithm": MODEL_TYPE, "default_proposal_method": "greedy", "proposal_methods": [way],
+            "algorithm": MODEL_TYPE,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [way],
             "verifier": {"name_or_path": None, "architectures": []},
         },
         "draft_vocab_size": config.draft_vocab_size,
@@ -254,4 +275,4 @@ def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
         "target_hidden_size": config.target_hidden_size,
         "tie_word_embeddings": False,
         "transformer_layer_config": shape,
-    }  # fmt: skip
+    }

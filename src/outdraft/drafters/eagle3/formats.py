@@ -95,10 +95,14 @@ def _write_original(net: Eagle3Net, target: Decoder, target_name: str, directory
     )
     told: dict[str, Any] = load_json(directory / "config.json")
     flat = {
-        **told["transformer_layer_config"], "architectures": [ORIGINAL], "torch_dtype": told["dtype"],
-        "draft_vocab_size": config.draft_vocab_size, TAPS: told.get(TAPS), "eagle_config": told["eagle_config"],
+        **told["transformer_layer_config"],
+        "architectures": [ORIGINAL],
+        "torch_dtype": told["dtype"],
+        "draft_vocab_size": config.draft_vocab_size,
+        TAPS: told.get(TAPS),
+        "eagle_config": told["eagle_config"],
         **{flag: told[flag] for flag in FLAGS},
-    }  # fmt: skip
+    }
     (directory / "config.json").write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
 
 
@@ -110,11 +114,19 @@ _SGLANG = (
 )
 FORMATS: tuple[HeadFormat[Eagle3Net, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
-        name="speculators", summary="speculators' EAGLE-3 and 3.1, which is ours too", matches=_is_speculators,
-        read=_read, write=_write_speculators, served={"outdraft": _OURS, "vllm": "vllm serve {out}"},
+        name="speculators",
+        summary="speculators' EAGLE-3 and 3.1, which is ours too",
+        matches=_is_speculators,
+        read=_read,
+        write=_write_speculators,
+        served={"outdraft": _OURS, "vllm": "vllm serve {out}"},
     ),
     HeadFormat(
-        name="eagle", summary="the original EAGLE-3: midlayer.*", matches=_is_original, read=_read,
-        write=_write_original, served={"sglang": _SGLANG},
+        name="eagle",
+        summary="the original EAGLE-3: midlayer.*",
+        matches=_is_original,
+        read=_read,
+        write=_write_original,
+        served={"sglang": _SGLANG},
     ),
-)  # fmt: skip
+)

@@ -25,7 +25,7 @@ from outdraft.drafters.shared.features.learn import (
     target_taps,
     widen_layer,
     wider,
-)  # fmt: skip
+)
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.networks.base import Decoder
@@ -81,10 +81,14 @@ def _new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Net:
         raise ConfigError(f"draft_vocab_size={size}: the target has {known.vocab_size} tokens")
     config = Eagle3Config(
         layers=options.layers(known, num_layers=options.num_layers, qk_norm=options.qk_norm),
-        taps=target_taps(options.taps, known.num_layers), draft_vocab_size=size, target_hidden_size=known.hidden_size,
-        norm_before_residual=options.norm_before_residual, norm_before_fc=options.norm_before_fc,
-        fc_norm=options.fc_norm, norm_output=options.norm_output,
-    )  # fmt: skip
+        taps=target_taps(options.taps, known.num_layers),
+        draft_vocab_size=size,
+        target_hidden_size=known.hidden_size,
+        norm_before_residual=options.norm_before_residual,
+        norm_before_fc=options.norm_before_fc,
+        fc_norm=options.fc_norm,
+        norm_output=options.norm_output,
+    )
     vocab = torch.arange(size) if size < known.vocab_size else None
     net = Eagle3Net(config, torch.float32, target.device, vocab)
     begin(net, seed)

@@ -84,9 +84,13 @@ class Eagle3Net(nn.Module):
     """
 
     def __init__(
-        self, config: Eagle3Config, dtype: torch.dtype, device: torch.device, vocab: Tensor | None = None,
+        self,
+        config: Eagle3Config,
+        dtype: torch.dtype,
+        device: torch.device,
+        vocab: Tensor | None = None,
         lent: Lent | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         layers = config.layers
         width, eps, count = layers.hidden_size, layers.norm_eps, len(config.taps)
@@ -124,9 +128,11 @@ class Eagle3Net(nn.Module):
         """What it reads and keeps."""
         layers = self.config.layers
         return FeatureForm(
-            taps=self.config.taps, num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
+            taps=self.config.taps,
+            num_layers=layers.num_layers,
+            num_kv_heads=layers.num_kv_heads,
             head_dim=layers.head_dim,
-        )  # fmt: skip
+        )
 
     @property
     def embed(self) -> Embed | None:
@@ -185,17 +191,26 @@ class Eagle3Net(nn.Module):
         elif self.fc_norm is not None:
             tap_norms = torch.stack([norm_of(norm) for norm in self.fc_norm])
         entrance = Entrance(
-            num_taps=len(config.taps), tap_width=config.target_hidden_size, tap_eps=tap_eps,
-            tap_norms=tap_norms, one_tap_norm=self.input_norm is not None,
+            num_taps=len(config.taps),
+            tap_width=config.target_hidden_size,
+            tap_eps=tap_eps,
+            tap_norms=tap_norms,
+            one_tap_norm=self.input_norm is not None,
             fusion=None if self.fc is None else weight_of(self.fc),
-            token_norm=norm_of(first.attn_norm), feature_norm=norm_of(first.hidden_norm),
-            origin=Origin.NORMED_FEATURE if first.normed else Origin.FEATURE, norms_carried=config.norm_output,
-        )  # fmt: skip
+            token_norm=norm_of(first.attn_norm),
+            feature_norm=norm_of(first.hidden_norm),
+            origin=Origin.NORMED_FEATURE if first.normed else Origin.FEATURE,
+            norms_carried=config.norm_output,
+        )
         layers = [replace(parts_of(first), attn_norm=None), *map(parts_of, blocks_of(self.others))]
         return NativeParts(
-            layers=layers, rope=self.rope, entrance=entrance, norm=self.norm, head=self.lm_head,
+            layers=layers,
+            rope=self.rope,
+            entrance=entrance,
+            norm=self.norm,
+            head=self.lm_head,
             embedding=self.embedding,
-        )  # fmt: skip
+        )
 
 
 def entries_of(config: Eagle3Config) -> Iterable[Entry]:

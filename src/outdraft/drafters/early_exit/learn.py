@@ -6,13 +6,7 @@ from pathlib import Path
 import torch
 
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
-from outdraft.drafters.early_exit.net import (
-    MODEL_TYPE,
-    EarlyExitConfig,
-    EarlyExitHead,
-    load_exit_head,
-    save_exit_head,
-)  # fmt: skip
+from outdraft.drafters.early_exit.net import MODEL_TYPE, EarlyExitConfig, EarlyExitHead, load_exit_head, save_exit_head
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
@@ -93,6 +87,10 @@ def load(options: EarlyExitLearning, target: Decoder, directory: Path) -> EarlyE
 
 
 LEARN = LearnMethod(
-    summary="an exit head for the target's first layers", options=EarlyExitLearning, new=new, load=load,
-    model_type=MODEL_TYPE, inflate=inflate,
-)  # fmt: skip
+    summary="an exit head for the target's first layers",
+    options=EarlyExitLearning,
+    new=new,
+    load=load,
+    model_type=MODEL_TYPE,
+    inflate=inflate,
+)

@@ -24,13 +24,7 @@ from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, 
 from outdraft.drafters.shared.heads.layers import shape_of
 from outdraft.drafters.shared.heads.net import borrowed_matrix
 from outdraft.models.families.shared.naming import Entry, layer_entries, linear
-from outdraft.models.files.foreign_heads import (
-    fill,
-    read_config,
-    tell_count,
-    tensors_of_net,
-    write_directory,
-)
+from outdraft.models.files.foreign_heads import fill, read_config, tell_count, tensors_of_net, write_directory
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
 from outdraft.options.errors import CapabilityError, ModelLoadError
@@ -40,8 +34,10 @@ FILES = ("hydra_lm_head.safetensors", "hydra_lm_head.pt")
 _PREFIX = "prefix_embeding_layer"
 _TABLES = ("input_embed_fn.weight", f"{_PREFIX}.embed_tokens.weight")  # the target's embeddings; one that is not read
 _KNOWN: Mapping[str, tuple[Any, ...]] = {
-    "hydra_head_arch": ("mlp", "prefix-mlp"), "grounded_heads": (True,), "hidden_state_offset": (0,),
-}  # fmt: skip
+    "hydra_head_arch": ("mlp", "prefix-mlp"),
+    "grounded_heads": (True,),
+    "hidden_state_offset": (0,),
+}
 
 
 def _published(directory: Path) -> bool:
@@ -63,9 +59,15 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
         raise ModelLoadError(f"{directory} holds no Hydra heads: it has no hydra_mlp.0 and hydra_lm_head.0")
     require_projection(projection, facts, directory, HydraNet.what)
     config = HydraConfig(
-        tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(heads),
-        num_layers=len(layers), bypass=True, projection_bias=True, **_stem(found, told, facts),
-    )  # fmt: skip
+        tap=facts.num_layers,
+        hidden_size=facts.hidden_size,
+        vocab_size=facts.vocab_size,
+        num_heads=len(heads),
+        num_layers=len(layers),
+        bypass=True,
+        projection_bias=True,
+        **_stem(found, told, facts),
+    )
     tell_count(directory, told, "hydra_num_heads", config.num_heads)
     tell_count(directory, told, "hydra_num_layers", config.num_layers)
     plain = _straight(config)
@@ -74,9 +76,11 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
         config = replace(config, bypass=False, projection_bias=False)
     wanted = dtype or projection.dtype
     return fill(
-        lambda device: HydraNet(config, wanted, device or facts.device), _table(config),
-        HeldTensors(found, directory), f"Hydra heads in {directory}",
-    )  # fmt: skip
+        lambda device: HydraNet(config, wanted, device or facts.device),
+        _table(config),
+        HeldTensors(found, directory),
+        f"Hydra heads in {directory}",
+    )
 
 
 def _stem(found: Mapping[str, Tensor], told: Mapping[str, Any], facts: TargetFacts) -> dict[str, Any]:
@@ -85,11 +89,15 @@ def _stem(found: Mapping[str, Tensor], told: Mapping[str, Any], facts: TargetFac
     if gate is None or q is None:
         return {}
     return {
-        "num_stem_layers": 1, "stem_heads": q.shape[0] // facts.head_dim, "stem_kv_heads": facts.num_kv_heads,
-        "stem_head_dim": facts.head_dim, "stem_inner": gate.shape[0], "stem_norm": True,
+        "num_stem_layers": 1,
+        "stem_heads": q.shape[0] // facts.head_dim,
+        "stem_kv_heads": facts.num_kv_heads,
+        "stem_head_dim": facts.head_dim,
+        "stem_inner": gate.shape[0],
+        "stem_norm": True,
         "stem_rope_theta": float(told.get("rope_theta", 10000.0)),
         "stem_norm_eps": float(told.get("rms_norm_eps", 1e-6)),
-    }  # fmt: skip
+    }
 
 
 def _table(config: HydraConfig) -> Iterator[Entry]:
@@ -123,10 +131,13 @@ def _write_published(net: HydraNet, target: Decoder, target_name: str, directory
         projection = borrowed_matrix(target, dtype)
         made |= {f"hydra_lm_head.{head}{behind}.weight": projection for head in range(config.num_heads)}
     told: dict[str, Any] = {
-        "base_model_name_or_path": target_name, "hydra_num_heads": config.num_heads,
-        "hydra_num_layers": config.num_layers, "hydra_head_arch": "prefix-mlp" if config.num_stem_layers else "mlp",
-        "grounded_heads": True, "hidden_state_offset": 0,
-    }  # fmt: skip
+        "base_model_name_or_path": target_name,
+        "hydra_num_heads": config.num_heads,
+        "hydra_num_layers": config.num_layers,
+        "hydra_head_arch": "prefix-mlp" if config.num_stem_layers else "mlp",
+        "grounded_heads": True,
+        "hidden_state_offset": 0,
+    }
     if config.num_stem_layers:
         told |= {"rope_theta": config.stem_rope_theta, "rms_norm_eps": config.stem_norm_eps}
     write_directory(directory, told, made, name=FILES[0])
@@ -146,9 +157,12 @@ def _straight(config: HydraConfig) -> dict[str, Tensor]:
 
 FORMATS: Formats = (
     HeadFormat(
-        name="hydra", summary="the authors' layout: hydra_lm_head.pt", matches=_published, read=_read_published,
+        name="hydra",
+        summary="the authors' layout: hydra_lm_head.pt",
+        matches=_published,
+        read=_read_published,
         write=_write_published,
     ),
     our_layout(HydraNet),
-)  # fmt: skip
+)
 load = partial(read_any, HydraNet, FORMATS)  # the heads in a directory of any layout, for a target, in a type

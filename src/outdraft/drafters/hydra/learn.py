@@ -32,10 +32,12 @@ LEARN = learn_heads(
     HydraNet,
     HydraLearning,
     lambda options, known: {
-        "num_heads": options.num_heads, "num_layers": options.num_layers, "own_projections": options.own_projections,
+        "num_heads": options.num_heads,
+        "num_layers": options.num_layers,
+        "own_projections": options.own_projections,
         **stem_sizes(known, int(options.prefix_layer)),
     },
     lambda net, target, options, seed, directory: HeadLearner(net, target, options),
     summary="heads on the target's last state, each of which knows the tokens before",
     formats=FORMATS,
-)  # fmt: skip
+)

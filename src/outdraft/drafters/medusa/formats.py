@@ -53,17 +53,22 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
     projection = found[f"0.{last[0]}.weight"]
     require_projection(projection, facts, directory, MedusaNet.what)
     config = MedusaConfig(
-        tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(last),
+        tap=facts.num_layers,
+        hidden_size=facts.hidden_size,
+        vocab_size=facts.vocab_size,
+        num_heads=len(last),
         num_layers=last[0],
-    )  # fmt: skip
+    )
     told = read_config(directory)
     tell_count(directory, told, "medusa_num_heads", config.num_heads)
     tell_count(directory, told, "medusa_num_layers", config.num_layers)
     wanted = dtype or projection.dtype
     return fill(
-        lambda device: MedusaNet(config, wanted, device or facts.device), _table(config), found,
+        lambda device: MedusaNet(config, wanted, device or facts.device),
+        _table(config),
+        found,
         f"Medusa heads in {directory}",
-    )  # fmt: skip
+    )
 
 
 def _table(config: MedusaConfig) -> Iterator[Entry]:
@@ -79,10 +84,12 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
     """config.json and medusa_lm_head.safetensors. Raises `CapabilityError` for heads of an inflated target."""
     require_unscaled(net)
     told: dict[str, Any] = {
-        "base_model_name_or_path": target_name, "medusa_num_heads": net.config.num_heads,
-        "medusa_num_layers": net.config.num_layers, "hidden_size": net.config.hidden_size,
+        "base_model_name_or_path": target_name,
+        "medusa_num_heads": net.config.num_heads,
+        "medusa_num_layers": net.config.num_layers,
+        "hidden_size": net.config.hidden_size,
         "vocab_size": net.config.vocab_size,
-    }  # fmt: skip
+    }
     made, dtype = tensors_of_net(net, _table(net.config)), next(net.parameters()).dtype
     if not net.config.own_projections:
         head = borrowed_matrix(target, dtype)
@@ -92,9 +99,12 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
 
 FORMATS: Formats = (
     HeadFormat(
-        name="medusa", summary="the authors' layout: medusa_lm_head.safetensors", matches=_published,
-        read=_read_published, write=_write_published,
+        name="medusa",
+        summary="the authors' layout: medusa_lm_head.safetensors",
+        matches=_published,
+        read=_read_published,
+        write=_write_published,
     ),
     our_layout(MedusaNet),
-)  # fmt: skip
+)
 load = partial(read_any, MedusaNet, FORMATS)  # the heads in a directory of any layout, for a target, in a type

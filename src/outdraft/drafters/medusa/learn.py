@@ -54,9 +54,11 @@ def _learner(net: MedusaNet, target: Decoder, options: MedusaLearning, seed: int
     else:
         lora = new_lora(target, LoraConfig(rank=options.rank, alpha=options.alpha), seed)
     joint = Joint(
-        warmup_share=options.warmup_share, target_weight=options.target_weight,
-        target_lr_share=options.target_lr_share, distil=options.distil,
-    )  # fmt: skip
+        warmup_share=options.warmup_share,
+        target_weight=options.target_weight,
+        target_lr_share=options.target_lr_share,
+        distil=options.distil,
+    )
     return JointLearner(heads, target, lora.train().requires_grad_(True), joint)
 
 
@@ -64,9 +66,11 @@ LEARN = learn_heads(
     MedusaNet,
     MedusaLearning,
     lambda options, known: {
-        "num_heads": options.num_heads, "num_layers": options.num_layers, "own_projections": options.own_projections,
+        "num_heads": options.num_heads,
+        "num_layers": options.num_layers,
+        "own_projections": options.own_projections,
     },
     _learner,
     summary="heads on the target's last state, one for each of the next tokens",
     formats=FORMATS,
-)  # fmt: skip
+)

@@ -28,13 +28,17 @@ from outdraft.weights.renamed import open_tensors
 QWEN, SPECULATORS = "mtp.", "mtp_layers.0."
 _REST = "layers.0."  # whatever has no name of its own in the tables
 _TO_SPECULATORS = {
-    "fc.": "input_proj.", "norm.": "final_layernorm.", "pre_fc_norm_hidden.": "hidden_layernorm.",
+    "fc.": "input_proj.",
+    "norm.": "final_layernorm.",
+    "pre_fc_norm_hidden.": "hidden_layernorm.",
     "pre_fc_norm_embedding.": "token_layernorm.",
-}  # fmt: skip
+}
 _TO_DEEPSEEK = {
-    "fc.": "eh_proj.", "norm.": "shared_head.norm.", "pre_fc_norm_hidden.": "hnorm.",
+    "fc.": "eh_proj.",
+    "norm.": "shared_head.norm.",
+    "pre_fc_norm_hidden.": "hnorm.",
     "pre_fc_norm_embedding.": "enorm.",
-}  # fmt: skip
+}
 _JOIN = "eh_proj.weight"
 _SHARED = ("embed_tokens.", "shared_head.head.")  # DeepSeek's layer repeats these two of its target
 _EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj)\.weight")

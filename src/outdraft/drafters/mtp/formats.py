@@ -96,28 +96,47 @@ def _told(layers: dict[str, Any], dtype: str | None, architectures: list[str], t
     """The config.json of speculators' layout. `architectures`: of the target."""
     way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
     return {
-        "architectures": ["MTPDraftModel"], "speculators_model_type": _MODEL_TYPE, "speculators_version": "0.9.0",
+        "architectures": ["MTPDraftModel"],
+        "speculators_model_type": _MODEL_TYPE,
+        "speculators_version": "0.9.0",
         "speculators_config": {
-            "algorithm": _MODEL_TYPE, "default_proposal_method": "greedy", "proposal_methods": [way],
+            "algorithm": _MODEL_TYPE,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [way],
             "verifier": {"name_or_path": target_name, "architectures": architectures},
         },
-        "dtype": dtype, "num_nextn_predict_layers": 1, "tie_word_embeddings": False,
+        "dtype": dtype,
+        "num_nextn_predict_layers": 1,
+        "tie_word_embeddings": False,
         "transformer_layer_config": layers,
-    }  # fmt: skip
+    }
 
 
 FORMATS: tuple[HeadFormat[MtpNet | NamedLayer, Decoder | TargetPort | None, Decoder], ...] = (
     HeadFormat(
-        name="mtp", summary="an MTP layer by Qwen3-Next's names, which are ours too", matches=_is_native, read=_read,
-        write=_write_native, by_name=holds_qwen,
+        name="mtp",
+        summary="an MTP layer by Qwen3-Next's names, which are ours too",
+        matches=_is_native,
+        read=_read,
+        write=_write_native,
+        by_name=holds_qwen,
         served={"outdraft": "outdraft generate PROMPT --model {target} --drafter mtp --drafter-options model={out}"},
     ),
     HeadFormat(
-        name="speculators", summary="speculators' MTP", matches=_is_speculators, read=_read, write=_write_speculators,
-        by_name=holds_speculators, served={"vllm": "vllm serve {out}"},
+        name="speculators",
+        summary="speculators' MTP",
+        matches=_is_speculators,
+        read=_read,
+        write=_write_speculators,
+        by_name=holds_speculators,
+        served={"vllm": "vllm serve {out}"},
     ),
     HeadFormat(
-        name="deepseek", summary="an MTP layer by DeepSeek-V3's names", matches=lambda directory: False, read=_read,
-        write=_write_deepseek, by_name=holds_deepseek,
+        name="deepseek",
+        summary="an MTP layer by DeepSeek-V3's names",
+        matches=lambda directory: False,
+        read=_read,
+        write=_write_deepseek,
+        by_name=holds_deepseek,
     ),
-)  # fmt: skip
+)

@@ -86,11 +86,16 @@ class MtpNet(BorrowedHeadNet):
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
         entrance = Entrance(
-            num_taps=1, tap_width=self.shape.hidden_size, tap_eps=target.config.norm_eps,
-            tap_norms=norm_of(target.final_norm), token_norm=norm_of(self.pre_fc_norm_embedding),
-            feature_norm=norm_of(self.pre_fc_norm_hidden), join=weight_of(self.fc), origin=Origin.ZERO,
+            num_taps=1,
+            tap_width=self.shape.hidden_size,
+            tap_eps=target.config.norm_eps,
+            tap_norms=norm_of(target.final_norm),
+            token_norm=norm_of(self.pre_fc_norm_embedding),
+            feature_norm=norm_of(self.pre_fc_norm_hidden),
+            join=weight_of(self.fc),
+            origin=Origin.ZERO,
             norms_carried=True,
-        )  # fmt: skip
+        )
         layers = [parts_of(layer) for layer in blocks_of(self.layers)]
         return NativeParts(layers=layers, rope=self.rope, entrance=entrance, norm=self.norm)
 
@@ -128,6 +133,8 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     config = MtpConfig(layers=replace(layers, num_layers=len(numbered)), tap=facts.num_layers)
     config.require(facts)
     return fill(
-        lambda device: MtpNet(config, target, dtype or facts.dtype, device), entries_of(config), tensors,
+        lambda device: MtpNet(config, target, dtype or facts.dtype, device),
+        entries_of(config),
+        tensors,
         f"MTP layer in {directory}",
-    )  # fmt: skip
+    )

@@ -29,8 +29,10 @@ LEARN = learn_heads(
     ReDrafterNet,
     ReDrafterLearning,
     lambda options, known: {
-        "num_heads": options.num_steps, "num_layers": options.num_layers, "own_projections": options.own_projections,
+        "num_heads": options.num_steps,
+        "num_layers": options.num_layers,
+        "own_projections": options.own_projections,
     },
     lambda net, target, options, seed, directory: HeadLearner(net, target, options),
     summary="one small recurrent head on the target's last state, unrolled over the text",
-)  # fmt: skip
+)

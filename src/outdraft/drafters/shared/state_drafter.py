@@ -77,9 +77,15 @@ class StateDrafter(PlainDrafter):
 
 
 def new_trees(
-    options: StateOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff], *,
-    shape: Shape | None, nodes: int,
-) -> list[Tree]:  # fmt: skip
+    options: StateOptions,
+    seqs: Seq[Sequence],
+    depths: Seq[int],
+    budgets: Seq[Budget],
+    cutoffs: Seq[Cutoff],
+    *,
+    shape: Shape | None,
+    nodes: int,
+) -> list[Tree]:
     """A tree for each sequence, of at most `nodes` nodes. `shape`: a fixed one; None: the dynamic one."""
     trees = []
     for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):

@@ -108,15 +108,22 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
     guard = find_bound(network, setup.guard)
     parts = _build_parts(runner, combination, guard)
     config = {
-        "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
-        "exact": exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
+        "model": setup.directory.name,
+        "variant": name,
+        "dtype": dtype,
+        "device": str(runner.device),
+        "exact": exact,
+        "kernels": network.kernels,
+        "guard": guard,
+        "max_model_len": runner.max_len,
         "model_impl": "transformers" if isinstance(network, TransformersNetwork) else "outdraft",
         "weights_memory": setup.weights_memory,
         "graphs": is_graphed and not setup.enforce_eager,
-        "kv_cache": runner.cache_config.layout, "prefix_caching": runner.cache_config.prefixes,
+        "kv_cache": runner.cache_config.layout,
+        "prefix_caching": runner.cache_config.prefixes,
         "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
         **_describe(combination, parts),
-    }  # fmt: skip
+    }
     if isinstance(parts.policy, KeepingPolicy):
         parts = replace(parts, policy=remembering(parts.policy, setup.directory, config))
     num_bytes = network.pass_bytes + sum(weights.pass_bytes for weights in held_weights(parts.drafter))

@@ -39,9 +39,15 @@ class Answers(OneProcess):
     """
 
     def __init__(
-        self, thread: EngineThread, requests: Seq[Request], prompts: Seq[Prompt], *, streams: bool, asked_at: float,
+        self,
+        thread: EngineThread,
+        requests: Seq[Request],
+        prompts: Seq[Prompt],
+        *,
+        streams: bool,
+        asked_at: float,
         stream_interval: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.requests, self._prompts = tuple(requests), prompts
         self._arrived = asyncio.Event()
         self._places = [Place(prompt=i, index=j) for i, one in enumerate(requests) for j in range(one.params.n)]

@@ -31,25 +31,48 @@ class Conversational(OneProcess):
 
     @overload
     def chat(
-        self, messages: Seq[Message], params: SamplingParams | None = None, *,
-        sampling_params: SamplingParams | None = None, use_tqdm: bool | None = None,
-        tools: Seq[Mapping[str, Any]] | None = None, add_generation_prompt: bool = True,
-        continue_final_message: bool = False, chat_template_kwargs: Mapping[str, Any] | None = None,
-        special_tokens_in_messages: bool = False, **per_request: Any,
-    ) -> Result: ...  # fmt: skip
+        self,
+        messages: Seq[Message],
+        params: SamplingParams | None = None,
+        *,
+        sampling_params: SamplingParams | None = None,
+        use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        special_tokens_in_messages: bool = False,
+        **per_request: Any,
+    ) -> Result: ...
     @overload
     def chat(
-        self, messages: Seq[Seq[Message]], params: SamplingParams | Seq[SamplingParams] | None = None, *,
-        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
-        tools: Seq[Mapping[str, Any]] | None = None, add_generation_prompt: bool = True,
-        continue_final_message: bool = False, chat_template_kwargs: Mapping[str, Any] | None = None,
-        special_tokens_in_messages: bool = False, **per_request: Any,
-    ) -> list[Result]: ...  # fmt: skip
+        self,
+        messages: Seq[Seq[Message]],
+        params: SamplingParams | Seq[SamplingParams] | None = None,
+        *,
+        sampling_params: SamplingParams | Seq[SamplingParams] | None = None,
+        use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        special_tokens_in_messages: bool = False,
+        **per_request: Any,
+    ) -> list[Result]: ...
     def chat(
-        self, messages: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None,
-        tools: Any = None, add_generation_prompt: bool = True, continue_final_message: bool = False,
-        chat_template_kwargs: Any = None, special_tokens_in_messages: bool = False, **per_request: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        messages: Any,
+        params: Any = None,
+        *,
+        sampling_params: Any = None,
+        use_tqdm: Any = None,
+        tools: Any = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Any = None,
+        special_tokens_in_messages: bool = False,
+        **per_request: Any,
+    ) -> Any:
         """The next answer of a conversation [{"role": "user", "content": "..."}, ...], or of several.
 
         By the model's chat template; a model without one continues a plain transcript. `continue_final_message`: the

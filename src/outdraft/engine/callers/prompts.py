@@ -60,13 +60,16 @@ class PromptReader:
         forms = {key: self._constraint(one, others) for key, one in each_once.items()}  # one account for all texts
         asked = [
             Request(
-                prompt_token_ids=ids, params=spelled[id(one)],
-                references=beside.references + words.references, speculative=words.speculative,
+                prompt_token_ids=ids,
+                params=spelled[id(one)],
+                references=beside.references + words.references,
+                speculative=words.speculative,
                 negative_prompt_token_ids=words.negative if beside.negative is None else beside.negative,
-                resume_token_ids=texts, **{**others, **forms[id(one)]},
+                resume_token_ids=texts,
+                **{**others, **forms[id(one)]},
             )
             for ids, beside, one, texts in zip(read, own, settings, resumed, strict=True)
-        ]  # fmt: skip
+        ]
         share(asked)
         return asked
 

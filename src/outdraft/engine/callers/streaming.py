@@ -32,9 +32,7 @@ class Streaming(Conversational):
         """
         asked_at, interval = self.engine.clock(), _checked(stream_interval)
         (request,) = self._prompts.requests([prompt], params, per_request)
-        calls = self._thread.submit(
-            request.singles(), streams=True, stream_interval=interval, asked_at=asked_at
-        )  # fmt: skip
+        calls = self._thread.submit(request.singles(), streams=True, stream_interval=interval, asked_at=asked_at)
         try:
             while unfinished := _unfinished(calls):
                 for index, call in unfinished:
@@ -45,9 +43,14 @@ class Streaming(Conversational):
             _leave(calls)
 
     async def open(
-        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, *,
-        streams: bool = True, stream_interval: int = 0, **per_request: Any,
-    ) -> Answers:  # fmt: skip
+        self,
+        prompts: Seq[Prompt],
+        params: SamplingParams | Seq[SamplingParams] | None = None,
+        *,
+        streams: bool = True,
+        stream_interval: int = 0,
+        **per_request: Any,
+    ) -> Answers:
         """Ask for all of these prompts at once, from asyncio; what comes back is `Answers`, to be read and to be left.
 
         `streams=False`: the caller is not woken before a text is whole. `stream_interval`: as for `stream`.

@@ -98,14 +98,18 @@ class Writer:
         self._told = len(self._ids)
         self.chunks.append(
             Chunk(
-                text=self._new_text(final=is_over), token_ids=tuple(self._ids[new]),
-                sources=tuple(self._sources[new]), logprobs=tuple(self._logprobs[own]),
+                text=self._new_text(final=is_over),
+                token_ids=tuple(self._ids[new]),
+                sources=tuple(self._sources[new]),
+                logprobs=tuple(self._logprobs[own]),
                 finish_reason=None if self.error is not None else self.finish_reason,
-                stop_reason=self._stop_reason(), stats=self.stats if is_over else None,
+                stop_reason=self._stop_reason(),
+                stats=self.stats if is_over else None,
                 speculative=self.seq.settled.told if is_over else None,
-                prompt_logprobs=of_prompt, draft_tree=self._draft_tree,
+                prompt_logprobs=of_prompt,
+                draft_tree=self._draft_tree,
             )
-        )  # fmt: skip
+        )
 
     def result(self) -> Result:
         """Everything written so far."""

@@ -163,8 +163,9 @@ def _paper(raw: Mapping[str, Any], path: Path) -> Paper | None:
 def _check_keys(table: Mapping[str, Any], known: list[str], where: str) -> None:
     for key in table:
         if key not in known:
-            raise ConfigError(f"recipe {where}: unknown key {key!r}{near_miss(key, known)}; it takes: "
-                              f"{', '.join(known)}")  # fmt: skip
+            raise ConfigError(
+                f"recipe {where}: unknown key {key!r}{near_miss(key, known)}; it takes: {', '.join(known)}"
+            )
 
 
 def fill_named(

@@ -74,9 +74,11 @@ class Words:
         drafter, roles = read_choice("drafter", self.drafter), self.roles
         name = drafter.name or (_DRAFT_MODEL if _DRAFT_MODEL in roles else "none")
         if not drafter.name and name == "none" and (drafter.options or roles):
-            given = f"drafter={dict(drafter.options)!r}" if drafter.options else next(
-                f"{role}={place!r}" for role, place in roles.items()
-            )  # fmt: skip
+            given = (
+                f"drafter={dict(drafter.options)!r}"
+                if drafter.options
+                else next(f"{role}={place!r}" for role, place in roles.items())
+            )
             raise ConfigError(
                 f"{given} is for a drafter, and none is named: drafter={{'name': ...}}, or drafter='auto'"
             )

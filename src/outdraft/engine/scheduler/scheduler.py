@@ -144,9 +144,12 @@ class Scheduler:
         if read := {seq.id for seq in seqs if not seq.prefilled}:
             self._passed_over = {seq.id for seq in ordered if not seq.prefilled and seq.id not in read}
         return Pass(
-            seqs=tuple(seqs), preempted=tuple(preempted), num_decoding=sum(seq.prefilled for seq in seqs),
-            num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled), num_layers=num_layers or 0,
-        )  # fmt: skip
+            seqs=tuple(seqs),
+            preempted=tuple(preempted),
+            num_decoding=sum(seq.prefilled for seq in seqs),
+            num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled),
+            num_layers=num_layers or 0,
+        )
 
     def ran(self, turn: Pass, seconds: float, *, is_over: bool = True) -> None:
         """Learn from the pass of this turn, or from the slice of a pass that `is_over` or not; it took so long."""

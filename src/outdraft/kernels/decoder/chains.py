@@ -70,9 +70,18 @@ def guess_chains(
     sure = None if cutoffs is None else (ctypes.c_float * (count * stride))()
     made_steps = ctypes.c_int32()
     chain = CGuessChain(
-        ints([depths[i] for i in order]), stride, feed_last, distributions, keys, found, q,
-        pointer(left), least, sure, ctypes.pointer(made_steps),
-    )  # fmt: skip
+        ints([depths[i] for i in order]),
+        stride,
+        feed_last,
+        distributions,
+        keys,
+        found,
+        q,
+        pointer(left),
+        least,
+        sure,
+        ctypes.pointer(made_steps),
+    )
     check(guesser.native.od_guesser_chain(guesser.handle, ctypes.byref(described), ctypes.byref(chain)))
     back = sorted(range(count), key=lambda place: order[place])
     lengths = [min(depth, made_steps.value) for depth in depths]

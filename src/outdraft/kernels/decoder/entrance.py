@@ -44,9 +44,16 @@ class Entrance:
         fusion, join = (CLinear() if one is None else one.describe() for one in (self.fusion, self.join))
         norms = [pointer(norm) for norm in (self.tap_norms, self.token_norm, self.feature_norm)]
         return CEntrance(
-            fusion, join, *norms, self.num_taps, self.tap_width, self.one_tap_norm, self.origin.value,
-            self.norms_carried, self.tap_eps,
-        )  # fmt: skip
+            fusion,
+            join,
+            *norms,
+            self.num_taps,
+            self.tap_width,
+            self.one_tap_norm,
+            self.origin.value,
+            self.norms_carried,
+            self.tap_eps,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

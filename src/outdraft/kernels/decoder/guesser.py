@@ -117,8 +117,16 @@ class Guesser:
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps]) if rows.taps else None
         layers = range(self._num_layers)
         return CFeed(
-            len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
-            rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features),
-            taps, skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
+            len(rows.tokens),
+            len(spans),
+            ints(rows.tokens),
+            ints(rows.positions),
+            describe(spans),
+            rows.cos.data_ptr(),
+            rows.sin.data_ptr(),
+            table_size(rows.cos),
+            pointer(rows.features),
+            taps,
+            skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
             kept=places(rows.kept, layers) if rows.kept else None,
-        )  # fmt: skip
+        )

@@ -84,11 +84,27 @@ class Stack:
         self.threads = threads
         self.kind = kind or native.od_best_kernels().decode()
         described = CShape(
-            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.rotary,
-            shape.eps, shape.scale, shape.added, shape.logit_scale, shape.score_cap, shape.logit_cap, shape.growth,
-            shape.first_len, ACTIVATIONS.index(shape.activation), shape.gated, _NORMS.index(shape.norm),
-            shape.norms_whole, shape.parallel,
-        )  # fmt: skip
+            shape.hidden,
+            shape.heads,
+            shape.kv_heads,
+            shape.head_dim,
+            shape.inner,
+            shape.vocab,
+            shape.rotary,
+            shape.eps,
+            shape.scale,
+            shape.added,
+            shape.logit_scale,
+            shape.score_cap,
+            shape.logit_cap,
+            shape.growth,
+            shape.first_len,
+            ACTIVATIONS.index(shape.activation),
+            shape.gated,
+            _NORMS.index(shape.norm),
+            shape.norms_whole,
+            shape.parallel,
+        )
         self.lender: object = None  # what keeps lent memory, if nothing else does
         self.handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
 
@@ -100,8 +116,7 @@ class Stack:
         linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
         norms = CNorms(
             *map(
-                pointer,
-                (parts.attn_norm, parts.mlp_norm, parts.attn_post, parts.mlp_post, parts.q_norm, parts.k_norm),
+                pointer, (parts.attn_norm, parts.mlp_norm, parts.attn_post, parts.mlp_post, parts.q_norm, parts.k_norm)
             )
         )
         made = self._native.od_model_set_layer(
@@ -164,11 +179,19 @@ class Stack:
         its queries, turned.
         """
         passed = CPass(
-            hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), table_size(cos), len(positions),
-            describe(spans), len(spans), ints(layers), len(layers),
+            hidden.data_ptr(),
+            ints(positions),
+            cos.data_ptr(),
+            sin.data_ptr(),
+            table_size(cos),
+            len(positions),
+            describe(spans),
+            len(spans),
+            ints(layers),
+            len(layers),
             *(places(kept, layers) for kept in (taps, middles, queries)),
             skip.flags(layers) if skip else None,
-        )  # fmt: skip
+        )
         check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
 
     def logits(self, hidden: Tensor, *, norm: bool) -> Tensor:

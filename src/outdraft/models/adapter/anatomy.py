@@ -48,9 +48,8 @@ class _Recorder:
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]) -> Tensor:
         shape = HeadShape(
-            num_heads=q.shape[1], num_kv_heads=k.shape[1], head_dim=max(q.shape[-1], v.shape[-1]),
-            value_dim=v.shape[-1],
-        )  # fmt: skip
+            num_heads=q.shape[1], num_kv_heads=k.shape[1], head_dim=max(q.shape[-1], v.shape[-1]), value_dim=v.shape[-1]
+        )
         self.calls.append(_Call(module=module, shape=shape, options=dict(options), masked=mask is not None))
         alone: Attending = ContextAttention(CausalContext(1, q.shape[2]), shape, q.dtype)
         return alone.attend(module, q, k, v, mask, options)

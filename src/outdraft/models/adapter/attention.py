@@ -25,9 +25,20 @@ from outdraft.options.errors import CapabilityError
 
 NAME = "outdraft"
 KNOWN = {  # what a layer may hand over besides; None and False say nothing
-    "dropout", "scaling", "sliding_window", "softcap", "s_aux", "position_ids", "cache_position", "is_causal",
-    "use_cache", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict",
-}  # fmt: skip
+    "dropout",
+    "scaling",
+    "sliding_window",
+    "softcap",
+    "s_aux",
+    "position_ids",
+    "cache_position",
+    "is_causal",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "return_dict",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +108,7 @@ class ContextAttention:
         q = _filled(q.to(self._dtype), group * kept.num_kv_heads, kept.head_dim)
         k = _filled(k.to(self._dtype), kept.num_kv_heads, kept.head_dim)
         v = _filled(v.to(self._dtype), kept.num_kv_heads, kept.head_dim)
-        told: dict[str, Any] = {
-            "window": options.get("sliding_window"), "scale": scale, "cap": options.get("softcap")
-        }  # fmt: skip
+        told: dict[str, Any] = {"window": options.get("sliding_window"), "scale": scale, "cap": options.get("softcap")}
         if sinks is not None:
             if not isinstance(self._context, CausalContext | CachedContext | BranchContext | WatchedContext):
                 raise CapabilityError(

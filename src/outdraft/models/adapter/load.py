@@ -49,8 +49,11 @@ def load_adapted(
     if plan.cut:
         _log.warning(
             "%s is limited to %d tokens through transformers: in longer texts its rotary frequencies (%s) would change "
-            "with the length of a pass", plan.kind, plan.max_len, plan.cut,
-        )  # fmt: skip
+            "with the length of a pass",
+            plan.kind,
+            plan.max_len,
+            plan.cut,
+        )
     with quiet(plan.library):
         model = _read_weights(plan, wanted).to(device)
         try:
@@ -60,8 +63,9 @@ def load_adapted(
                     "%s: the numbers of a row depend on the other rows of its pass (%s), so where two tokens are "
                     "almost "
                     "equally probable, the text may differ from that of plain decoding (docs/exactness.md)",
-                    plan.kind, ", ".join(sorted(network.unknown)) or "a trial shows it",
-                )  # fmt: skip
+                    plan.kind,
+                    ", ".join(sorted(network.unknown)) or "a trial shows it",
+                )
             return network
         except OutdraftError:
             raise
@@ -78,10 +82,15 @@ def _read_weights(plan: Plan, dtype: torch.dtype | None) -> Any:
     _refuse_copies(plan.path)
     try:
         model, told = plan.made.from_pretrained(
-            plan.path, config=plan.config, dtype="auto" if dtype is None else dtype, attn_implementation=NAME,
-            local_files_only=True, use_safetensors=True, output_loading_info=True,
+            plan.path,
+            config=plan.config,
+            dtype="auto" if dtype is None else dtype,
+            attn_implementation=NAME,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
             **({"key_mapping": _KEYS} if plan.wrapped else {}),
-        )  # fmt: skip
+        )
     except Exception as error:  # likewise
         raise ModelLoadError(f"{plan.path} cannot be read by {plan.library_name}: {first_line(error)}") from error
     _require_all(plan.path, told)

@@ -81,9 +81,16 @@ class TransformersNetwork:
         return h
 
     def run(
-        self, h: Tensor, positions: Tensor, ctx: AttentionContext, *, start: int = 0, stop: int | None = None,
-        skip: Skip = NO_SKIP, taps: Collection[int] = (),
-    ) -> RunOutput:  # fmt: skip
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        skip: Skip = NO_SKIP,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
         """All layers over h [N, D], which `embed` gave. Tap i: the state after i layers.
 
         Raises `CapabilityError` for a part of the layers, and for taps in the middle of one.
@@ -96,9 +103,11 @@ class TransformersNetwork:
         tapped = {i: anatomy.layers[i - 1] for i in taps if 0 < i < count}
         attention = ContextAttention(ctx, anatomy.shape, self.dtype)
         with (
-            self._tapping(attention, tapped, taken), _seeing(attention, anatomy.norm) as seen, attending(attention),
+            self._tapping(attention, tapped, taken),
+            _seeing(attention, anatomy.norm) as seen,
+            attending(attention),
             self._apart(len(h), ctx.bulk),
-        ):  # fmt: skip
+        ):
             out = anatomy.decoder(**given, position_ids=positions[None], use_cache=False)[0]
         hidden = (seen[0] if seen else out)[0]  # [N, D]
         if count in taps:

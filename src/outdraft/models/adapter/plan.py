@@ -80,9 +80,16 @@ def read_plan(path: Path) -> Plan:
     max_len, cut = _context(config, kind)
     ends = all_ends(raw.get("eos_token_id"), text.get("eos_token_id"), read_generation(path))
     return Plan(
-        path=path, kind=kind, library=library, config=config, made=made, wrapped=is_wrapper(raw),
-        ends=tuple(ends or ()), max_len=max_len, cut=cut,
-    )  # fmt: skip
+        path=path,
+        kind=kind,
+        library=library,
+        config=config,
+        made=made,
+        wrapped=is_wrapper(raw),
+        ends=tuple(ends or ()),
+        max_len=max_len,
+        cut=cut,
+    )
 
 
 def _context(config: Any, kind: str) -> tuple[int, str]:

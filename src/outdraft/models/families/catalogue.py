@@ -17,7 +17,24 @@ from outdraft.models.families.starcoder2 import STARCODER2
 ARCHITECTURES = {
     kind.model_type: kind
     for kind in (
-        LLAMA, MISTRAL, MINISTRAL3, QWEN2, QWEN3, QWEN3_VL, GEMMA2, GEMMA3, PHI3, GRANITE, OLMO2, OLMO3, SMOLLM3, GLM4,
-        STARCODER2, COHERE2, EXAONE4, GPT_NEOX, GPT2,
+        LLAMA,
+        MISTRAL,
+        MINISTRAL3,
+        QWEN2,
+        QWEN3,
+        QWEN3_VL,
+        GEMMA2,
+        GEMMA3,
+        PHI3,
+        GRANITE,
+        OLMO2,
+        OLMO3,
+        SMOLLM3,
+        GLM4,
+        STARCODER2,
+        COHERE2,
+        EXAONE4,
+        GPT_NEOX,
+        GPT2,
     )
-}  # fmt: skip
+}

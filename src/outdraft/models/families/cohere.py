@@ -23,16 +23,24 @@ def _read(fields: Fields) -> ModelConfig:
     fields.look("rotary_pct")
     is_tied = fields.get("tie_word_embeddings", bool, True)
     fields.only(
-        position_embedding_type="rope_gptj", use_gated_activation=True, use_parallel_block=True,
+        position_embedding_type="rope_gptj",
+        use_gated_activation=True,
+        use_parallel_block=True,
         use_embedding_sharing=is_tied,
-    )  # fmt: skip
+    )
     config = read_common(
-        fields, norm="layer", norm_bias=False, norm_eps=fields.get("layer_norm_eps", float, 1e-5),
-        parallel_residual=True, shared_norm=True, qkv_bias=bias, out_bias=bias,
+        fields,
+        norm="layer",
+        norm_bias=False,
+        norm_eps=fields.get("layer_norm_eps", float, 1e-5),
+        parallel_residual=True,
+        shared_norm=True,
+        qkv_bias=bias,
+        out_bias=bias,
         tie_embeddings=is_tied,
         logit_scale=fields.get("logit_scale", float, 0.0625),
         windows=windows_of(kinds, fields.get("sliding_window", int, 4096)),
-    )  # fmt: skip
+    )
     return config.turned_where([kind == SLIDING for kind in kinds])
 
 
@@ -40,8 +48,10 @@ def _write(config: ModelConfig) -> dict[str, object]:
     fields = {**write_common(config), **write_windows(config), "layer_types": kinds_of(config)}
     del fields["rms_norm_eps"]
     return fields | {
-        "layer_norm_eps": config.norm_eps, "attention_bias": config.qkv_bias, "logit_scale": config.logit_scale
-    }  # fmt: skip
+        "layer_norm_eps": config.norm_eps,
+        "attention_bias": config.qkv_bias,
+        "logit_scale": config.logit_scale,
+    }
 
 
 def _table(config: ModelConfig) -> Iterable[Entry]:

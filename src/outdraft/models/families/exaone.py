@@ -15,9 +15,13 @@ def _read(fields: Fields) -> ModelConfig:
     size, layers = fields.sliding_window(4096), fields.layers("num_hidden_layers")
     kinds = fields.layer_kinds(_by_pattern(fields, layers) if size is not None else [FULL] * layers)
     config = read_common(
-        fields, norm_eps=fields.get("rms_norm_eps", float, 1e-5), pre_norm=False, post_norm=True, qk_norm=True,
+        fields,
+        norm_eps=fields.get("rms_norm_eps", float, 1e-5),
+        pre_norm=False,
+        post_norm=True,
+        qk_norm=True,
         windows=windows_of(kinds, size),
-    )  # fmt: skip
+    )
     return config.turned_where([size is None or kind == SLIDING for kind in kinds])
 
 

@@ -35,13 +35,21 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
 
     hidden = fields.size("hidden_size", most=MOST_CHANNELS)
     return read_common(
-        fields, head_dim=256, norm="rms32", post_norm=True, qkv_bias=bias, out_bias=bias,
+        fields,
+        head_dim=256,
+        norm="rms32",
+        post_norm=True,
+        qkv_bias=bias,
+        out_bias=bias,
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         activation=fields.activation("hidden_activation", fields.activation("hidden_act", "gelu_pytorch_tanh")),
-        embedding_scale=hidden**0.5, score_scale=fields.get("query_pre_attn_scalar", float, 256.0) ** -0.5,
-        score_cap=maybe(*cap), logit_cap=maybe(*logit_cap),
-        windows=windows_of(kinds, fields.get("sliding_window", int, 4096)), **special,
-    )  # fmt: skip
+        embedding_scale=hidden**0.5,
+        score_scale=fields.get("query_pre_attn_scalar", float, 256.0) ** -0.5,
+        score_cap=maybe(*cap),
+        logit_cap=maybe(*logit_cap),
+        windows=windows_of(kinds, fields.get("sliding_window", int, 4096)),
+        **special,
+    )
 
 
 def _read2(fields: Fields) -> ModelConfig:
@@ -53,16 +61,28 @@ def _read2(fields: Fields) -> ModelConfig:
 def _read3(fields: Fields) -> ModelConfig:
     # Published wrappers name only what differs from the 2B model that was never released.
     fields.fill(
-        vocab_size=262208, hidden_size=2304, intermediate_size=9216, num_hidden_layers=26, num_attention_heads=8,
-        num_key_value_heads=4, head_dim=256, eos_token_id=1, bos_token_id=2,
-    )  # fmt: skip
+        vocab_size=262208,
+        hidden_size=2304,
+        intermediate_size=9216,
+        num_hidden_layers=26,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=256,
+        eos_token_id=1,
+        bos_token_id=2,
+    )
     layers, max_len = fields.layers("num_hidden_layers"), fields.size("max_position_embeddings", 131072)
     width = fields.size("head_dim", 256, most=MOST_CHANNELS)
     everywhere = read_rope(fields, width, max_len, theta=_THETAS[FULL])
     near = read_rope(
-        fields, width, max_len, theta_key="rope_local_base_freq", theta=_THETAS[SLIDING], kind_of_layer=SLIDING,
+        fields,
+        width,
+        max_len,
+        theta_key="rope_local_base_freq",
+        theta=_THETAS[SLIDING],
+        kind_of_layer=SLIDING,
         is_scaled=False,
-    )  # fmt: skip
+    )
     period = fields.get("sliding_window_pattern", int, 6)
     kinds = fields.layer_kinds(every_nth_full(layers, period))
     ropes = tuple(near if kind == SLIDING else everywhere for kind in kinds)
@@ -103,6 +123,5 @@ GEMMA2 = Architecture(
     model_type="gemma2", class_name="Gemma2ForCausalLM", parse=_read2, write=_write, table=_table, ignored=IGNORED
 )
 GEMMA3 = Architecture(
-    model_type="gemma3_text", class_name="Gemma3ForCausalLM", parse=_read3, write=_write3, table=_table,
-    ignored=IGNORED,
-)  # fmt: skip
+    model_type="gemma3_text", class_name="Gemma3ForCausalLM", parse=_read3, write=_write3, table=_table, ignored=IGNORED
+)

@@ -12,18 +12,25 @@ from outdraft.models.families.shared.rope_fields import read_rope
 from outdraft.models.networks.config import ModelConfig
 
 _NAMES = LayerNames(
-    attn_post_norm="post_self_attn_layernorm", mlp_post_norm="post_mlp_layernorm", up=("mlp.gate_up_proj",),
+    attn_post_norm="post_self_attn_layernorm",
+    mlp_post_norm="post_mlp_layernorm",
+    up=("mlp.gate_up_proj",),
     has_neighbours=True,
-)  # fmt: skip
+)
 
 
 def _read(fields: Fields) -> ModelConfig:
     width, longest = fields.size("head_dim", 128, most=MOST_CHANNELS), fields.size("max_position_embeddings", 131072)
     return read_common(
-        fields, head_dim=128, norm_eps=fields.get("rms_norm_eps", float, 1.5625e-7), post_norm=True, max_len=longest,
-        qkv_bias=fields.get("attention_bias", bool, True), rope=read_rope(fields, width, longest, share=0.5),
+        fields,
+        head_dim=128,
+        norm_eps=fields.get("rms_norm_eps", float, 1.5625e-7),
+        post_norm=True,
+        max_len=longest,
+        qkv_bias=fields.get("attention_bias", bool, True),
+        rope=read_rope(fields, width, longest, share=0.5),
         eos_ids=fields.eos_ids() or (151329, 151336, 151338),
-    )  # fmt: skip
+    )
 
 
 def _write(config: ModelConfig) -> dict[str, object]:

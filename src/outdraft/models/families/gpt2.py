@@ -66,6 +66,11 @@ def _table(config: ModelConfig) -> Iterable[Entry]:
 
 
 GPT2 = Architecture(
-    model_type="gpt2", class_name="GPT2LMHeadModel", parse=_read, write=_write, table=_table,
-    prefix="transformer.", ignored=("attn.bias", "attn.masked_bias"),
-)  # fmt: skip
+    model_type="gpt2",
+    class_name="GPT2LMHeadModel",
+    parse=_read,
+    write=_write,
+    table=_table,
+    prefix="transformer.",
+    ignored=("attn.bias", "attn.masked_bias"),
+)

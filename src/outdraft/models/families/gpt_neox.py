@@ -82,6 +82,10 @@ def _table(config: ModelConfig) -> Iterable[Entry]:
 
 
 GPT_NEOX = Architecture(
-    model_type="gpt_neox", class_name="GPTNeoXForCausalLM", parse=_read, write=_write, table=_table,
+    model_type="gpt_neox",
+    class_name="GPTNeoXForCausalLM",
+    parse=_read,
+    write=_write,
+    table=_table,
     ignored=("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias"),
-)  # fmt: skip
+)

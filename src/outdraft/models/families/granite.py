@@ -15,11 +15,15 @@ def _read(fields: Fields) -> ModelConfig:
     if divisor == 0:
         raise fields.error("logits_scaling", divisor, "a divisor of the logits")
     return read_common(
-        fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False),
+        fields,
+        qkv_bias=bias,
+        out_bias=bias,
+        mlp_bias=fields.get("mlp_bias", bool, False),
         embedding_scale=fields.get("embedding_multiplier", float, 1.0),
         score_scale=fields.get("attention_multiplier", float, 1.0),
-        residual_scale=fields.get("residual_multiplier", float, 1.0), logit_scale=1 / divisor,
-    )  # fmt: skip
+        residual_scale=fields.get("residual_multiplier", float, 1.0),
+        logit_scale=1 / divisor,
+    )
 
 
 def _write(config: ModelConfig) -> dict[str, object]:
@@ -35,6 +39,5 @@ def _write(config: ModelConfig) -> dict[str, object]:
 
 
 GRANITE = Architecture(
-    model_type="granite", class_name="GraniteForCausalLM", parse=_read, write=_write, table=llama_table,
-    ignored=IGNORED,
-)  # fmt: skip
+    model_type="granite", class_name="GraniteForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
+)

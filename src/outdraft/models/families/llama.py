@@ -110,10 +110,18 @@ LLAMA = Architecture(
     model_type="llama", class_name="LlamaForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
 )
 MINISTRAL3 = Architecture(
-    model_type="ministral3", class_name="Ministral3ForCausalLM", parse=_read_ministral, write=_write_mistral,
-    table=llama_table, ignored=IGNORED,
-)  # fmt: skip
+    model_type="ministral3",
+    class_name="Ministral3ForCausalLM",
+    parse=_read_ministral,
+    write=_write_mistral,
+    table=llama_table,
+    ignored=IGNORED,
+)
 MISTRAL = Architecture(
-    model_type="mistral", class_name="MistralForCausalLM", parse=_read_mistral, write=_write_mistral,
-    table=llama_table, ignored=IGNORED,
-)  # fmt: skip
+    model_type="mistral",
+    class_name="MistralForCausalLM",
+    parse=_read_mistral,
+    write=_write_mistral,
+    table=llama_table,
+    ignored=IGNORED,
+)

@@ -19,9 +19,17 @@ _THETA = 500000.0  # OLMo 3's
 def _read(fields: Fields, **special: Any) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
     return read_common(
-        fields, norm="rms32", norm_eps=fields.get("rms_norm_eps", float, 1e-5), pre_norm=False, post_norm=True,
-        qk_norm=True, qk_norm_whole=True, qkv_bias=bias, out_bias=bias, **special,
-    )  # fmt: skip
+        fields,
+        norm="rms32",
+        norm_eps=fields.get("rms_norm_eps", float, 1e-5),
+        pre_norm=False,
+        post_norm=True,
+        qk_norm=True,
+        qk_norm_whole=True,
+        qkv_bias=bias,
+        out_bias=bias,
+        **special,
+    )
 
 
 def _read3(fields: Fields) -> ModelConfig:

@@ -44,9 +44,13 @@ def _write3(config: ModelConfig) -> dict[str, object]:
 
 
 QWEN3_VL = Architecture(  # the text part
-    model_type="qwen3_vl_text", class_name="Qwen3VLTextModel", parse=_read3, write=_write3, table=llama_table,
+    model_type="qwen3_vl_text",
+    class_name="Qwen3VLTextModel",
+    parse=_read3,
+    write=_write3,
+    table=llama_table,
     ignored=IGNORED,
-)  # fmt: skip
+)
 QWEN2 = Architecture(
     model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2, table=llama_table, ignored=IGNORED
 )

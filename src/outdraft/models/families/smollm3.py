@@ -22,10 +22,14 @@ def _read(fields: Fields) -> ModelConfig:
         fields.look("max_window_layers")  # stands in published files
     kinds = fields.layer_kinds([SLIDING if slides and size is not None and not turn else FULL for turn in turned])
     config = read_common(
-        fields, theta=2e6, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False),
+        fields,
+        theta=2e6,
+        qkv_bias=bias,
+        out_bias=bias,
+        mlp_bias=fields.get("mlp_bias", bool, False),
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         windows=windows_of(kinds, size) if slides else (),
-    )  # fmt: skip
+    )
     return config.turned_where(turned)
 
 
@@ -42,6 +46,5 @@ def _write(config: ModelConfig) -> dict[str, object]:
 
 
 SMOLLM3 = Architecture(
-    model_type="smollm3", class_name="SmolLM3ForCausalLM", parse=_read, write=_write, table=llama_table,
-    ignored=IGNORED,
-)  # fmt: skip
+    model_type="smollm3", class_name="SmolLM3ForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
+)

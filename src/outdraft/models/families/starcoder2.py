@@ -17,11 +17,17 @@ def _read(fields: Fields) -> ModelConfig:
     bias = fields.get("use_bias", bool, True)
     fields.only(mlp_type="default")
     return read_common(
-        fields, norm="layer", norm_eps=fields.get("norm_epsilon", float, 1e-5), gated_mlp=False,
-        activation=fields.activation("hidden_act", "gelu_pytorch_tanh"), qkv_bias=bias, out_bias=bias, mlp_bias=bias,
+        fields,
+        norm="layer",
+        norm_eps=fields.get("norm_epsilon", float, 1e-5),
+        gated_mlp=False,
+        activation=fields.activation("hidden_act", "gelu_pytorch_tanh"),
+        qkv_bias=bias,
+        out_bias=bias,
+        mlp_bias=bias,
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         windows=fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window")),
-    )  # fmt: skip
+    )
 
 
 def _write(config: ModelConfig) -> dict[str, object]:
@@ -35,6 +41,10 @@ def _table(config: ModelConfig) -> Iterable[Entry]:
 
 
 STARCODER2 = Architecture(
-    model_type="starcoder2", class_name="Starcoder2ForCausalLM", parse=_read, write=_write, table=_table,
+    model_type="starcoder2",
+    class_name="Starcoder2ForCausalLM",
+    parse=_read,
+    write=_write,
+    table=_table,
     ignored=IGNORED,
-)  # fmt: skip
+)

@@ -83,8 +83,13 @@ def tensor_names(directory: Path) -> frozenset[str]:
 def tell_count(directory: Path, told: Mapping[str, Any], key: str, counted: int) -> None:
     """One line where config.json names another number of parts than the file holds, which are all used."""
     if told.get(key, counted) != counted:
-        _log.warning("%s: %s=%s in config.json, and the file holds %d: these are used", directory.name, key,
-                     shown(told[key]), counted)  # fmt: skip
+        _log.warning(
+            "%s: %s=%s in config.json, and the file holds %d: these are used",
+            directory.name,
+            key,
+            shown(told[key]),
+            counted,
+        )
 
 
 def stored_dtype(tensors: TensorSource) -> torch.dtype:
@@ -93,9 +98,13 @@ def stored_dtype(tensors: TensorSource) -> torch.dtype:
 
 
 def fill(
-    make: Callable[[torch.device | None], Net], entries: Iterable[Entry], tensors: TensorSource, what: str, *,
+    make: Callable[[torch.device | None], Net],
+    entries: Iterable[Entry],
+    tensors: TensorSource,
+    what: str,
+    *,
     beside: Iterable[str] = (),
-) -> Net:  # fmt: skip
+) -> Net:
     """A network with the parameters of `tensors`, not to be trained. `make`: lay it out on a device, or where it runs.
 
     Raises `ModelLoadError` for what is missing, misshapen, NaN or without a meaning; `what`: the network, in words;

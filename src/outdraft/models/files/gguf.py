@@ -95,8 +95,12 @@ class GgufModel(TensorSource):
                 "%s: %d weights (%s) are read as 16-bit floats, which take %.1f MB of memory instead of %.1f; a "
                 "Q8_0 or "
                 "Q4_0 file of the same model keeps its integers, and so does one that `outdraft quantize` has made",
-                self.origin.name, len(rounded), kinds, made / 1e6, stored / 1e6,
-            )  # fmt: skip
+                self.origin.name,
+                len(rounded),
+                kinds,
+                made / 1e6,
+                stored / 1e6,
+            )
 
     def __getitem__(self, name: str) -> Tensor:
         theirs = self._names[name]
@@ -217,9 +221,12 @@ class GgufModel(TensorSource):
                 "take the model's safetensors"
             )
         return {
-            "rope_type": rule.kind, "factor": rule.factor, "original_max_position_embeddings": rule.original_max_len,
-            "low_freq_factor": rule.low_freq_factor, "high_freq_factor": rule.high_freq_factor,
-        }  # fmt: skip
+            "rope_type": rule.kind,
+            "factor": rule.factor,
+            "original_max_position_embeddings": rule.original_max_len,
+            "low_freq_factor": rule.low_freq_factor,
+            "high_freq_factor": rule.high_freq_factor,
+        }
 
 
 def restore_rows(rows: Tensor, num_heads: int) -> Tensor:

@@ -70,9 +70,12 @@ def _gemma(meta: GgufMeta, layers_of_the_largest: int) -> Keys:
     scalar = width / heads if meta.count("block_count") == layers_of_the_largest else head_dim
     cap = meta.value("final_logit_softcapping")
     return {
-        "query_pre_attn_scalar": scalar, "hidden_activation": "gelu_pytorch_tanh", "hidden_act": None,
-        "final_logit_softcapping": cap, "sliding_window": meta.value("attention.sliding_window"),
-    }  # fmt: skip
+        "query_pre_attn_scalar": scalar,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_act": None,
+        "final_logit_softcapping": cap,
+        "sliding_window": meta.value("attention.sliding_window"),
+    }
 
 
 _WIDTH = "attention.key_length"
@@ -106,8 +109,9 @@ def _phi3(meta: GgufMeta, told: Keys) -> Keys:
     length = meta.count("context_length")
     original = meta.count("rope.scaling.original_context_length", length)
     keys: Keys = {
-        "original_max_position_embeddings": original, "sliding_window": meta.value("attention.sliding_window") or None
-    }  # fmt: skip
+        "original_max_position_embeddings": original,
+        "sliding_window": meta.value("attention.sliding_window") or None,
+    }
     factors = {name: own.tolist() for name, theirs in FACTORS.items() if (own := meta.tensor(theirs)) is not None}
     if len(factors) < len(FACTORS):
         if factors or meta.value("rope.scaling.type") == LONGROPE:
@@ -143,19 +147,25 @@ def _glm4(meta: GgufMeta, told: Keys) -> Keys:
 
 def _starcoder2(meta: GgufMeta, told: Keys) -> Keys:
     return {
-        "norm_epsilon": meta.number("attention.layer_norm_epsilon", 1e-5), "rms_norm_eps": None,
-        "hidden_act": "gelu_pytorch_tanh", "use_bias": meta.holds("blk.0.attn_q.bias"), "attention_bias": None,
-        "mlp_bias": None, "sliding_window": None,
-    }  # fmt: skip
+        "norm_epsilon": meta.number("attention.layer_norm_epsilon", 1e-5),
+        "rms_norm_eps": None,
+        "hidden_act": "gelu_pytorch_tanh",
+        "use_bias": meta.holds("blk.0.attn_q.bias"),
+        "attention_bias": None,
+        "mlp_bias": None,
+        "sliding_window": None,
+    }
 
 
 def _cohere2(meta: GgufMeta, told: Keys) -> Keys:
     kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 4))
     return {
-        "layer_norm_eps": meta.number("attention.layer_norm_epsilon", 1e-5), "rms_norm_eps": None,
-        "logit_scale": meta.number("logit_scale", 1.0), "layer_types": kinds,
+        "layer_norm_eps": meta.number("attention.layer_norm_epsilon", 1e-5),
+        "rms_norm_eps": None,
+        "logit_scale": meta.number("logit_scale", 1.0),
+        "layer_types": kinds,
         "sliding_window": meta.count("attention.sliding_window"),
-    }  # fmt: skip
+    }
 
 
 def _exaone4(meta: GgufMeta, told: Keys) -> Keys:
@@ -173,9 +183,10 @@ _FUSED_PHI = {
     name: theirs for name, theirs in _LAYER.items() if name not in ("attn_q", "attn_k", "attn_v", "ffn_gate")
 } | {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
 _GLM = _LAYER | {
-    "post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm",
+    "post_attention_norm": "post_self_attn_layernorm",
+    "post_ffw_norm": "post_mlp_layernorm",
     "ffn_up": "mlp.gate_up_proj",
-}  # fmt: skip
+}
 FAMILIES = {
     "llama": GgufFamily(model_type="llama", is_permuted=True, keys=_llama),
     "mistral3": GgufFamily(model_type="ministral3", is_permuted=True, keys=_ministral),
@@ -189,9 +200,8 @@ FAMILIES = {
     "smollm3": GgufFamily(model_type="smollm3", is_permuted=True),
     "glm4": GgufFamily(model_type="glm4", layer_names=_GLM, keys=_glm4),
     "starcoder2": GgufFamily(
-        model_type="starcoder2", layer_names=_LAYER | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
-        keys=_starcoder2,
+        model_type="starcoder2", layer_names=_LAYER | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}, keys=_starcoder2
     ),
     "cohere2": GgufFamily(model_type="cohere2", keys=_cohere2),
     "exaone4": GgufFamily(model_type="exaone4", layer_names=_LAYER | _BEHIND, keys=_exaone4),
-}  # fmt: skip
+}

@@ -16,16 +16,30 @@ _NO_MODELS = {
     "mmproj": "give the GGUF file of the text model",
 }
 _READ = (
-    *ROLES.values(), "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.merges",
-    "tokenizer.ggml.token_type", "tokenizer.ggml.eos_token_ids", "tokenizer.ggml.e??_token_id",
-    "tokenizer.ggml.fim_*_token_id", "tokenizer.ggml.add_bos_token", "tokenizer.chat_template*",
-)  # fmt: skip
+    *ROLES.values(),
+    "tokenizer.ggml.model",
+    "tokenizer.ggml.pre",
+    "tokenizer.ggml.tokens",
+    "tokenizer.ggml.merges",
+    "tokenizer.ggml.token_type",
+    "tokenizer.ggml.eos_token_ids",
+    "tokenizer.ggml.e??_token_id",
+    "tokenizer.ggml.fim_*_token_id",
+    "tokenizer.ggml.add_bos_token",
+    "tokenizer.chat_template*",
+)
 # Descriptions; scores and kinds of segments, which byte-level merges do not ask for; roles that only requests to fill a
 # gap in a text have.
 _WITHOUT_EFFECT = (
-    "general.*", "split.*", "quantize.*", "tokenizer.ggml.scores", "tokenizer.ggml.token_type_count",
-    "tokenizer.ggml.prefix_token_id", "tokenizer.ggml.suffix_token_id", "tokenizer.ggml.middle_token_id",
-)  # fmt: skip
+    "general.*",
+    "split.*",
+    "quantize.*",
+    "tokenizer.ggml.scores",
+    "tokenizer.ggml.token_type_count",
+    "tokenizer.ggml.prefix_token_id",
+    "tokenizer.ggml.suffix_token_id",
+    "tokenizer.ggml.middle_token_id",
+)
 _OFF: tuple[object, ...] = (None, False, 0, "", [])
 _NEVER_ADDED = "nothing is put behind a prompt"
 _ASKED = "not the defaults here: give them with each request"

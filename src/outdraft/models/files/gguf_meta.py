@@ -12,9 +12,13 @@ from outdraft.options.shown import shown
 from outdraft.weights.gguf import GgufFile
 
 _BOOKKEEPING = (
-    "vocab_size", "tensor_data_layout", "rope.dimension_sections", "attention.causal", "rope.scaling.finetuned",
+    "vocab_size",
+    "tensor_data_layout",
+    "rope.dimension_sections",
+    "attention.causal",
+    "rope.scaling.finetuned",
     "pooling_type",
-)  # fmt: skip
+)
 _OFF: tuple[object, ...] = (None, False, 0, 0.0, "", [])
 
 

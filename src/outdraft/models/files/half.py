@@ -25,6 +25,7 @@ def in_kernels_type(stored: StoredWeights, asked: str | torch.dtype | None, devi
         return stored
     _log.warning(
         "%s is stored as float16 and computed as bfloat16, which the native kernels know: its numbers are rounded once "
-        "more (dtype='float16' keeps them, and runs through PyTorch, more slowly)", stored.source.origin.name,
-    )  # fmt: skip
+        "more (dtype='float16' keeps them, and runs through PyTorch, more slowly)",
+        stored.source.origin.name,
+    )
     return replace(stored, dtype=torch.bfloat16)

@@ -18,12 +18,7 @@ from outdraft.models.families.shared.fields import all_ends
 from outdraft.models.families.shared.naming import Architecture, Entry, stored_entries, stored_shapes
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
-from outdraft.models.files.peft_adapter import (
-    WRAPPERS,
-    refuse_lone_adapter,
-    tell_adapter,
-    without_wrapper,
-)
+from outdraft.models.files.peft_adapter import WRAPPERS, refuse_lone_adapter, tell_adapter, without_wrapper
 from outdraft.models.files.published.source import PublishedModel
 from outdraft.models.files.wrapper import text_part, text_tensors
 from outdraft.models.networks.base import Decoder
@@ -40,9 +35,14 @@ from outdraft.weights.source import TensorSource
 
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
-    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
-    "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
-}  # fmt: skip
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 _log = logging.getLogger(__name__)
 _VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -289,8 +289,10 @@ def _has_own_head(source: TensorSource, kind: Architecture, config: ModelConfig)
         return False
     _log.warning(
         "%s: config.json ties the head to the embeddings, and '%s' is stored with other values: it is used, as "
-        "transformers does", source.origin.name, head,
-    )  # fmt: skip
+        "transformers does",
+        source.origin.name,
+        head,
+    )
     return True
 
 

@@ -14,9 +14,7 @@ from outdraft.models.families.shared.fields import all_ends
 from outdraft.weights.renamed import NamedTensors
 from outdraft.weights.source import TensorSource
 
-_INHERITED = (
-    "bos_token_id", "eos_token_id", "torch_dtype", "dtype", "quantization_config", "outdraft_variant",
-)  # fmt: skip
+_INHERITED = ("bos_token_id", "eos_token_id", "torch_dtype", "dtype", "quantization_config", "outdraft_variant")
 _TEXT = {  # the beginning of a name there -> here
     "model.language_model.": "model.",
     "language_model.model.": "model.",
@@ -24,10 +22,22 @@ _TEXT = {  # the beginning of a name there -> here
     "lm_head.": "lm_head.",
 }
 OTHERS = (  # what a wrapper holds besides
-    "model.visual.", "visual.", "model.vision_tower.", "vision_tower.", "model.vision_model.", "vision_model.",
-    "model.audio_tower.", "audio_tower.", "model.embed_vision.", "embed_vision.", "model.embed_audio.", "embed_audio.",
-    "model.multi_modal_projector.", "multi_modal_projector.", "mtp.",
-)  # fmt: skip
+    "model.visual.",
+    "visual.",
+    "model.vision_tower.",
+    "vision_tower.",
+    "model.vision_model.",
+    "vision_model.",
+    "model.audio_tower.",
+    "audio_tower.",
+    "model.embed_vision.",
+    "embed_vision.",
+    "model.embed_audio.",
+    "embed_audio.",
+    "model.multi_modal_projector.",
+    "multi_modal_projector.",
+    "mtp.",
+)
 
 
 def is_wrapper(raw: Mapping[str, object]) -> bool:

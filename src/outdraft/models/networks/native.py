@@ -31,9 +31,12 @@ from outdraft.nn.rope import RopeTables
 from outdraft.options.errors import CapabilityError
 
 _ACTIVATIONS = {
-    "silu": "silu", "swish": "silu", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
-}  # fmt: skip
+}
 
 
 def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
@@ -248,9 +251,7 @@ def weight_of(linear: LinearMap) -> Weight:
     """A linear map, ready to be packed."""
     bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
     if isinstance(linear, QuantLinear):
-        return Weight(
-            bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size
-        )  # fmt: skip
+        return Weight(bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size)
     return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
 
 

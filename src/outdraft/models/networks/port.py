@@ -61,10 +61,16 @@ def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
         return target.facts
     decoder, config = target, target.config
     return TargetFacts(
-        vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_layers=config.num_layers,
-        num_kv_heads=config.num_kv_heads, head_dim=config.head_dim, max_len=config.max_len, device=decoder.device,
-        dtype=decoder.dtype, exact=decoder.exact,
-    )  # fmt: skip
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        max_len=config.max_len,
+        device=decoder.device,
+        dtype=decoder.dtype,
+        exact=decoder.exact,
+    )
 
 
 class TargetLayers(Protocol):
@@ -85,9 +91,14 @@ class TargetLayers(Protocol):
         ...
 
     def run(
-        self, ids: Tensor, positions: Tensor, context: AttentionContext, *, stop: int | None = None,
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        context: AttentionContext,
+        *,
+        stop: int | None = None,
         skip: Skip = NO_SKIP,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Layers [0, stop), all by default, over any context, a drafter's own cache included: [N], [N] -> [N, D]."""
         ...
 

@@ -143,9 +143,12 @@ def load_lora(directory: Path, target: Decoder) -> Lora:
     if not has_lora(directory):
         raise ModelLoadError(f"{directory} holds no {FOLDER}/config.json: it was trained without joint=True")
     lora: Lora = load_head(
-        directory / FOLDER, LoraConfig, lambda config, place: Lora(config, target, place), model_type=_TYPE,
+        directory / FOLDER,
+        LoraConfig,
+        lambda config, place: Lora(config, target, place),
+        model_type=_TYPE,
         what="low-rank changes of this target",
-    )  # fmt: skip
+    )
     return lora
 
 

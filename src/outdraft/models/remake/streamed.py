@@ -98,9 +98,15 @@ class StreamedDecoder:
             return run_packed(self._run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
 
     def _run(
-        self, h: Tensor, places: Sequence[int], cos: Tensor, sin: Tensor, spans: Sequence[Span], layers: range,
+        self,
+        h: Tensor,
+        places: Sequence[int],
+        cos: Tensor,
+        sin: Tensor,
+        spans: Sequence[Span],
+        layers: range,
         **kept: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """As `Stack.run`, a call for each layer that is streamed."""
         for together in self._calls(layers):
             self._bring(together[0])

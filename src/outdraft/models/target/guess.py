@@ -78,23 +78,41 @@ class NativeGuesser:
             self._tables = self._rope.table(length, torch.float32, torch.device("cpu"))
         (cos, sin), spans = self._tables, ctx.spans()
         return Rows(
-            tokens=tokens, positions=positions, spans=spans_of(ctx) if spans is None else spans, cos=cos, sin=sin,
+            tokens=tokens,
+            positions=positions,
+            spans=spans_of(ctx) if spans is None else spans,
+            cos=cos,
+            sin=sin,
             features=features.float().contiguous() if features is not None else None,
-            taps=[tap.float().contiguous() for tap in taps] if taps else (), skip=skip, kept=kept,
-        )  # fmt: skip
+            taps=[tap.float().contiguous() for tap in taps] if taps else (),
+            skip=skip,
+            kept=kept,
+        )
 
 
 def guess_with(
-    decoder: NativeDecoder, *, num_layers: int | None = None, exit: Residual | None = None, eps: float = 0.0,
-    ids: Tensor | None = None, num_ids: int = 0,
-) -> NativeGuesser:  # fmt: skip
+    decoder: NativeDecoder,
+    *,
+    num_layers: int | None = None,
+    exit: Residual | None = None,
+    eps: float = 0.0,
+    ids: Tensor | None = None,
+    num_ids: int = 0,
+) -> NativeGuesser:
     """The decoder in one call, or what its first `num_layers` layers (all) would guess; `eps`: of the exit's norm.
 
     ids, num_ids: which of so many tokens the head's outputs are, as for `Guesser`.
     """
     layers = decoder.config.num_layers if num_layers is None else num_layers
     guesser = Guesser(
-        decoder.stack, decoder.stack, decoder.embedding, num_layers=layers, exit=exit, eps=eps,
-        embedding_scale=embedding_scale(decoder.config), ids=ids, num_ids=num_ids,
-    )  # fmt: skip
+        decoder.stack,
+        decoder.stack,
+        decoder.embedding,
+        num_layers=layers,
+        exit=exit,
+        eps=eps,
+        embedding_scale=embedding_scale(decoder.config),
+        ids=ids,
+        num_ids=num_ids,
+    )
     return NativeGuesser(guesser, decoder.rope)

@@ -40,9 +40,14 @@ class Layers:
         return self._network.embed(ids.to(device), positions.to(device))
 
     def run(
-        self, ids: Tensor, positions: Tensor, context: AttentionContext, *, stop: int | None = None,
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        context: AttentionContext,
+        *,
+        stop: int | None = None,
         skip: Skip = NO_SKIP,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Layers [0, stop), all by default, over any context: ids, positions [N] -> [N, D]."""
         positions = positions.to(self._network.device)
         return self._network.run(self.embed(ids, positions), positions, context, stop=stop, skip=skip).hidden

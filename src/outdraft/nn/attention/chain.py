@@ -35,11 +35,20 @@ class ChainBuffers:
         rows = self._ints.tensor[: 3 * self._num_steps * bucket.seqs].view(self._num_steps, 3, bucket.seqs)
         self.steps = [
             PagedRows(
-                slots=slots, positions=positions, bases=bases, owners=owners, sees=ones[:, None], starts=owners,
-                counts=ones, tables=self.first.rows.tables, block_seqs=owners, block_rows=zeros, block=bucket.block,
+                slots=slots,
+                positions=positions,
+                bases=bases,
+                owners=owners,
+                sees=ones[:, None],
+                starts=owners,
+                counts=ones,
+                tables=self.first.rows.tables,
+                block_seqs=owners,
+                block_rows=zeros,
+                block=bucket.block,
             )
             for slots, positions, bases in (step.unbind() for step in rows.unbind())
-        ]  # fmt: skip
+        ]
 
     def fill(self, parts: Seq[ChainRows]) -> None:
         """Take these sequences; the rest is padding."""

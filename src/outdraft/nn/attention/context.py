@@ -22,9 +22,15 @@ _ROWS = 16  # at once, for the sake of memory
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float,
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: PagedRows,
+    *,
+    window: int | None,
+    scale: float,
     cap: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """q [R, H, d], keys and values of one layer [pages, Hkv, 16, d] -> [R, H * d]; padding rows get 0.
 
     window: a row sees so many positions, its own included. cap: bounds the scores softly.
@@ -67,9 +73,16 @@ class PagedAttention(Protocol):
     """Attention of one layer: `paged_attention` says what it computes."""
 
     def __call__(
-        self, q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float,
+        self,
+        q: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        rows: PagedRows,
+        *,
+        window: int | None,
+        scale: float,
         cap: float | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """q [R, H, d], keys and values [pages, Hkv, 16, d] -> [R, H * d]."""
         ...
 

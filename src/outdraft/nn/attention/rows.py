@@ -48,9 +48,8 @@ def find_bucket(*, rows: int, seqs: int, pages: int, groups: int, max_pages: int
     while width < pages:
         width *= 4
     return Bucket(
-        rows=power_of_two(rows), seqs=power_of_two(seqs), pages=min(width, max_pages),
-        block=block_rows(groups),
-    )  # fmt: skip
+        rows=power_of_two(rows), seqs=power_of_two(seqs), pages=min(width, max_pages), block=block_rows(groups)
+    )
 
 
 def block_rows(groups: int) -> int:
@@ -106,10 +105,18 @@ class RowBuffers:
         )
         self.ids, self.last = ids, last
         self.rows = PagedRows(
-            slots=slots, positions=positions, owners=owners, sees=sees.view(rows, words), bases=bases, starts=starts,
-            counts=counts, tables=tables.view(seqs, bucket.pages), block_seqs=block_seqs, block_rows=block_rows,
+            slots=slots,
+            positions=positions,
+            owners=owners,
+            sees=sees.view(rows, words),
+            bases=bases,
+            starts=starts,
+            counts=counts,
+            tables=tables.view(seqs, bucket.pages),
+            block_seqs=block_seqs,
+            block_rows=block_rows,
             block=bucket.block,
-        )  # fmt: skip
+        )
 
     def fill(self, parts: Seq[NewRows], new_ids: Tensor | None = None) -> None:
         """Take these sequences' rows; the rest is padding. `new_ids` [rows]: tokens that are on the device already."""

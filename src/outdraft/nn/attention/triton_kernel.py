@@ -31,9 +31,15 @@ def tile_slots(width: int, dtype: torch.dtype) -> int:
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float,
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: PagedRows,
+    *,
+    window: int | None,
+    scale: float,
     cap: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """q [R, H, d], keys and values of one layer [pages, Hkv, 16, d] -> [R, H * d]; padding rows get 0."""
     num_rows, heads, width = q.shape
     kv_heads = keys.shape[1]
@@ -45,30 +51,100 @@ def paged_attention(
     out = torch.empty(num_rows, heads * width, dtype=q.dtype, device=q.device)
     groups = power_of_two(heads // kv_heads)
     _score[(rows.block_seqs.shape[0], kv_heads, splits)](
-        q, keys, values, partial, peaks, sums,
-        rows.positions, rows.sees, rows.bases, rows.starts, rows.counts, rows.tables, rows.block_seqs, rows.block_rows,
-        q.stride(0), q.stride(1), keys.stride(0), keys.stride(1), keys.stride(2),
-        num_rows, heads, rows.sees.shape[1], rows.tables.shape[1], window or 0, scale, cap or 1.0,
-        GROUPS=heads // kv_heads, PADDED=groups, M=max(16, rows.block * groups), N=tile_slots(width, keys.dtype),
-        D=width, D_PADDED=max(16, power_of_two(width)), SPLIT=_SPLIT, PAGE=PAGE, WINDOWED=window is not None,
-        CAPPED=cap is not None, num_stages=2,
-    )  # fmt: skip
+        q,
+        keys,
+        values,
+        partial,
+        peaks,
+        sums,
+        rows.positions,
+        rows.sees,
+        rows.bases,
+        rows.starts,
+        rows.counts,
+        rows.tables,
+        rows.block_seqs,
+        rows.block_rows,
+        q.stride(0),
+        q.stride(1),
+        keys.stride(0),
+        keys.stride(1),
+        keys.stride(2),
+        num_rows,
+        heads,
+        rows.sees.shape[1],
+        rows.tables.shape[1],
+        window or 0,
+        scale,
+        cap or 1.0,
+        GROUPS=heads // kv_heads,
+        PADDED=groups,
+        M=max(16, rows.block * groups),
+        N=tile_slots(width, keys.dtype),
+        D=width,
+        D_PADDED=max(16, power_of_two(width)),
+        SPLIT=_SPLIT,
+        PAGE=PAGE,
+        WINDOWED=window is not None,
+        CAPPED=cap is not None,
+        num_stages=2,
+    )
     _add_up[(num_rows, heads)](
-        partial, peaks, sums, out, rows.owners, rows.bases, rows.counts, num_rows, heads,
-        D=width, D_PADDED=power_of_two(width), SPLIT=_SPLIT,
-    )  # fmt: skip
+        partial,
+        peaks,
+        sums,
+        out,
+        rows.owners,
+        rows.bases,
+        rows.counts,
+        num_rows,
+        heads,
+        D=width,
+        D_PADDED=power_of_two(width),
+        SPLIT=_SPLIT,
+    )
     return out
 
 
 @triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_PLACES)
 def _score(
-    q, keys, values, partial, peaks, sums,
-    positions, sees, bases, starts, counts, tables, block_seqs, block_rows,
-    q_row, q_head, kv_page, kv_head, kv_slot, num_rows, num_heads, words, pages, window, scale, cap,
-    GROUPS: tl.constexpr, PADDED: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
-    D_PADDED: tl.constexpr, SPLIT: tl.constexpr, PAGE: tl.constexpr, WINDOWED: tl.constexpr,
+    q,
+    keys,
+    values,
+    partial,
+    peaks,
+    sums,
+    positions,
+    sees,
+    bases,
+    starts,
+    counts,
+    tables,
+    block_seqs,
+    block_rows,
+    q_row,
+    q_head,
+    kv_page,
+    kv_head,
+    kv_slot,
+    num_rows,
+    num_heads,
+    words,
+    pages,
+    window,
+    scale,
+    cap,
+    GROUPS: tl.constexpr,
+    PADDED: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    D_PADDED: tl.constexpr,
+    SPLIT: tl.constexpr,
+    PAGE: tl.constexpr,
+    WINDOWED: tl.constexpr,
     CAPPED: tl.constexpr,
-):  # fmt: skip
+):
     """One block's rows over one split's slots: unnormalised sums, and the softmax's running peak and sum."""
     block = tl.program_id(0)
     kv = tl.program_id(1)
@@ -133,9 +209,19 @@ def _score(
 
 @triton.jit(do_not_specialize=("num_rows",), do_not_specialize_on_alignment=_PLACES)
 def _add_up(
-    partial, peaks, sums, out, owners, bases, counts, num_rows, num_heads,
-    D: tl.constexpr, D_PADDED: tl.constexpr, SPLIT: tl.constexpr,
-):  # fmt: skip
+    partial,
+    peaks,
+    sums,
+    out,
+    owners,
+    bases,
+    counts,
+    num_rows,
+    num_heads,
+    D: tl.constexpr,
+    D_PADDED: tl.constexpr,
+    SPLIT: tl.constexpr,
+):
     """One row's splits, in order; a row that no sequence owns, or that sees nothing, gets 0."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)

@@ -103,8 +103,11 @@ def read_quant(raw: object) -> QuantConfig | None:
         raise ModelLoadError(f"config.json: quantization_config has layer_bits={layer_bits!r}, not a table")
     try:
         return QuantConfig(
-            bits=raw.get("bits", 0), group_size=raw.get("group_size", -1), method=raw.get("method", "rtn"),
-            keep=tuple(keep), layer_bits=tuple(layer_bits.items()),
-        )  # fmt: skip
+            bits=raw.get("bits", 0),
+            group_size=raw.get("group_size", -1),
+            method=raw.get("method", "rtn"),
+            keep=tuple(keep),
+            layer_bits=tuple(layer_bits.items()),
+        )
     except ConfigError as error:
         raise ModelLoadError(f"config.json: quantization_config: {error}") from error

@@ -32,8 +32,12 @@ class Auth:
             known = self._find(given)
             if known is None:
                 told = "the key is not known here" if given else "this server wants a key"
-                error = ApiError(401, f"{told}: send the header Authorization: Bearer KEY", code="invalid_api_key",
-                                 headers={"WWW-Authenticate": "Bearer"})  # fmt: skip
+                error = ApiError(
+                    401,
+                    f"{told}: send the header Authorization: Bearer KEY",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
                 await error_reply(error)(scope, receive, send)
                 return
             scope["outdraft.salt"] = sha256(self._secret + known).hexdigest()

@@ -52,8 +52,12 @@ class BodyLimit:
             if size > self._most:
                 raise self._too_large()
             if self._held > self._most * _BODIES:
-                raise ApiError(503, "the bodies of all requests together are as large as the server takes: come later",
-                               code="overloaded", headers={"Retry-After": "1"})  # fmt: skip
+                raise ApiError(
+                    503,
+                    "the bodies of all requests together are as large as the server takes: come later",
+                    code="overloaded",
+                    headers={"Retry-After": "1"},
+                )
             return message
 
         try:
@@ -68,6 +72,8 @@ class BodyLimit:
 
     def _too_slow(self) -> ApiError:
         return ApiError(
-            408, f"the body did not come within {self._seconds:g} seconds: send it at once", code="body_too_slow",
+            408,
+            f"the body did not come within {self._seconds:g} seconds: send it at once",
+            code="body_too_slow",
             headers={"Connection": "close"},
-        )  # fmt: skip
+        )

@@ -27,8 +27,12 @@ class RateLimit:
         if scope["type"] == "http" and self._most is not None and scope["method"] == "POST":
             wait = self._take(scope.get("outdraft.salt") or (scope.get("client") or ("", 0))[0], self._most)
             if wait:
-                error = ApiError(429, f"more than {self._most} requests a minute: wait {wait} s",
-                                 code="rate_limit_exceeded", headers={"Retry-After": str(wait)})  # fmt: skip
+                error = ApiError(
+                    429,
+                    f"more than {self._most} requests a minute: wait {wait} s",
+                    code="rate_limit_exceeded",
+                    headers={"Retry-After": str(wait)},
+                )
                 await error_reply(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -36,8 +36,9 @@ async def answer(
 ) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
     if body.stream_options is not None and not body.stream:
-        raise ApiError(400, "stream_options is for a stream: send stream: true, or leave it out",
-                       param="stream_options")  # fmt: skip
+        raise ApiError(
+            400, "stream_options is for a stream: send stream: true, or leave it out", param="stream_options"
+        )
     with body.told_by_field():
         answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
     request.scope[ANSWERS] = answers

@@ -51,10 +51,15 @@ class Completion(Shape):
     def _choice(self, text: Result, index: int, of_prompt: tuple[TokenLogprobs | None, ...] | None) -> dict[str, Any]:
         """`of_prompt`: its log probabilities, which the engine gives with the first of a prompt's texts alone."""
         chunk = Chunk(
-            text=text.text, token_ids=text.token_ids, sources=text.sources, logprobs=text.logprobs or (),
-            finish_reason=text.finish_reason, stop_reason=text.stop_reason, prompt_logprobs=of_prompt,
+            text=text.text,
+            token_ids=text.token_ids,
+            sources=text.sources,
+            logprobs=text.logprobs or (),
+            finish_reason=text.finish_reason,
+            stop_reason=text.stop_reason,
+            prompt_logprobs=of_prompt,
             draft_tree=text.draft_tree,
-        )  # fmt: skip
+        )
         return self._piece(chunk, index, text.prompt_token_ids)
 
     def _piece(self, chunk: Chunk, index: int, prompt: tuple[int, ...]) -> dict[str, Any]:

@@ -49,10 +49,14 @@ class Generation(Shape):
     def _choice(self, text: Chunk | Result) -> dict[str, Any]:
         ended, stopped = reason(text)
         return {
-            "index": text.index, "token_ids": list(text.token_ids), "token_sources": list(text.sources),
-            "logprobs": self._logprobs(text.logprobs or ()), "finish_reason": ended, "stop_reason": stopped,
+            "index": text.index,
+            "token_ids": list(text.token_ids),
+            "token_sources": list(text.sources),
+            "logprobs": self._logprobs(text.logprobs or ()),
+            "finish_reason": ended,
+            "stop_reason": stopped,
             **({"draft_tree": draft_tree(text.draft_tree, None)} if self._body.return_draft_tree else {}),
-        }  # fmt: skip
+        }
 
     def _logprobs(self, tokens: tuple[TokenLogprobs, ...]) -> dict[str, Any] | None:
         count = self._body.logprobs

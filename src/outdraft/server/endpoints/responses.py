@@ -117,10 +117,19 @@ class Responding(Shape):
     def _response(self, status: str, **more: Any) -> dict[str, Any]:
         """The object; the same id, time and settings in every event."""
         return {
-            "id": self.id, "object": "response", "created_at": self.created, "status": status,
-            "completed_at": None, "error": None, "incomplete_details": None, "model": self.model,
-            "output": self._items.items, "usage": None, **_as_asked(self._body), **more,
-        }  # fmt: skip
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
+            "model": self.model,
+            "output": self._items.items,
+            "usage": None,
+            **_as_asked(self._body),
+            **more,
+        }
 
     def _logprobs(self, chunk: Chunk) -> Logprobs:
         """Of the tokens that are no thought."""

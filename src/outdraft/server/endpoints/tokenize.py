@@ -33,17 +33,20 @@ def add(app: FastAPI, service: Service) -> None:
         codec = service.codec
         for one in body.tokens:
             if one >= codec.num_ids:
-                raise ApiError(400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}",
-                               param="tokens")  # fmt: skip
+                raise ApiError(
+                    400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}", param="tokens"
+                )
         return JsonReply({"prompt": _spell(codec, body.tokens, skips=body.skip_special_tokens)})
 
 
 def _tokenized(service: Service, body: TokenizeRequest) -> Response:
     ids, codec = _read(service, body), service.codec
     told: dict[str, Any] = {
-        "count": len(ids), "max_model_len": service.llm.config["max_model_len"], "tokens": ids,
+        "count": len(ids),
+        "max_model_len": service.llm.config["max_model_len"],
+        "tokens": ids,
         "token_strs": [codec.token_text(one) for one in ids] if body.return_token_strs else None,
-    }  # fmt: skip
+    }
     return JsonReply(told)
 
 

@@ -110,7 +110,16 @@ async def ask_here(app: ASGIApp, ask: Ask) -> AsyncGenerator[Head | bytes, None]
 
 def _scope(ask: Ask) -> dict[str, Any]:
     return {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": ask.method,
-        "path": ask.path, "raw_path": ask.path.encode(), "root_path": "", "query_string": ask.query,
-        "headers": list(ask.headers), "client": ask.client, "server": None,
-    }  # fmt: skip
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": ask.method,
+        "path": ask.path,
+        "raw_path": ask.path.encode(),
+        "root_path": "",
+        "query_string": ask.query,
+        "headers": list(ask.headers),
+        "client": ask.client,
+        "server": None,
+    }

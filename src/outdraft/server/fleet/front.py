@@ -73,8 +73,12 @@ class Front:
             return
         try:
             if self._is_draining and (request.method != "GET" or request.url.path == "/ready"):
-                raise ApiError(503, "the server is draining and takes no new request", code="draining",
-                               headers={"Retry-After": "5"})  # fmt: skip
+                raise ApiError(
+                    503,
+                    "the server is draining and takes no new request",
+                    code="draining",
+                    headers={"Retry-After": "5"},
+                )
             response = await self._answer(request)
         except ClientDisconnect:
             return
@@ -91,10 +95,14 @@ class Front:
         body = await request.body()
         read = _read(body)
         ask = Ask(
-            method=request.method, path=request.url.path, query=request.scope["query_string"],
-            headers=tuple(request.scope["headers"]), body=body, client=request.scope.get("client"),
+            method=request.method,
+            path=request.url.path,
+            query=request.scope["query_string"],
+            headers=tuple(request.scope["headers"]),
+            body=body,
+            client=request.scope.get("client"),
             streams=isinstance(read, dict) and read.get("stream") is True,
-        )  # fmt: skip
+        )
         stream = CutStream(ask.path, read) if can_resume(ask.path, read) else None
         relay = Relay(self._fleet, ask, route_key(read, ask.header(b"authorization")), stream, self._tally)
         try:

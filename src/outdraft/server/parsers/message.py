@@ -38,9 +38,14 @@ class MessageReader:
     """Reads one answer. Without `thinking` and `calls` all of it is content."""
 
     def __init__(
-        self, codec: TextCodec, *, marks: dict[int, str], thinking: ThinkingReader | None = None,
-        calls: CallReader | None = None, many: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        codec: TextCodec,
+        *,
+        marks: dict[int, str],
+        thinking: ThinkingReader | None = None,
+        calls: CallReader | None = None,
+        many: bool = True,
+    ) -> None:
         """`marks`: special tokens that the readers need, id to text. `many`: several calls, else the first alone."""
         self._marked = MarkedText(codec, marks)
         self._thinking, self._calls = thinking, calls

@@ -57,9 +57,13 @@ class ThinkingReader:
     """One for an answer."""
 
     def __init__(
-        self, form: ReasoningFormat, state: Literal["begins", "inside", "after"], *, inside: bool = False,
+        self,
+        form: ReasoningFormat,
+        state: Literal["begins", "inside", "after"],
+        *,
+        inside: bool = False,
         blanks: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._form = form
         self._state = state
         self._inside = inside  # it begins with a thought also without an opening mark

@@ -44,8 +44,12 @@ class ToolCall(Table):
         """As chat templates read it: the arguments are a table, which they write as JSON."""
         read = read_json(self.function.arguments or "{}")
         if not isinstance(read, dict):
-            raise ApiError(400, f"tool_calls: the arguments of {self.function.name} are no JSON object: "
-                           f"{self.function.arguments!r:.80}", param="messages")  # fmt: skip
+            raise ApiError(
+                400,
+                f"tool_calls: the arguments of {self.function.name} are no JSON object: "
+                f"{self.function.arguments!r:.80}",
+                param="messages",
+            )
         return {"id": spell(self.id), "type": self.type, "function": {"name": self.function.name, "arguments": read}}
 
 

@@ -35,15 +35,22 @@ class CompletionRequest(SamplingFields):
     def params(self) -> SamplingParams:
         """Raises `ApiError` or `RequestError` for what does not go together."""
         if self.best_of is not None and self.best_of != (self.n or 1):
-            raise ApiError(400, f"best_of={self.best_of} differs from n: every text that is written is sent, so leave "
-                           "best_of out", param="best_of")  # fmt: skip
+            raise ApiError(
+                400,
+                f"best_of={self.best_of} differs from n: every text that is written is sent, so leave best_of out",
+                param="best_of",
+            )
         if self.max_tokens == 0 and not self.echo:
             raise ApiError(
                 400, "max_tokens=0 writes nothing: ask for one token at least, or set echo", param="max_tokens"
             )
         if self.stream and self.echo and self.logprobs is not None and self.in_force("n") > 1:
-            raise ApiError(400, f"n={self.n} with echo and logprobs is for a whole reply, because in a stream "
-                           "the first text alone gives the prompt's: leave one out", param="n")  # fmt: skip
+            raise ApiError(
+                400,
+                f"n={self.n} with echo and logprobs is for a whole reply, because in a stream "
+                "the first text alone gives the prompt's: leave one out",
+                param="n",
+            )
         wanted = self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
         limit = max(1, self.in_force("max_tokens"))  # the engine writes one token at least
         return self.sampling(max_tokens=limit, logprobs=self.logprobs, prompt_logprobs=wanted)

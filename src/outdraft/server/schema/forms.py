@@ -58,8 +58,11 @@ class ResponseFormat(Table):
         """None: any text. Raises `ApiError` where the type and the schema do not go together."""
         if (self.type == "json_schema") != (self.json_schema is not None):
             needs = "needs" if self.json_schema is None else "takes no"
-            raise ApiError(400, f"response_format of type {self.type} {needs} json_schema: {{schema: {{...}}}}",
-                           param="response_format.json_schema")  # fmt: skip
+            raise ApiError(
+                400,
+                f"response_format of type {self.type} {needs} json_schema: {{schema: {{...}}}}",
+                param="response_format.json_schema",
+            )
         if self.type == "text":
             return None
         if self.json_schema is None:
@@ -73,6 +76,9 @@ def form_of(asked: ResponseFormat | None, structured: StructuredOutputs | None) 
     if structured is None:
         return form
     if form is not None:
-        raise ApiError(400, "response_format and structured_outputs both say what may be written: send one",
-                       param="response_format")  # fmt: skip
+        raise ApiError(
+            400,
+            "response_format and structured_outputs both say what may be written: send one",
+            param="response_format",
+        )
     return structured.params()

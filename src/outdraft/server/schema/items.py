@@ -103,10 +103,12 @@ def _kind(item: Any) -> str | None:
 _KINDS = {"message": "Message", "function_call": "Call", "function_call_output": "Output", "reasoning": "Reasoning"}
 _UNKNOWN = f"an item is a {', '.join(_KINDS)}: this server stores nothing and has no tools of its own"
 Item = Annotated[
-    Annotated[MessageItem, Tag("Message")] | Annotated[CallItem, Tag("Call")] | Annotated[OutputItem, Tag("Output")]
+    Annotated[MessageItem, Tag("Message")]
+    | Annotated[CallItem, Tag("Call")]
+    | Annotated[OutputItem, Tag("Output")]
     | Annotated[ReasoningItem, Tag("Reasoning")],
     Discriminator(_kind, custom_error_type="unknown_kind", custom_error_message=_UNKNOWN),
-]  # fmt: skip
+]
 
 
 def sealed(text: str) -> str:
@@ -122,8 +124,12 @@ def opened(given: str) -> str:
             return data[len(_MARK) :].decode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
         pass
-    raise ApiError(400, "input: the encrypted_content of a reasoning item comes from another server: leave the item "
-                   "out, or send its content", param="input")  # fmt: skip
+    raise ApiError(
+        400,
+        "input: the encrypted_content of a reasoning item comes from another server: leave the item "
+        "out, or send its content",
+        param="input",
+    )
 
 
 def messages_of(items: Iterable[Any]) -> list[Message]:
@@ -180,9 +186,11 @@ class _Turn:
 
     def message(self) -> Message:
         return Message(
-            role="assistant", content=self._content or "", tool_calls=self._calls or None,
+            role="assistant",
+            content=self._content or "",
+            tool_calls=self._calls or None,
             reasoning_content=self._reasoning or None,
-        )  # fmt: skip
+        )
 
 
 def _text(content: str | list[Part]) -> str:

@@ -147,14 +147,19 @@ class ResponsesRequest(ChoiceFields):
         given = {name: getattr(self, name) for name in ChoiceFields.model_fields if name in self.model_fields_set}
         form = self.text.format if self.text is not None else None
         return ChatRequest(
-            **given, messages=self._messages(), max_completion_tokens=self.max_output_tokens,
+            **given,
+            messages=self._messages(),
+            max_completion_tokens=self.max_output_tokens,
             response_format=None if form is None else form.response_format(),
-            tools=None if self.tools is None else [tool.tool() for tool in self.tools], tool_choice=self._choice(),
-            parallel_tool_calls=self.parallel_tool_calls, chat_template_kwargs=self.chat_template_kwargs,
+            tools=None if self.tools is None else [tool.tool() for tool in self.tools],
+            tool_choice=self._choice(),
+            parallel_tool_calls=self.parallel_tool_calls,
+            chat_template_kwargs=self.chat_template_kwargs,
             special_tokens_in_messages=self.special_tokens_in_messages,
             reasoning_effort=None if self.reasoning is None else self.reasoning.effort,
-            logprobs=self.wants(LOGPROBS), top_logprobs=self.top_logprobs,
-        )  # fmt: skip
+            logprobs=self.wants(LOGPROBS),
+            top_logprobs=self.top_logprobs,
+        )
 
     def _messages(self) -> list[Message]:
         before = [] if self.instructions is None else [Message(role="system", content=self.instructions)]

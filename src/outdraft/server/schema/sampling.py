@@ -41,10 +41,27 @@ _Ids = Annotated[list[_Id], Field(max_length=MOST_IDS)]
 _Stop = Annotated[str, Field(max_length=LONGEST_STOP)]  # it is looked for behind every token
 _Word = Annotated[str, Field(max_length=LONGEST_BAD_WORD)]  # likewise
 _SETTINGS = (
-    "temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n", "min_tokens", "stop", "stop_token_ids",
-    "ignore_eos", "banned_token_ids", "allowed_token_ids", "bad_words", "forced_prefix", "repetition_penalty",
-    "presence_penalty", "frequency_penalty", "guidance_scale", "prompt_logprobs",
-)  # fmt: skip
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "seed",
+    "n",
+    "min_tokens",
+    "stop",
+    "stop_token_ids",
+    "ignore_eos",
+    "banned_token_ids",
+    "allowed_token_ids",
+    "bad_words",
+    "forced_prefix",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "guidance_scale",
+    "prompt_logprobs",
+)
 
 
 def _numbers(given: Any) -> Any:
@@ -133,10 +150,14 @@ class ChoiceFields(AskFields):
         asked = self.speculative
         drafted = asked.model_dump(exclude_none=True) if isinstance(asked, Speculative) else asked
         return {
-            "references": self.references, "negative_prompt": self.negative_prompt, "priority": self.priority,
-            "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": drafted,
+            "references": self.references,
+            "negative_prompt": self.negative_prompt,
+            "priority": self.priority,
+            "timeout": self.timeout,
+            "cache_salt": self.cache_salt,
+            "speculative": drafted,
             "resume_token_ids": self.resume_token_ids or (),
-        }  # fmt: skip
+        }
 
     def in_force(self, name: str) -> Any:
         """What the field says, or its default: null says nothing."""

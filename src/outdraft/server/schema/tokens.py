@@ -37,15 +37,23 @@ class TokenizeRequest(Table):
     def conversation(self) -> ChatRequest | None:
         """The conversation, if it is one. Raises `ApiError` where both are given, or neither."""
         if (self.prompt is None) == (self.messages is None):
-            raise ApiError(400, "send one of prompt and messages: the text, or the conversation, to be read",
-                           param="prompt")  # fmt: skip
-        names = ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "tools",
-                 "special_tokens_in_messages")  # fmt: skip
+            raise ApiError(
+                400, "send one of prompt and messages: the text, or the conversation, to be read", param="prompt"
+            )
+        names = (
+            "add_generation_prompt",
+            "continue_final_message",
+            "chat_template",
+            "chat_template_kwargs",
+            "tools",
+            "special_tokens_in_messages",
+        )
         given = {name: getattr(self, name) for name in names if name in self.model_fields_set}
         wrong = next(iter(given if self.messages is None else {"add_special_tokens"} & self.model_fields_set), None)
         if wrong is not None:
-            raise ApiError(400, f"{wrong} is for {'messages' if self.messages is None else 'a prompt'}: leave it out",
-                           param=wrong)  # fmt: skip
+            raise ApiError(
+                400, f"{wrong} is for {'messages' if self.messages is None else 'a prompt'}: leave it out", param=wrong
+            )
         return None if self.messages is None else ChatRequest(messages=self.messages, **given)
 
 
@@ -77,11 +85,17 @@ class GenerateRequest(AskFields):
         inner = self.sampling_params
         for name in _BESIDE:
             if name in inner.model_fields_set:
-                raise ApiError(400, f"sampling_params.{name} is no sampling setting: send it beside sampling_params, "
-                               "or leave it out", param=f"sampling_params.{name}")  # fmt: skip
+                raise ApiError(
+                    400,
+                    f"sampling_params.{name} is no sampling setting: send it beside sampling_params, or leave it out",
+                    param=f"sampling_params.{name}",
+                )
         if "return_token_ids" in inner.model_fields_set:
-            raise ApiError(400, "sampling_params.return_token_ids: token ids are always given here, so leave it out",
-                           param="sampling_params.return_token_ids")  # fmt: skip
+            raise ApiError(
+                400,
+                "sampling_params.return_token_ids: token ids are always given here, so leave it out",
+                param="sampling_params.return_token_ids",
+            )
         outer = {name: getattr(self, name) for name in _BESIDE if name in self.model_fields_set}
         return inner.model_copy(update=outer)
 

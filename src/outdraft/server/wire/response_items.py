@@ -87,8 +87,12 @@ class ResponseItems:
         yield from self._add(made)
         self.items[-1]["arguments"] = call.arguments
         yield {"type": "response.function_call_arguments.delta", **self._place(), "delta": call.arguments}
-        yield {"type": "response.function_call_arguments.done", **self._place(), "name": call.name,
-               "arguments": call.arguments}  # fmt: skip
+        yield {
+            "type": "response.function_call_arguments.done",
+            **self._place(),
+            "name": call.name,
+            "arguments": call.arguments,
+        }
         yield from self._done("completed")
 
     def close(self, status: str) -> Iterator[Event]:

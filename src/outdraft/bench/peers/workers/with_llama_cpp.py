@@ -52,15 +52,44 @@ class Engine:
             port = free.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}"
         words = [
-            find(program), "--model", model, "--ctx-size", str(max_len + 32), "--parallel", "1",
-            "--threads", str(threads), "--threads-batch", str(threads), "--threads-http", "1",
-            "--host", "127.0.0.1", "--port", str(port), "--cache-ram", "0", "--no-webui", "--fit", "off",
-        ]  # fmt: skip
+            find(program),
+            "--model",
+            model,
+            "--ctx-size",
+            str(max_len + 32),
+            "--parallel",
+            "1",
+            "--threads",
+            str(threads),
+            "--threads-batch",
+            str(threads),
+            "--threads-http",
+            "1",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--cache-ram",
+            "0",
+            "--no-webui",
+            "--fit",
+            "off",
+        ]
         if mode == "assisted":
             words += [
-                "--spec-type", "draft-simple", "--spec-draft-model", str(draft), "--spec-draft-n-max", str(k),
-                "--spec-draft-n-min", "0", "--spec-draft-p-min", "0", "--spec-draft-threads", str(threads),
-            ]  # fmt: skip
+                "--spec-type",
+                "draft-simple",
+                "--spec-draft-model",
+                str(draft),
+                "--spec-draft-n-max",
+                str(k),
+                "--spec-draft-n-min",
+                "0",
+                "--spec-draft-p-min",
+                "0",
+                "--spec-draft-threads",
+                str(threads),
+            ]
         self._server = subprocess.Popen(words, stdin=subprocess.DEVNULL)
         self.pids = [self._server.pid]
         self._wait()
@@ -79,9 +108,13 @@ class Engine:
     def generate(self, *, prompt: list[int], max_tokens: int) -> dict[str, Any]:
         """Greedy, `max_tokens` long; the prompt is read anew each time."""
         body = {
-            "prompt": prompt, "n_predict": max_tokens, "temperature": 0, "ignore_eos": True, "cache_prompt": False,
+            "prompt": prompt,
+            "n_predict": max_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "cache_prompt": False,
             "return_tokens": True,
-        }  # fmt: skip
+        }
         asked = urllib.request.Request(f"{self._url}/completion", json.dumps(body).encode())
         began = time.perf_counter()
         with urllib.request.urlopen(asked) as answered:
@@ -89,10 +122,14 @@ class Engine:
         seconds = time.perf_counter() - began
         timings = told["timings"]
         return {
-            "tokens": told["tokens"], "seconds": seconds, "first_seconds": timings["prompt_ms"] / 1000, "num_first": 1,
-            "passes": len(told["tokens"]) - timings.get("draft_n_accepted", 0), "drafted": timings.get("draft_n", 0),
+            "tokens": told["tokens"],
+            "seconds": seconds,
+            "first_seconds": timings["prompt_ms"] / 1000,
+            "num_first": 1,
+            "passes": len(told["tokens"]) - timings.get("draft_n_accepted", 0),
+            "drafted": timings.get("draft_n", 0),
             "accepted": timings.get("draft_n_accepted", 0),
-        }  # fmt: skip
+        }
 
     def close(self) -> None:
         self._server.terminate()

@@ -51,14 +51,21 @@ class Engine:
         self._passes = 0
         began = perf_counter()
         whole = self._model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False, streamer=pieces,
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=max_tokens,
+            do_sample=False,
+            streamer=pieces,
             **self._options,
-        )  # fmt: skip
+        )
         seconds = perf_counter() - began
         return {
-            "tokens": whole[0, len(prompt) :].tolist(), "seconds": seconds, "first_seconds": pieces.first - began,
-            "num_first": pieces.num_first, "passes": self._passes,
-        }  # fmt: skip
+            "tokens": whole[0, len(prompt) :].tolist(),
+            "seconds": seconds,
+            "first_seconds": pieces.first - began,
+            "num_first": pieces.num_first,
+            "passes": self._passes,
+        }
 
     def close(self) -> None:
         """The pipeline ends with its process, so there is nothing to close."""

@@ -44,9 +44,13 @@ class Engine:
             }
         self._mode = mode
         self._llm = vllm.LLM(
-            model=model, max_model_len=max_len, max_num_seqs=1, enable_prefix_caching=False, disable_log_stats=False,
+            model=model,
+            max_model_len=max_len,
+            max_num_seqs=1,
+            enable_prefix_caching=False,
+            disable_log_stats=False,
             speculative_config=speculation,
-        )  # fmt: skip
+        )
         self.pids = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
 
     def generate(self, *, prompt: list[int], max_tokens: int) -> dict[str, Any]:
@@ -58,8 +62,11 @@ class Engine:
         seconds = perf_counter() - began
         tokens = list(told.outputs[0].token_ids)
         answer = {
-            "tokens": tokens, "seconds": seconds, "first_seconds": told.metrics.first_token_latency, "num_first": 1,
-        }  # fmt: skip
+            "tokens": tokens,
+            "seconds": seconds,
+            "first_seconds": told.metrics.first_token_latency,
+            "num_first": 1,
+        }
         if self._mode == "plain":
             return answer | {"passes": len(tokens)}
         drafts, drafted, accepted = (int(now - then) for now, then in zip(self._counters(), before, strict=True))

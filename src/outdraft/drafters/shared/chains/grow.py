@@ -159,9 +159,14 @@ def chooses_natively(seq: Sequence, sample: Sample) -> bool:
 
 
 def native_chains(
-    seqs: Seq[Sequence], rows: list[int], depths: Seq[int], run: RunChains, cutoffs: Seq[Cutoff] | None, *,
+    seqs: Seq[Sequence],
+    rows: list[int],
+    depths: Seq[int],
+    run: RunChains,
+    cutoffs: Seq[Cutoff] | None,
+    *,
     sample: Sample,
-) -> list[Draft]:  # fmt: skip
+) -> list[Draft]:
     """A chain for each of the sequences `rows`. `cutoffs`: of all sequences; None: confidences are not wanted."""
     draws = [_draw(seqs[i], sample, depths[i]) for i in rows]
     least = None if cutoffs is None else [(cutoffs[i].token, cutoffs[i].path) for i in rows]

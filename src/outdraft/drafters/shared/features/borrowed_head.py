@@ -75,9 +75,8 @@ class BorrowedHeadNet(nn.Module):
         self.rope = Rope(layers.rope)
         self.shape = layers
         self.form = FeatureForm(
-            taps=(config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
-            head_dim=layers.head_dim,
-        )  # fmt: skip
+            taps=(config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads, head_dim=layers.head_dim
+        )
         parts = target if isinstance(target, Decoder) else target.layers
         self._target_norm, self._target_head = parts.norm, parts.head
 
@@ -115,6 +114,9 @@ def layers_told(layers: ModelConfig, architecture: str, dtype: torch.dtype, **mo
     """
     kind = ARCHITECTURES[layers.architecture]
     return {
-        "architectures": [architecture], "model_type": kind.model_type, **kind.write(layers), **more,
+        "architectures": [architecture],
+        "model_type": kind.model_type,
+        **kind.write(layers),
+        **more,
         "torch_dtype": str(dtype).removeprefix("torch."),
-    }  # fmt: skip
+    }

@@ -123,7 +123,12 @@ def feature_method(
         return draft_with(load(chosen_model(chosen.model, name, also=[PICKLED]), port), chosen, port)
 
     return DrafterMethod(
-        name=name, summary=summary, build=build, options=options, paper=paper, also_called=also_called,
+        name=name,
+        summary=summary,
+        build=build,
+        options=options,
+        paper=paper,
+        also_called=also_called,
         shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",
         forms={"chain": {"width": 1}, "tree": {"width": 4}},
-    )  # fmt: skip
+    )

@@ -92,9 +92,13 @@ class LastFeatureNet(BorrowedHeadNet):
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
         entrance = Entrance(
-            num_taps=1, tap_width=self.shape.hidden_size, tap_eps=target.config.norm_eps,
-            tap_norms=norm_of(target.final_norm), join=weight_of(self.fc), origin=Origin.ZERO,
-        )  # fmt: skip
+            num_taps=1,
+            tap_width=self.shape.hidden_size,
+            tap_eps=target.config.norm_eps,
+            tap_norms=norm_of(target.final_norm),
+            join=weight_of(self.fc),
+            origin=Origin.ZERO,
+        )
         layers = [parts_of(layer) for layer in blocks_of(self.layers)]
         return NativeParts(layers=layers, rope=self.rope, entrance=entrance, embedding=self.embedding)
 
@@ -117,7 +121,7 @@ def save_last_feature(net: LastFeatureNet, directory: Path, dtype: torch.dtype |
 
 def load_last_feature(
     directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None
-) -> LastFeatureNet:  # fmt: skip
+) -> LastFeatureNet:
     """The network in `directory` for this target, in the target's type unless `dtype` is given.
 
     Raises `ModelLoadError` for what is no such network or is damaged, `CapabilityError` for another target's.
@@ -133,11 +137,15 @@ def load_last_feature(
     layers = read_layers(raw, directory, LastFeatureConfig.what)
     told = Fields({"model_type": raw.get("model_type"), "bias": raw.get("bias")})
     config = LastFeatureConfig(
-        layers=layers, tap=facts.num_layers,
-        bias=told.get("bias", bool, "fc.bias" in tensors), own_embedding="embed_tokens.weight" in tensors,
-    )  # fmt: skip
+        layers=layers,
+        tap=facts.num_layers,
+        bias=told.get("bias", bool, "fc.bias" in tensors),
+        own_embedding="embed_tokens.weight" in tensors,
+    )
     config.require(facts)
     return fill(
-        lambda device: LastFeatureNet(config, target, dtype or facts.dtype, device), entries_of(config), tensors,
+        lambda device: LastFeatureNet(config, target, dtype or facts.dtype, device),
+        entries_of(config),
+        tensors,
         f"EAGLE-1 network in {directory}",
-    )  # fmt: skip
+    )

@@ -51,9 +51,13 @@ class LayerLearning:
     def layers(self, target: ModelConfig, **more: Any) -> ModelConfig:
         """Of these sizes, like the target's; `more` is as in `like_target`."""
         return like_target(
-            target, num_heads=self.num_heads, num_kv_heads=self.num_kv_heads, head_dim=self.head_dim,
-            intermediate_size=self.intermediate_size, **more,
-        )  # fmt: skip
+            target,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.head_dim,
+            intermediate_size=self.intermediate_size,
+            **more,
+        )
 
 
 class FeatureLearner:
@@ -162,16 +166,21 @@ def learn_features(
 
     def learn(net: Net, target: Decoder, chosen: Options) -> FeatureLearner:
         return learner(
-            net, target, lambda place: save(net, place, target.dtype), weights=weights(chosen),
-            extrapolates=extrapolates, noise=getattr(chosen, "noise", 0.0),
-        )  # fmt: skip
+            net,
+            target,
+            lambda place: save(net, place, target.dtype),
+            weights=weights(chosen),
+            extrapolates=extrapolates,
+            noise=getattr(chosen, "noise", 0.0),
+        )
 
     return LearnMethod(
-        options=options, hands_states=True,
+        options=options,
+        hands_states=True,
         new=lambda chosen, target, seed: learn(new(chosen, target, seed), target, chosen),
         load=lambda chosen, target, directory: learn(load(directory, target), target, chosen),
         **{"drafts": {"width": 1, "sample": "match"}, **more},
-    )  # fmt: skip
+    )
 
 
 def like_target(
@@ -195,11 +204,19 @@ def like_target(
     if rope.kind == "longrope" or rope.query_growth:
         rope = RopeConfig(dim=size, theta=rope.theta)
     return ModelConfig(
-        architecture="qwen3" if qk_norm else "llama", vocab_size=target.vocab_size, hidden_size=target.hidden_size,
-        num_layers=num_layers, num_heads=heads, num_kv_heads=kv_heads, head_dim=size,
-        intermediate_size=intermediate_size or target.intermediate_size, max_len=target.max_len,
-        norm_eps=target.norm_eps, rope=rope, qk_norm=qk_norm,
-    )  # fmt: skip
+        architecture="qwen3" if qk_norm else "llama",
+        vocab_size=target.vocab_size,
+        hidden_size=target.hidden_size,
+        num_layers=num_layers,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=size,
+        intermediate_size=intermediate_size or target.intermediate_size,
+        max_len=target.max_len,
+        norm_eps=target.norm_eps,
+        rope=rope,
+        qk_norm=qk_norm,
+    )
 
 
 @torch.no_grad()

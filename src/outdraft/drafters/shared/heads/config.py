@@ -49,9 +49,11 @@ class StemConfig(HeadConfig):
     def wider(self, width: int, depth: int, scale: float) -> Self:
         """The layers below grow too."""
         return replace(
-            HeadConfig.wider(self, width, depth, scale), stem_heads=self.stem_heads * width,
-            stem_kv_heads=self.stem_kv_heads * width, stem_inner=self.stem_inner * width,
-        )  # fmt: skip
+            HeadConfig.wider(self, width, depth, scale),
+            stem_heads=self.stem_heads * width,
+            stem_kv_heads=self.stem_kv_heads * width,
+            stem_inner=self.stem_inner * width,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,9 +111,14 @@ def head_method(
 ) -> DrafterMethod[HeadOptions, TargetPort, HeadDrafter]:
     """The registration of a method whose network is `kind`; the rest is as in `open_heads`."""
     return DrafterMethod(
-        name=kind.kind, summary=summary, paper=paper, options=HeadOptions, shape_of=head_shape,
-        build=partial(_build, kind, formats, also), forms={"chain": {"width": 1}, "tree": {"width": 4}},
-    )  # fmt: skip
+        name=kind.kind,
+        summary=summary,
+        paper=paper,
+        options=HeadOptions,
+        shape_of=head_shape,
+        build=partial(_build, kind, formats, also),
+        forms={"chain": {"width": 1}, "tree": {"width": 4}},
+    )
 
 
 def _build(

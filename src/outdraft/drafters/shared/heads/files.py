@@ -56,11 +56,13 @@ def our_layout(kind: type[HeadNet]) -> HeadFormat[Any, Decoder | TargetPort, Dec
     """For a method whose heads others publish too."""
     line = f"outdraft generate PROMPT --model {{target}} --drafter {kind.kind} --drafter-options model={{out}}"
     return HeadFormat(
-        name="outdraft", summary="ours", served={"outdraft": line},
+        name="outdraft",
+        summary="ours",
+        served={"outdraft": line},
         matches=lambda directory: read_config(directory).get("model_type") == f"outdraft_{kind.kind}",
         read=lambda directory, target, dtype: read_ours(kind, directory, target, dtype),
         write=lambda net, target, name, directory: save_heads(net, directory),
-    )  # fmt: skip
+    )
 
 
 def require_projection(projection: Tensor, facts: TargetFacts, directory: Path, what: str) -> None:

@@ -52,10 +52,14 @@ def stem_sizes(target: ModelConfig, num_layers: int) -> dict[str, Any]:
     if not num_layers:
         return {}
     return {
-        "num_stem_layers": num_layers, "stem_heads": target.num_heads, "stem_kv_heads": target.num_kv_heads,
-        "stem_head_dim": target.head_dim, "stem_inner": target.intermediate_size, "stem_norm_eps": target.norm_eps,
+        "num_stem_layers": num_layers,
+        "stem_heads": target.num_heads,
+        "stem_kv_heads": target.num_kv_heads,
+        "stem_head_dim": target.head_dim,
+        "stem_inner": target.intermediate_size,
+        "stem_norm_eps": target.norm_eps,
         "stem_rope_theta": target.rope.theta if target.rope is not None else 10000.0,
-    }  # fmt: skip
+    }
 
 
 def shape_of(config: StemConfig) -> ModelConfig:
@@ -68,10 +72,16 @@ def shape_of(config: StemConfig) -> ModelConfig:
             "least 1, and stem_heads a multiple of stem_kv_heads"
         )
     return llama_config(
-        vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_layers=max(1, config.num_stem_layers),
-        num_heads=heads, num_kv_heads=kv_heads, head_dim=config.stem_head_dim,
-        intermediate_size=config.stem_inner, rope_theta=config.stem_rope_theta, norm_eps=config.stem_norm_eps,
-    )  # fmt: skip
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        num_layers=max(1, config.num_stem_layers),
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=config.stem_head_dim,
+        intermediate_size=config.stem_inner,
+        rope_theta=config.stem_rope_theta,
+        norm_eps=config.stem_norm_eps,
+    )
 
 
 class Join(nn.Module):

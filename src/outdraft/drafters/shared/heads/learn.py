@@ -143,9 +143,15 @@ def learn_heads(
         save_heads(big, out_dir)
 
     return LearnMethod(
-        summary=summary, options=options, new=new, load=load, model_type=f"outdraft_{kind.kind}", formats=formats,
-        inflate=inflate, **{"drafts": {"width": 1, "sample": "match"}, **more},
-    )  # fmt: skip
+        summary=summary,
+        options=options,
+        new=new,
+        load=load,
+        model_type=f"outdraft_{kind.kind}",
+        formats=formats,
+        inflate=inflate,
+        **{"drafts": {"width": 1, "sample": "match"}, **more},
+    )
 
 
 @torch.no_grad()

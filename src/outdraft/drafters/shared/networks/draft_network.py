@@ -40,9 +40,15 @@ class DraftNetwork:
     """Layers and head that a guess goes through."""
 
     def __init__(
-        self, forward: Forward, score: Scorer, native: NativeGuesser | None, device: torch.device, dtype: torch.dtype,
-        *, last_id: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        forward: Forward,
+        score: Scorer,
+        native: NativeGuesser | None,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        last_id: int | None = None,
+    ) -> None:
         """last_id: what ids above it are read as, which have no embeddings; None: all have."""
         self._forward, self._score, self._native = forward, score, native
         self._device = device
@@ -55,23 +61,13 @@ class DraftNetwork:
         return self._native is not None
 
     def logits(
-        self,
-        tokens: Seq[int],
-        places: Seq[int],
-        context: AttentionContext,
-        wanted: Seq[int],
-        skip: Skip = NO_SKIP,
+        self, tokens: Seq[int], places: Seq[int], context: AttentionContext, wanted: Seq[int], skip: Skip = NO_SKIP
     ) -> Tensor:
         """One pass: logits [M, V] of the wanted rows."""
         return self.feed(tokens, places, context, wanted, skip)[1]
 
     def feed(
-        self,
-        tokens: Seq[int],
-        places: Seq[int],
-        context: AttentionContext,
-        wanted: Seq[int],
-        skip: Skip = NO_SKIP,
+        self, tokens: Seq[int], places: Seq[int], context: AttentionContext, wanted: Seq[int], skip: Skip = NO_SKIP
     ) -> tuple[Tensor, Tensor]:
         """One pass: states [M, D], not normed, and logits [M, V] of the wanted rows."""
         if self._native is not None:

@@ -73,8 +73,11 @@ def _require_same_tokens(model: str, size: int, port: TargetPort) -> None:
         raise CapabilityError(refused.format(f"id {other} stands for another token in its tokenizer"))
     _log.info(
         "draft model %s has %d tokens and the target %d, of one tokenizer: ids from %d on are never guessed",
-        model, size, port.facts.vocab_size, least,
-    )  # fmt: skip
+        model,
+        size,
+        port.facts.vocab_size,
+        least,
+    )
 
 
 def weights_of(network: Network) -> Weights:

@@ -81,9 +81,15 @@ class PairedTexts:
         self.port = port
         self.texts: dict[int, PairedText] = {}
         self.cache = DraftCache(
-            num_layers, num_kv_heads, head_dim, facts.dtype, facts.device, max_len or facts.max_len, exact=True,
+            num_layers,
+            num_kv_heads,
+            head_dim,
+            facts.dtype,
+            facts.device,
+            max_len or facts.max_len,
+            exact=True,
             config=port.cache,
-        )  # fmt: skip
+        )
 
     @property
     def is_empty(self) -> bool:

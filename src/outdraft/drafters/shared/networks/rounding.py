@@ -51,9 +51,15 @@ def rounded(linear: Linear, config: QuantConfig, name: str) -> QuantLinear:
         )
     bias = linear.bias
     small = QuantLinear(
-        num_in, num_out, bias is not None, linear.dtype, linear.device, bits=config.bits_at(name),
-        group_size=config.group_size, name=name,
-    )  # fmt: skip
+        num_in,
+        num_out,
+        bias is not None,
+        linear.dtype,
+        linear.device,
+        bits=config.bits_at(name),
+        group_size=config.group_size,
+        name=name,
+    )
     small.round(linear.weight)
     if bias is not None and small.bias is not None:
         small.bias.copy_(bias)

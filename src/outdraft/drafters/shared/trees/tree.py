@@ -51,7 +51,7 @@ class Tree:
         "shape",
         "temperature",
         "tokens",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -15,11 +15,28 @@ from outdraft.nn.rope import ROPE_KINDS, RopeConfig
 from outdraft.options.shown import shown
 
 _KNOWN = {
-    "rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
-    "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-    "truncate", "mrope_section", "mrope_interleaved", "short_factor", "long_factor", "llama_4_scaling_beta",
-    "max_position_embeddings", "finetuned",
-}  # fmt: skip
+    "rope_type",
+    "type",
+    "rope_theta",
+    "partial_rotary_factor",
+    "factor",
+    "original_max_position_embeddings",
+    "low_freq_factor",
+    "high_freq_factor",
+    "beta_fast",
+    "beta_slow",
+    "attention_factor",
+    "mscale",
+    "mscale_all_dim",
+    "truncate",
+    "mrope_section",
+    "mrope_interleaved",
+    "short_factor",
+    "long_factor",
+    "llama_4_scaling_beta",
+    "max_position_embeddings",
+    "finetuned",
+}
 _LONGROPE = ("longrope", "su")  # one rule, two names
 
 
@@ -48,9 +65,11 @@ def read_rope(
         scaling = scaling.get(kind_of_layer)
     if scaling and older and _options(scaling) != _options(older):
         raise fields.error(
-            "rope_scaling", older, f"rope_parameters={shown(scaling)} beside it says something else: keep one of the "
-            "two, with rope_theta in it"
-        )  # fmt: skip
+            "rope_scaling",
+            older,
+            f"rope_parameters={shown(scaling)} beside it says something else: keep one of the "
+            "two, with rope_theta in it",
+        )
     scaling = scaling or older or {}
     if not isinstance(scaling, dict):
         raise fields.error("rope_parameters", scaling, "a table of rotary options")

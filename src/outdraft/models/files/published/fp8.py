@@ -22,9 +22,14 @@ from outdraft.weights.source import TensorSource
 SCALES = ("weight_scale_inv", "weight_scale")
 FACTORS = ("F32", "BF16", "F16", "F8_E8M0", "U8")
 ACTIVATION_PARTS = (
-    ".input_scale", ".activation_scale", ".input_zero_point", ".output_scale", ".output_zero_point", ".k_scale",
+    ".input_scale",
+    ".activation_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".output_zero_point",
+    ".k_scale",
     ".v_scale",
-)  # fmt: skip
+)
 
 
 def read_fp8(source: TensorSource, told: Told) -> Found:

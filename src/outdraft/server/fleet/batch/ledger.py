@@ -52,9 +52,7 @@ class Ledger:
 
     def key(self, job: Job) -> str:
         """What its answer has as `asked`. `job`: with its seed."""
-        asked = orjson.dumps(
-            [job.custom_id, job.url, job.body, self._engine], default=str, option=orjson.OPT_SORT_KEYS
-        )  # fmt: skip
+        asked = orjson.dumps([job.custom_id, job.url, job.body, self._engine], default=str, option=orjson.OPT_SORT_KEYS)
         return blake2b(asked, digest_size=16).hexdigest()
 
     def missing(self, jobs: Seq[Job], *, retry_failed: bool = False) -> list[Job]:

@@ -38,9 +38,12 @@ def make_engines(engine: Mapping[str, Any], server: ServerSettings, scale: Repli
 def make_application(engine: Mapping[str, Any], server: ServerSettings, scale: ReplicaSettings) -> serve.Application:
     """Engines behind a front."""
     front = serve.deployment(serve.ingress()(FrontReplica)).options(
-        name="front", ray_actor_options={"num_cpus": 0, "resources": _HEAD}, max_ongoing_requests=_FRONT_REQUESTS,
-        graceful_shutdown_timeout_s=server.drain_timeout, logging_config=_LOG,
-    )  # fmt: skip
+        name="front",
+        ray_actor_options={"num_cpus": 0, "resources": _HEAD},
+        max_ongoing_requests=_FRONT_REQUESTS,
+        graceful_shutdown_timeout_s=server.drain_timeout,
+        logging_config=_LOG,
+    )
     return front.bind(make_engines(engine, server, scale), server)
 
 
@@ -71,7 +74,8 @@ def _options(server: ServerSettings, scale: ReplicaSettings) -> dict[str, Any]:
     return {
         **options,
         "autoscaling_config": {
-            "min_replicas": scale.replicas, "max_replicas": scale.max_replicas,
+            "min_replicas": scale.replicas,
+            "max_replicas": scale.max_replicas,
             "target_ongoing_requests": scale.target_ongoing_requests,
         },
-    }  # fmt: skip
+    }

@@ -29,9 +29,16 @@ class BatchActor:
 
 
 def answer_batch(
-    source: str | Path, folder: str | Path, engine: Mapping[str, Any], *, actors: int = 1, batch_size: int = 32,
-    cpus: float = 1, seed: int = 0, retry_failed: bool = False,
-) -> Account:  # fmt: skip
+    source: str | Path,
+    folder: str | Path,
+    engine: Mapping[str, Any],
+    *,
+    actors: int = 1,
+    batch_size: int = 32,
+    cpus: float = 1,
+    seed: int = 0,
+    retry_failed: bool = False,
+) -> Account:
     """Answer every request of the file `source` that has no answer in `folder` yet. Call it again if it was killed.
 
     An answer to another body, by an engine of other arguments or with another seed is none.
@@ -44,9 +51,12 @@ def answer_batch(
     if todo:
         rows = [{"job": orjson.dumps(_plain(job)).decode()} for job in todo]
         made = ray.data.from_items(rows).map_batches(
-            BatchActor, fn_constructor_args=({**engine}, str(Path(folder).resolve())), batch_size=batch_size,
-            compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus,
-        )  # fmt: skip
+            BatchActor,
+            fn_constructor_args=({**engine}, str(Path(folder).resolve())),
+            batch_size=batch_size,
+            compute=ray.data.ActorPoolStrategy(size=actors),
+            num_cpus=cpus,
+        )
         for _ in made.iter_batches(batch_size=None):
             pass  # answers are on disk; nothing is gathered here
     return ledger.finish(jobs, todo)

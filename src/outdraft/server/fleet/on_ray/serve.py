@@ -21,9 +21,16 @@ NAME = "outdraft"  # of the application, among those of the cluster
 
 
 def serve_on_ray(
-    engine: Mapping[str, Any], server: ServerSettings, scale: ReplicaSettings, *, address: str | None, host: str,
-    port: int, certificate: Certificate | None, ready: Callable[[str], None],
-) -> None:  # fmt: skip
+    engine: Mapping[str, Any],
+    server: ServerSettings,
+    scale: ReplicaSettings,
+    *,
+    address: str | None,
+    host: str,
+    port: int,
+    certificate: Certificate | None,
+    ready: Callable[[str], None],
+) -> None:
     """Serve until a signal ends it. `address`: of a Ray cluster; None: one on this machine, for as long as this lasts.
 
     Of a cluster that was there before, the other applications stay as they are.

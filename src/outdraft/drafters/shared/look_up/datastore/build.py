@@ -127,9 +127,7 @@ def _write_tokens(file: BinaryIO, documents: Iterable[Document], encoder: Encode
         tell(f"{num_tokens:,} tokens", float("nan"))
     if num_tokens == num_documents:
         raise ConfigError("the documents hold no token: name files that hold text")
-    return Header(
-        vocab_size=end, num_tokens=num_tokens, num_documents=num_documents, fingerprint=encoder.fingerprint
-    )  # fmt: skip
+    return Header(vocab_size=end, num_tokens=num_tokens, num_documents=num_documents, fingerprint=encoder.fingerprint)
 
 
 def _whole_numbers(document: Any, number: int) -> list[int]:

@@ -114,9 +114,11 @@ def open_datastore(path: str | Path) -> Datastore:
     if version != VERSION:
         raise ConfigError(f"datastore {path} has format {version}, this outdraft reads {VERSION}: build it again")
     header = Header(
-        vocab_size=vocab_size, num_tokens=num_tokens, num_documents=num_documents,
+        vocab_size=vocab_size,
+        num_tokens=num_tokens,
+        num_documents=num_documents,
         fingerprint=digest.hex() if any(digest) else "",
-    )  # fmt: skip
+    )
     if size != header.num_bytes:
         raise ConfigError(f"datastore {path} has {size} bytes, its header wants {header.num_bytes}: build it again")
     corpus = map_corpus(path, header, mode="r")
