@@ -64,13 +64,13 @@ def test_the_image_copies_what_is_there_and_not_ignored() -> None:
         assert name in copied, f"MANIFEST.in names {name}, which the image does not copy"
 
 
-def test_systemd_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(str(tmp_path / "notify"))
         line.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         tell_system("READY=1")
         assert line.recv(100) == b"READY=1"
-    tell_system("READY=1")  # nobody listens any more
+    tell_system("READY=1")  # the listener is gone
     monkeypatch.delenv("NOTIFY_SOCKET")
     tell_system("READY=1")

@@ -1,6 +1,6 @@
 """`SequenceComplexityEstimator`: how hard the next tokens will be to guess, from 0 (easy) to 1.
 
-    repetition    recent tokens that a look at the last two before them would have told: they make it easy
+    repetition    recent tokens that a look at the last two before them would have given: they make it easy
     entropy       of the recent distributions of the target (or draft), in nats: it makes it hard
     rejections    the recent share of examined draft tokens that were refused: it makes it hard
 

@@ -105,7 +105,7 @@ class AdvancedSpeculativeDecoding(SpeculativeDecoding):
         super().__init__(target_model, draft_model, max_speculative_tokens, verifier=rule, **engine)
 
     def generate(self, prompt: AnyPrompt, max_new_tokens: int = 100, **sampling: Any) -> Result:
-        """As above, at temperature 1 unless told otherwise."""
+        """As above, at temperature 1 by default."""
         return super().generate(prompt, max_new_tokens, **{"temperature": 1.0, **sampling})
 
 

@@ -31,7 +31,7 @@ from outdraft.training.loop import Loop
 from outdraft.training.packing import Rows
 from tutorial.models import Model, directory_of
 
-_HELD_OUT = 8  # one row of so many, where nobody says which
+_HELD_OUT = 8  # one row of so many, unless the caller names which
 _PADDING = -1  # no id
 
 

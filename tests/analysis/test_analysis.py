@@ -194,7 +194,7 @@ def test_theory_agrees_with_the_paper():
     assert expected_tokens(1.0, 4) == 5
 
 
-def test_what_a_pass_costs_is_told_beside_both_limits(record_file: Path):
+def test_the_cost_of_a_pass_is_given_beside_both_limits(record_file: Path):
     curve = read_records(record_file).curve
     assert curve is not None
     sheet = curve_sheet(replace(curve, rows=[1, 64], seconds=[0.004, 0.01], flops=10**8, peak_flops=1e12))

@@ -105,7 +105,7 @@ def test_energy_counts_packages_and_wraps(tmp_path: Path):
     assert meter.joules((900, 100), (50, 200)) == pytest.approx(250e-6)
 
 
-def test_memory_and_machine_are_told():
+def test_memory_and_machine_are_given():
     forget_peak("cpu")
     assert read_peak("cpu")["host"] > 1 << 20
     told = describe("cpu")

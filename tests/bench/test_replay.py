@@ -113,7 +113,7 @@ def test_pauses_tell_who_came_and_who_ended():
     assert learn_pauses(less).ended == 0.0 < learn_pauses(less).asked
 
 
-def test_the_middle_of_runs_in_which_nobody_wrote_has_no_times():
+def test_the_middle_of_runs_without_a_written_token_has_no_times():
     nothing = summarise([Asked(id=0, at=0.0, prompt=1, end=1.0, reason="timeout")])
     assert (nothing.tokens_per_second, nothing.first_median, nothing.num_late) == (0.0, None, 1)
     some = Summary(

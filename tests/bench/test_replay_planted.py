@@ -82,7 +82,7 @@ def test_pauses_are_found_and_idle_times_are_none(tmp_path):
     assert found == pytest.approx((BETWEEN, AFTER_END, WAKE, 0.0), abs=2e-5)
 
 
-def test_rows_that_are_there_are_read_by_nobody(tmp_path):
+def test_rows_that_are_there_are_not_read_again(tmp_path):
     trace = recorded(tmp_path, stream(60, 30, (4, 60), (10, 40), system=SYSTEM), max_num_seqs=8)
     copy = simulate(trace.requests, learn(trace), scheduling_of(trace))
     read = [sum(one.work.num_rows - one.work.num_nodes for one in run.passes) for run in (trace, copy)]
@@ -134,7 +134,7 @@ def test_callers_who_leave_leave_after_the_same_time(tmp_path):
 
 
 def test_a_request_that_left_before_its_first_token_is_replayed_too(tmp_path):
-    """It took the time of those who came after it: a prompt of 2000 tokens was read for nobody."""
+    """It took the time of those who came after it: a prompt of 2000 tokens was read for no client."""
     long = [one.prompt for one in stream(20, 1, (2000, 2000), (1, 1))]
     loads = [Load(at=0.2 * i, prompt=prompt, tokens=5, leaves=0.03) for i, prompt in enumerate(long)]
     loads += [Load(at=0.2 * i + 0.005, prompt=(1, 2), tokens=12) for i in range(20)]

@@ -110,7 +110,7 @@ def test_logs_are_made_by_rule():
 def test_references_are_texts_to_copy_from(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "Copy it:", "references": ["the document"], "reference": ["the answer"]}))
-    assert load_suite(str(path))[0].references == ("the document",), "an answer key is nobody's draft"
+    assert load_suite(str(path))[0].references == ("the document",), "an answer key is no draft"
     path.write_text(json.dumps({"prompt": "Copy it:", "references": "the document"}))
     with pytest.raises(ConfigError, match="no list of texts"):
         load_suite(str(path))

@@ -1,4 +1,4 @@
-"""Pages that later texts take over: never another text's rows, never a row that somebody writes, never a page lost."""
+"""Pages that later texts take over: never another text's rows, never a row that is being written, never a page lost."""
 
 import pytest
 import torch
@@ -156,7 +156,7 @@ def test_a_later_text_adopts_full_pages_of_the_same_beginning_alone():
     assert read(cache, 1, None, TEXT) == 48
     assert cache.pages(0)[:3] == cache.pages(1)[:3]
     assert read(cache, 2, None, [*TEXT[:20], 7, *TEXT[21:]]) == 16
-    assert read(cache, 3, "of somebody else", TEXT) == 0
+    assert read(cache, 3, "of another text", TEXT) == 0
     assert read(cache, 4, None, TEXT[16:]) == 0  # the same tokens elsewhere in a text are other rows
 
 

@@ -172,7 +172,7 @@ def test_methods(outdraft):
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", ["ngram", "draft_model", "sequoia", "gated", "fixed"])
-def test_a_method_is_told_with_all_its_options(outdraft, monkeypatch, name: str, width: int):
+def test_a_method_is_listed_with_all_its_options(outdraft, monkeypatch, name: str, width: int):
     monkeypatch.setenv("COLUMNS", str(width))
     text = outdraft("methods", name).out
     told = " ".join(text.split())

@@ -1,4 +1,4 @@
-"""The flags of `outdraft serve --ray`: what does not fit is told before a model is loaded."""
+"""The flags of `outdraft serve --ray`: what does not fit is refused before a model is loaded."""
 
 import argparse
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_places_are_found_from_every_directory(tmp_path: Path, monkeypatch):
     assert from_anywhere(engine) == {**engine, "model": str(tmp_path / "mine")}
 
 
-def test_without_the_package_the_cure_is_told(monkeypatch):
+def test_without_the_package_the_cure_is_given(monkeypatch):
     import builtins
 
     found = builtins.__import__

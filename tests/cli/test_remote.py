@@ -164,7 +164,7 @@ def test_a_certificate_of_ones_own(outdraft, tiny, tmp_path, monkeypatch):
         ([("ab", ["ab", "cd"]), ("c", []), ("d", [])], ["ab", "cd"]),  # a part of a token is held back
         ([("", ["<think>"]), ("so", ["so"]), ("", ["</think>"]), ("yes", ["yes"])], ["so", "yes"]),  # marks taken out
         ([("ab", ["ab", "cSTOP"]), ("c", [])], ["ab", "c"]),  # cut at a stop
-        ([("ab", [])], ["ab"]),  # no tokens are told
+        ([("ab", [])], ["ab"]),  # no tokens are given
     ],
 )
 def test_tokens_are_laid_along_the_text(pieces, wanted):

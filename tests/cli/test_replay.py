@@ -42,6 +42,6 @@ def test_what_is_no_trace_is_refused(outdraft, tmp_path, text, said):
     assert ran.code == 2 and said in ran.err
 
 
-def test_without_a_trace_it_is_told_what_one_is(outdraft):
+def test_without_a_trace_the_error_says_what_one_is(outdraft):
     ran = outdraft("replay")
     assert ran.code == 2 and "it needs a trace, a file that outdraft.record_trace wrote" in ran.err

@@ -1,4 +1,4 @@
-"""Where a server listens: what cannot be listened to is told before a model is loaded, and why."""
+"""Where a server listens: what cannot be listened to is refused before a model is loaded, with a reason."""
 
 import argparse
 import socket
@@ -14,7 +14,7 @@ from outdraft.server.serve import check_address, shown_address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_taken_port_is_told_at_once(host, monkeypatch):
+def test_a_taken_port_is_reported_at_once(host, monkeypatch):
     monkeypatch.setattr(EngineFlags, "load", lambda flags: pytest.fail("a model is loaded"))
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_flags(parser, serve.Options)
@@ -28,13 +28,13 @@ def test_a_taken_port_is_told_at_once(host, monkeypatch):
             serve.run(options)
 
 
-def test_a_host_that_is_none_is_told_why():
+def test_a_host_that_is_none_is_refused_with_a_reason():
     with pytest.raises(ConfigError, match=r"port 80 of no\.such\.host\.invalid cannot be listened to \(.*[Nn]ame"):
         check_address("no.such.host.invalid", 80)
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "65536"])
-def test_a_port_that_is_none_is_told(port, capsys):
+def test_a_port_that_is_none_is_refused(port, capsys):
     assert main(["serve", "--port", port]) == 2
     assert f"port={port} is out of range: it must be 0 to 65535" in capsys.readouterr().err
 

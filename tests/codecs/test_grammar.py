@@ -81,7 +81,7 @@ def test_masks_are_those_of_the_listed_texts(seed):
                 for token in [*output, *path]:
                     there.advance(token)
                 assert told(form.allowed(path)) == expected(there, may_follow(texts, ahead))
-            assert form.allowed(path).any()  # nobody is left without a token, whatever is asked
+            assert form.allowed(path).any()  # no text is left without a token, whatever is asked
         token = rng.choice(sorted(allowed - {0, 9}))
         form.advance(token)
         output.append(token)
@@ -106,7 +106,7 @@ def test_an_end_is_allowed_where_the_text_is_whole_and_ends_it():
     assert told(form.allowed([])) == {1}
     form.advance(1)
     assert told(form.allowed([])) == {0, 1, 9} and not form.is_over()
-    assert form.allowed([0]).all() and form.allowed([0, 3]).all()  # nobody comes there
+    assert form.allowed([0]).all() and form.allowed([0, 3]).all()  # no text comes there
     form.advance(9)
     assert form.is_over() and form.allowed([]).all() and form.forced() == []
 
@@ -241,7 +241,7 @@ def test_compiled_once_and_not_kept_for_ever(monkeypatch):
     assert not made._kept
 
 
-def test_a_missing_library_is_told_with_its_cure(monkeypatch):
+def test_a_missing_library_is_named_with_its_cure(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
     grammars.cache_clear()
     with pytest.raises(RequestError, match=r"pip install 'outdraft\[structured\]'"):

@@ -1,4 +1,4 @@
-"""A start token stands once before a text, whoever writes it: the tokenizer, the chat template, or both.
+"""A start token stands once before a text, written by the tokenizer, the chat template, or both.
 
 Chat prompts are compared with `apply_chat_template` of transformers, which adds no special tokens to what a template
 wrote. A rendered prompt that is given as a text again is where a second start token comes from.
@@ -14,9 +14,9 @@ from outdraft.codecs.text import TextCodec
 TALK = [{"role": "user", "content": "hi there"}, {"role": "assistant", "content": "there"}]
 BODY = "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' ' }}{% endfor %}"
 TEMPLATES = {"writes it": "{{ bos_token }}" + BODY, "leaves it out": BODY}
-SAYS = {"post-processor": None, "add_bos_token": True, "nobody": False, "nothing said": None}  # add_bos_token
+SAYS = {"post-processor": None, "add_bos_token": True, "forbidden": False, "nothing said": None}  # add_bos_token
 WORDS = ["<s>", "</s>", "user", "assistant", "hi", "there"]
-NOBODY = ("nobody", "nothing said")
+LEFT_OUT = ("forbidden", "nothing said")
 
 
 @pytest.fixture(params=SAYS)
@@ -56,7 +56,7 @@ def test_a_rendered_conversation_that_is_given_as_text_has_one_start_token_at_mo
     text = codec.apply_chat_template(TALK, tokenize=False)
     bare = codec.encode(text, add_special=False)
     wrote = bare[0] == 0
-    assert codec.encode(text) == (bare if wrote or adds in NOBODY else [0, *bare])
+    assert codec.encode(text) == (bare if wrote or adds in LEFT_OUT else [0, *bare])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_rendered_conversation_that_is_given_as_text_has_one_start_token_at_mo
     ],
 )
 def test_an_end_token_is_not_put_behind_a_text(written, start, expected):
-    """One that somebody wrote stays."""
+    """One that the caller wrote stays."""
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="there"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.decoder = decoders.ByteLevel()
@@ -80,9 +80,9 @@ def test_an_end_token_is_not_put_behind_a_text(written, start, expected):
     assert [codec.encode(text) for text in ("hi there", "", "hi </s>", "<s> hi")] == expected
 
 
-def test_what_somebody_wrote_twice_stays_twice(directory, adds):
+def test_what_a_caller_wrote_twice_stays_twice(directory, adds):
     codec = TextCodec.load(directory)
     twice = codec.encode("<s> <s> hi")
     assert twice == [0, 0, 4] == codec.encode("<s> <s> hi", add_special=False)
-    assert codec.encode("hi") == ([4] if adds in NOBODY else [0, 4])
-    assert codec.encode("") == ([] if adds in NOBODY else [0])
+    assert codec.encode("hi") == ([4] if adds in LEFT_OUT else [0, 4])
+    assert codec.encode("") == ([] if adds in LEFT_OUT else [0])

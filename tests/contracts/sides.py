@@ -134,7 +134,7 @@ def letter_codec(size: int) -> TextCodec:
     return TextCodec(_letters(range(size), merges=0))
 
 
-def retold_twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
+def rewritten_twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """The target's twin in another vocabulary: the letters in the opposite order, and some pairs of letters.
 
     A pair is read as its second letter would be, and hardly ever written.

@@ -1,4 +1,4 @@
-"""A drafter for drafters made of drafters: repeats the pending token, of sequences that it was told of."""
+"""A drafter for drafters made of drafters: repeats the pending token, of sequences that it has begun."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ PAGES = Path(__file__).parents[2] / "docs/methods"
 METHODS = [pytest.param(kind, name, id=f"{kind}-{name}") for kind in KINDS for name in names(kind)]
 
 
-def told_defaults(page: str) -> dict[str, str]:
+def given_defaults(page: str) -> dict[str, str]:
     """option -> default, of all tables with these two columns; a row may tell several."""
     told: dict[str, str] = {}
     for table in re.findall(r"\| option \| default \|.*?\n\|[ -|]*\n((?:\|.*\n)+)", page):
@@ -40,7 +40,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize(("kind", "name"), METHODS)
 def test_the_page_tells_every_option_and_its_default(kind, name):
-    told = told_defaults((PAGES / f"{name}.md").read_text())
+    told = given_defaults((PAGES / f"{name}.md").read_text())
     for one in fields(find(kind, name).options):
         default = one.default if one.default is not MISSING else one.default_factory()
         assert one.name in told, f"docs/methods/{name}.md does not tell of {one.name} = {default!r}"

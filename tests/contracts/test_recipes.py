@@ -34,7 +34,7 @@ def test_recipe(name: str, tmp_path: Path):
 
 
 def test_files_are_well_formed():
-    """The first line says what the recipe is, for whoever opens the file, and whether it is our own or a paper's."""
+    """The first line says what the recipe is, for a reader of the file, and whether it is our own or a paper's."""
     for path in FOLDER.glob("*.toml"):
         assert path.read_text().startswith("# "), path.name
         is_ours = path.read_text().startswith("# Ours: ") or path.stem == "none"

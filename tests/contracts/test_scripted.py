@@ -179,5 +179,5 @@ def test_audit_catches_a_careless_loop(table):
 
 
 def fresh(table: TableTarget, request: Request):
-    """A sequence that nobody has advanced."""
+    """A sequence that has not been advanced."""
     return engine_with(table, oracle(table.next_logits)).add(request)

@@ -109,7 +109,7 @@ def test_a_loop_that_forgets_a_nodes_path_is_noticed(tmp_path, monkeypatch):
         masked.masked_requests_write_the_same(subject)
 
 
-def test_a_constraint_that_is_told_a_token_twice_is_noticed(tmp_path, monkeypatch):
+def test_a_constraint_that_gets_a_token_twice_is_noticed(tmp_path, monkeypatch):
     honest = EveryOther.advance
     monkeypatch.setattr(EveryOther, "advance", lambda self, token: (honest(self, token), honest(self, token)))
     row = DrafterRow(drafter="contracts.broken:SOUND")

@@ -181,10 +181,10 @@ def test_labels_and_states_of_a_draft_that_is_known(scene):
         q = draft.look(lesson).guesses[0]
         q = draft.module.logits(q.states).softmax(-1)
         p = teacher.logits(lesson.states).softmax(-1)
-    assert len(found.labels) == 2 * 7  # the first row's token is nobody's guess, the last guess has no state
+    assert len(found.labels) == 2 * 7  # the first row's token is no guess, the last guess has no state
     rows = torch.tensor([b * 8 + t for b in range(2) for t in range(7)])
     assert found.rows.tolist() == rows.tolist()  # those whose next token is judged, which count in the loss
-    tokens = (q[rows] - found.told[:, None]).abs().argmin(-1)  # the token whose probability was told
+    tokens = (q[rows] - found.told[:, None]).abs().argmin(-1)  # the token whose probability was given
     torch.testing.assert_close(found.told, q[rows, tokens])
     torch.testing.assert_close(found.labels, (p[rows, tokens] / q[rows, tokens]).clamp_max(1))
     ids = lesson.ids.clone()

@@ -97,7 +97,7 @@ def test_a_bandit_is_not_stuck_where_a_request_cuts_its_longest_length(algorithm
     for ends in ({"asks": 0}, {"max_tokens": 1}):
         (budget,) = drafting.plan([sequence(**ends)])
         drafting.update(world.step([sequence(**ends)], [budget], 0))
-    assert drafting.plays == [0.0], "nobody could draft: all lengths are plain decoding"
+    assert drafting.plays == [0.0], "no sequence could draft: all lengths are plain decoding"
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_of_a_large_batch_some_are_watched_in_turn():
 
 @pytest.mark.logs_faults
 @pytest.mark.parametrize("bad", ["raises", "nothing", "no tree"])
-def test_an_arm_that_breaks_when_it_is_watched_costs_nobody_a_guess(bad, caplog):
+def test_an_arm_that_breaks_when_it_is_watched_costs_no_guess(bad, caplog):
     """It breaks for one sequence of two; both go on with the other arm, and probes still try it."""
 
     def peek(seq, budget):

@@ -91,7 +91,7 @@ def test_one_that_cannot_be_paid_does_not_keep_the_others_from_their_turn():
     assert set(met) == {0} and met[0] > 15
 
 
-def test_plans_between_two_probes_give_nobody_the_turn_of_another():
+def test_plans_between_two_probes_give_no_arm_the_turn_of_another():
     """Each arm has its turn, though every probe is prepared three times before it can be paid."""
     prices, records, seq = Prices(Draft(1.0), Draft(1.0)), [Record(256.0), Record(256.0)], sequence()
     texts, probes, met = {seq.id: SequenceRecord(records, 32.0, seq)}, Probes(0.25), Counter()
@@ -158,7 +158,7 @@ def test_of_a_large_batch_some_are_watched_in_turn():
     assert asked == dict.fromkeys(range(6), 2)
 
 
-def test_greedy_and_drawn_texts_are_told_apart():
+def test_greedy_and_drawn_texts_are_kept_apart():
     """What one sort has taught is the first guess about the other, until that has shown something of its own."""
     policy = AutoPolicy(AutoOptions(), [Arm(name="one")])
 

@@ -187,7 +187,7 @@ def test_one_long_step_of_another_program_does_not_decide():
 
 
 def test_a_look_up_is_watched_though_its_trials_met_a_busy_machine():
-    """Two of three were stopped by another program: what it costs to look is told by the third."""
+    """Two of three were stopped by another program: what it costs to look is known by the third."""
     asked, world = [], World([0.0], [0.0001])
     step = world.step
 

@@ -1,4 +1,4 @@
-"""The calibrated policy: a map fitted online, handed to whoever drafts, and a theta from measured seconds.
+"""The calibrated policy: a map fitted online, handed to the drafter, and a theta from measured seconds.
 
 The planted drafter knows something, and overstates it: it says c ** 0.25 where the chance is c.
 """
@@ -41,7 +41,7 @@ def calibration_error(pairs, bins=15):
 
 
 def auc(pairs):
-    """Chance that an accepted token is told to be surer than a rejected one."""
+    """Chance that an accepted token is said to be surer than a rejected one."""
     kept, lost = [s for s, a in pairs if a], [s for s, a in pairs if not a]
     return sum((a > b) + 0.5 * (a == b) for a in kept for b in lost) / (len(kept) * len(lost))
 
@@ -156,7 +156,7 @@ HALF = Calibration((Knot(0.0, 0.0), Knot(1.0, 0.5)))
 
 
 def test_chains_end_by_the_calibrated_product_and_keep_the_token_that_falls():
-    """0.8 thrice: 0.8, 0.64, 0.512 as told; 0.4, 0.16, 0.064 as found. Each sequence by its own budget."""
+    """0.8 thrice: 0.8, 0.64, 0.512 as given; 0.4, 0.16, 0.064 as found. Each sequence by its own budget."""
     seqs = [sequence(i) for i in range(3)]
     fed = []
 
@@ -175,7 +175,7 @@ def test_chains_end_by_the_calibrated_product_and_keep_the_token_that_falls():
     drafts = grow_chains(seqs, [5] * 3, ChainNetwork(feed=feed, chain=whole), cutoffs_of(budgets), sample="match")
     assert [draft.num_nodes - 1 for draft in drafts] == [2, 3, 3]
     assert fed == [[0, 1, 2], [0, 1, 2], [1, 2]]
-    assert drafts[0].confidence.tolist() == pytest.approx([1, 0.8, 0.8])  # as told: they are fitted again
+    assert drafts[0].confidence.tolist() == pytest.approx([1, 0.8, 0.8])  # as given: they are fitted again
 
 
 def test_trees_and_guesses_ahead_end_by_it_too():

@@ -1,4 +1,4 @@
-"""What every policy decides in a few scripted worlds, as it was when somebody last looked.
+"""What every policy decides in a few scripted worlds, as it was when the record was made.
 
 The other tests say what a policy must do; this one says that a number inside it was not changed by accident. Where a
 change is meant, look at what it does to tokens a second, and write the file anew, with src and tests on the path:

@@ -68,7 +68,7 @@ def write(policy, world, number, *, tokens=64, asks=None, settled=None, drawn=Fa
     ("work", "alpha", "left"),
     [
         (0.05, 0.05, {HEAD}),  # the look-up does not listen, and stays
-        (0.001, 0.05, set()),  # nobody notices its listening
+        (0.001, 0.05, set()),  # its listening costs next to nothing
     ],
 )
 def test_a_listener_leaves_where_listening_shows_and_is_spared_the_next_texts(work, alpha, left):
@@ -146,7 +146,7 @@ def test_who_guesses_stays():
     assert not let_go(listeners, text(listeners, choice=(HEAD, 3))) and not spared(listeners)
 
 
-def test_a_smaller_batch_and_texts_of_another_sort_are_told():
+def test_a_smaller_batch_and_texts_of_another_sort_are_noticed():
     listeners = Listeners([HEAD])
     far(listeners, is_drawn=True)
     assert spared(listeners, 8, is_drawn=True) == spared(listeners, 9, is_drawn=True) == {HEAD}
@@ -156,7 +156,7 @@ def test_a_smaller_batch_and_texts_of_another_sort_are_told():
 
 
 @pytest.mark.parametrize("deepest", [16, 8])
-def test_a_plan_in_which_it_is_not_far_from_paying_has_it_told_again(deepest):
+def test_a_plan_in_which_it_is_not_far_from_paying_has_it_listen_again(deepest):
     listeners = Listeners([HEAD])
     far(listeners)
     let_go(listeners, text(listeners, crowd=4), promise=0.95)  # says nothing of larger batches

@@ -199,7 +199,7 @@ def event(seq, *, rows, draft=0.0, target=1.0, certain=0, tokens=1):
     return StepEvent(seq_id=seq, tokens=(1,) * tokens, num_nodes=rows, num_certain=certain, times=times)
 
 
-def test_costs_belong_to_the_batch_and_catching_up_is_told_apart():
+def test_costs_belong_to_the_batch_and_catching_up_is_kept_apart():
     costs = Costs(2)
     costs.add([event(0, rows=1, certain=500, target=9.0)], {})  # a prompt: no pass of a round
     for _ in range(5):
@@ -221,7 +221,7 @@ def test_costs_belong_to_the_batch_and_catching_up_is_told_apart():
 
 
 class Known:
-    """A curve that knows one cost, and keeps what it is told."""
+    """A curve that knows one cost, and keeps what it is given."""
 
     def __init__(self, usual):
         self.usual, self.told = usual, []

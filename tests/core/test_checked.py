@@ -71,7 +71,7 @@ def test_anything_can_be_shown_and_compared():
     assert near_miss("nnoe", ["none"]) == ", did you mean 'none'?"
 
 
-@pytest.mark.parametrize("given", ["a\0b", "x" * 5000, "~nobody-of-that-name/x", 3, None, b"x"])
+@pytest.mark.parametrize("given", ["a\0b", "x" * 5000, "~no-user-of-that-name/x", 3, None, b"x"])
 def test_what_is_no_path_is_refused(given: object):
     with pytest.raises(ConfigError, match="can be no path"):
         user_path(given)

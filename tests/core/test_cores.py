@@ -53,7 +53,7 @@ def test_threads(tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch):
     write(tmp_path, cpu__max="20000 100000")
     assert useful_threads(8, tmp_path, told) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert useful_threads(8, tmp_path, told) == 8  # somebody chose
+    assert useful_threads(8, tmp_path, told) == 8  # a user chose
 
 
 def test_there_is_a_core():

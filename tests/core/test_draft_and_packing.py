@@ -43,7 +43,7 @@ def test_host_tree_knows_children_depths_and_paths():
     assert not host.is_chain and host_tree(chain([1, 2, 3])).is_chain
 
 
-def test_probes_are_nobodys_acceptable_children():
+def test_probes_are_no_acceptable_children():
     host = host_tree(tree([-1, 0, 0, 2], [Role.VERIFY, Role.VERIFY, Role.PROBE, Role.PROBE]))
     assert host.children == [[1], [], [], []] and host.is_chain
 
@@ -83,6 +83,6 @@ def test_chain_pads_the_distribution_of_the_last_node():
     assert draft.q is not None and draft.q.shape == (3, 5) and draft.parents.tolist() == [-1, 0, 1]
 
 
-def test_how_much_of_a_text_a_tree_foretold():
+def test_how_much_of_a_text_a_tree_had_guessed():
     tree = host_tree(Draft(tokens=torch.tensor([9, 1, 2, 3, 4]), parents=torch.tensor([-1, 0, 1, 0, 3])))
     assert [tree.count_right(told) for told in ([1, 2, 5], [3, 4], [3, 2], [2, 1], [])] == [2, 2, 1, 0, 0]

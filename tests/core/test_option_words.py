@@ -58,7 +58,7 @@ def test_comments_and_ranges_are_read_where_they_stand():
 
 
 def test_the_range_is_the_one_that_is_checked():
-    """Numbers at the ends of every told range "between A and B" are taken, and those beyond them are refused."""
+    """Numbers at the ends of every printed range "between A and B" are taken, and those beyond them are refused."""
     seen = 0
     for kind in KINDS:
         for name in names(kind):

@@ -67,7 +67,7 @@ def test_what_makes_no_sense_is_refused(given, message):
 @pytest.mark.parametrize(
     "name", ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding", "response_format"]
 )
-def test_names_of_others_are_told(name):
+def test_names_of_other_engines_are_explained(name):
     with pytest.raises(RequestError, match=rf"no '{name}'; here it is called structured_outputs \("):
         SamplingParams(**{name: "x"})
 

@@ -1,4 +1,4 @@
-"""A fault costs the sequence that it belongs to: the others write what they write alone, whoever breaks, and where."""
+"""A fault costs the sequence that it belongs to: the others write what they write alone, for every part and place."""
 
 import logging
 from dataclasses import replace
@@ -167,7 +167,7 @@ def test_a_round_that_is_run_again_does_not_run_ahead_again(drafted):
     assert len(asked) == len(set(asked)) > 10
 
 
-def test_what_breaks_when_a_request_ends_hurts_nobody():
+def test_what_breaks_when_a_request_ends_hurts_no_other():
     table = Faulty("end")
     outcomes = run(engine_over(table, alternating(table.next_logits)), requests())
     assert [outcome.seq.finish_reason for outcome in outcomes] == ["length"] * 4

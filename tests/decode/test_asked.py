@@ -83,7 +83,7 @@ def test_a_batch_under_many_rules_is_its_members():
         assert [verdict] == alone, seq.settled.rule
 
 
-def test_a_rule_that_nobody_names_is_not_built():
+def test_a_rule_that_no_request_names_is_not_built():
     rules = own_rule()
     seqs = [asked_for(None, 0), asked_for("block", 1)]
     drafts = [drafts_from(DRAFTER, CHAIN)(seq.tokens, draft_coins(seq)) for seq in seqs]
@@ -121,7 +121,7 @@ def test_budgets():
     assert as_asked(seq, planned) == replace(planned, arm=2, resting=frozenset({0, 1}))
     assert seq.turn.is_overruled
     as_asked(seq, Budget(depth=0, arm=0))
-    assert not seq.turn.is_overruled  # nobody guesses, so it does not matter who
+    assert not seq.turn.is_overruled  # no drafter guesses, so it does not matter which
     as_asked(seq, Budget(depth=4, arm=2))
     assert not seq.turn.is_overruled
 

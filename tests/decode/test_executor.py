@@ -1,4 +1,4 @@
-"""Work beside a pass: order, being told that the pass is over, and errors from either side."""
+"""Work beside a pass: order, word that the pass is over, and errors from either side."""
 
 import threading
 

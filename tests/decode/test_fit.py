@@ -189,7 +189,7 @@ def test_who_finds_no_room_for_a_guess_alone_either_keeps_the_drafter():
     engine, seqs = two_read(table, room, isolates=True)
     events = step(seqs, engine.composition.used, Isolated())
     assert [len(event.tokens) for event in events] == [1, 1] and all(seq.speculates for seq in seqs)
-    assert all(seq.turn.is_overruled for seq in seqs)  # so the policy learns nothing of guesses that nobody looked at
+    assert all(seq.turn.is_overruled for seq in seqs)  # so the policy learns nothing of guesses that were not looked at
 
 
 def test_a_guided_guess_is_cut_to_the_pages_of_both_texts():

@@ -1,4 +1,4 @@
-"""Drafts that a constraint makes or cuts, and what drafter and policy are told of such rounds."""
+"""Drafts that a constraint makes or cuts, and what drafter and policy learn of such rounds."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ class Song:
 
 
 class Listens(NoDrafter):
-    """Guesses token 1 twice, and keeps what it is told."""
+    """Guesses token 1 twice, and keeps what it observes."""
 
     def __init__(self, guesses=True, peeks=False):
         self.traits, self.seen, self.asked = Traits(guesses=guesses, peeks=peeks), [], []
@@ -91,7 +91,7 @@ def begin(*songs, drafter=None, policy=None, **others):
     return engine, seqs
 
 
-def test_what_is_forced_is_drafted_and_nobody_is_asked():
+def test_what_is_forced_is_drafted_and_no_drafter_is_asked():
     engine, (seq,) = begin(Song([5, 6, 7, 8]))
     (event,) = step([seq], engine.parts)
     drafter, policy = engine.parts.drafter, engine.parts.policy
@@ -113,7 +113,7 @@ def test_the_drafter_sees_rows_that_were_read(ends):
     assert seq.output == [5, 6, 7, 8, *seq.output[4:]] and (seq.finish_reason == "stop") == ends
 
 
-def test_nobody_works_ahead_of_what_is_forced():
+def test_no_drafter_works_ahead_of_what_is_forced():
     class Ahead(Listens):
         def __init__(self):
             super().__init__()
@@ -156,13 +156,13 @@ def test_others_are_asked_and_share_the_time(monkeypatch):
     assert [seen.draft.num_nodes for seen in drafter.seen] == [1, 3, 1, 3]
 
 
-@pytest.mark.parametrize(("peeks", "nobody"), [(True, 2), (False, 4)])
-def test_from_how_many_tokens_on_nobody_is_asked(peeks, nobody):
+@pytest.mark.parametrize(("peeks", "limit"), [(True, 2), (False, 4)])
+def test_from_how_many_tokens_on_no_drafter_is_asked(peeks, limit):
     """A network drafts under the mask, so it begins with what is forced and goes on; a look-up knows nothing of it."""
     for count in (2, 3, 4):
         engine, (seq,) = begin(Song([5] * count), drafter=Listens(peeks=peeks))
         step([seq], engine.parts)
-        assert (engine.parts.drafter.asked == []) == (count >= nobody)
+        assert (engine.parts.drafter.asked == []) == (count >= limit)
 
 
 @pytest.mark.parametrize(

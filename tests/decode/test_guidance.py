@@ -226,7 +226,7 @@ def test_rows_that_are_not_exact_are_replayed_with_both_prompts():
     assert sum(outcome.stats.num_replayed_rows for outcome in outcomes) > 0
 
 
-def test_a_shadow_alone_in_its_pass_makes_nobody_elses_rows_plain_decodings():
+def test_a_shadow_alone_in_its_pass_makes_no_other_rows_plain_decodings():
     decoder = tiny_model("llama", vocab=61, dtype=torch.bfloat16, seed=1, exact=False)
     running = engine(Runner(decoder, exact=False), apart=True)
     guided, free = (running.add(ask(negative=None, scale=scale, max_tokens=200)) for scale in (2.0, 1.0))

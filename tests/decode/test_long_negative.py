@@ -1,4 +1,4 @@
-"""Negative prompts that are longer than a chunk: nobody waits for the whole of one, and no text changes."""
+"""Negative prompts that are longer than a chunk: no text waits for the whole of one, and no text changes."""
 
 from dataclasses import replace
 

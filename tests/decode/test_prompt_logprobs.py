@@ -58,7 +58,7 @@ def test_every_chunk_tells_the_tokens_that_its_rows_predict(chunk, rows, monkeyp
     assert sum(sizes) == len(PROMPT) - 1 and max(sizes) <= rows
 
 
-def test_nobody_is_told_who_did_not_ask():
+def test_a_request_that_did_not_ask_gets_none():
     table = TableTarget()
     asking, quiet = (begun(table, prompt_logprobs=n)[1] for n in (0, None))
     packed = pack([quiet, asking], [chain([2]), chain([2])])
@@ -66,7 +66,7 @@ def test_nobody_is_told_who_did_not_ask():
     assert packed.nodes.tolist() == [6, 13], "the draft nodes are what they are without"
 
 
-def test_a_prompt_that_is_read_again_is_not_told_again():
+def test_a_prompt_that_is_read_again_is_not_reported_again():
     """A sequence may be ended and begin anew, with what it has written."""
     table = TableTarget()
     parts, seq = begun(table, prompt_logprobs=0)
@@ -88,7 +88,7 @@ def test_a_prompt_that_is_read_again_is_not_told_again():
     assert not any(pack([seq], [chain([seq.pending])], max_chunk=99).prompt_rows)
 
 
-def test_no_row_behind_the_prompt_is_told():
+def test_no_row_behind_the_prompt_is_reported():
     """Output that is read again stands in certain rows too."""
     table = TableTarget()
     _, seq = begun(table, prompt_logprobs=0)

@@ -116,7 +116,7 @@ def test_who_lost_the_drafter_is_not_asked_about(seqs):
     assert drafter.asked == [("end", [1]), ("ahead", [0, 2]), ("observe", [0, 2]), ("end", [0]), ("end", [2])]
 
 
-def test_nobody_left_to_ask(seqs):
+def test_no_drafter_is_left_to_ask(seqs):
     drafter, shield = shielded("ahead", "observe")
     shield.give_up(seqs, OSError())
     drafter.asked.clear()
@@ -137,7 +137,7 @@ def test_a_fault_ahead_is_settled_by_the_next_observe(seqs):
     assert drafter.asked[-1] == ("observe", [0, 2])
 
 
-def test_a_drafter_that_cannot_end_a_sequence_costs_nobody_else(seqs, caplog):
+def test_a_drafter_that_cannot_end_a_sequence_costs_no_other(seqs, caplog):
     drafter, shield = shielded("end")
     with caplog.at_level(logging.WARNING, logger="outdraft"):
         shield.end(seqs)
@@ -147,7 +147,7 @@ def test_a_drafter_that_cannot_end_a_sequence_costs_nobody_else(seqs, caplog):
 
 
 class Planner:
-    """Gives as many budgets as it is told, or something else."""
+    """Gives as many budgets as it is given, or something else."""
 
     def __init__(self, number: int, of=BUDGETS[0]) -> None:
         self.number, self.of = number, of
@@ -161,14 +161,14 @@ class Sparing(Planner):
 
     def spare(self, seq, crowd):
         if seq.id == 1:
-            raise ValueError("nobody knows")
+            raise ValueError("a fault of the test")
         return {crowd} if not seq.id else {"eagle"}
 
 
-def test_a_policy_that_cannot_say_whom_it_spares_spares_nobody(seqs, caplog):
+def test_a_policy_that_cannot_say_whom_it_spares_spares_none(seqs, caplog):
     with caplog.at_level(logging.WARNING, logger="outdraft"):
         assert [ShieldedPolicy(Sparing(3)).spare(seq, 2) for seq in seqs] == [{2}, set(), set()]
-        assert "nobody knows" in caplog.text
+        assert "a fault of the test" in caplog.text
         assert ShieldedPolicy(Sparing(3)).spare(seqs[2], 2) == set()
     assert "in place of a set of whole numbers" in caplog.text
     assert ShieldedPolicy(Planner(3)).spare(seqs[0], 2) == set()
@@ -261,7 +261,7 @@ def test_a_cache_that_is_full_while_it_learns_costs_a_round_and_no_drafter(seqs,
     with caplog.at_level(logging.WARNING, logger="outdraft"):
         shield.begin(seqs)
         shield.observe([seen(seq) for seq in seqs])
-        assert begun(drafter) == [], "nobody knows of whom it has learned"
+        assert begun(drafter) == [], "it is not known of which sequences it has learned"
         assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 2, 2]
     assert begun(drafter) == [0, 1, 2] and all(seq.speculates for seq in seqs) and not caplog.records
 

@@ -90,7 +90,7 @@ class Full:
         return num_rows
 
 
-def told_to(told):
+def asked_for(told):
     """A policy that wants three tokens each time, and what it learns from."""
     return SimpleNamespace(plan=lambda seqs: [Budget(depth=3)] * len(seqs), update=told.extend)
 
@@ -110,7 +110,7 @@ def test_a_policy_learns_nothing_from_a_guess_that_memory_has_cut(trouble, learn
         seq.turn.drafts = trouble != "no guesses"
     if trouble == "no rows to draft":
         engine.parts.drafter.propose = no_room
-    events = step(seqs, replace(engine.parts, policy=told_to(told)))
+    events = step(seqs, replace(engine.parts, policy=asked_for(told)))
     assert [event.seq_id for event in told] == [seqs[i].id for i in learned] and len(events) == 2
 
 
@@ -118,7 +118,7 @@ def test_a_policy_learns_nothing_where_a_pass_had_no_room_for_its_guesses():
     told, table = [], TableTarget()
     engine, honest = engine_of(table), table.forward
     table.forward = lambda packed, taps=(): no_room() if packed.node_starts[-1] > 2 else honest(packed, taps)
-    events = step(sequences(engine), replace(engine.parts, policy=told_to(told)))
+    events = step(sequences(engine), replace(engine.parts, policy=asked_for(told)))
     assert [len(event.tokens) for event in events] == [1, 1] and told == []
 
 
@@ -238,7 +238,7 @@ def test_a_prompt_chunk_beside_a_round_gets_no_distribution():
 
 
 def test_on_a_device_greedy_rows_are_not_looked_at(monkeypatch):
-    """A tensor without storage stands for a GPU's: whoever looks at its numbers fails."""
+    """A tensor without storage stands for a GPU's: a look at its numbers fails."""
     engine = engine_of(TableTarget())
     seqs = sequences(engine)
     packed = pack(seqs, [chain([seq.pending]) for seq in seqs])

@@ -1,4 +1,4 @@
-"""A drafter that is right far less often than it says is told once; a sound one is not."""
+"""A drafter that is right far less often than it says is reported once; a sound one is not."""
 
 import logging
 import shutil
@@ -57,7 +57,7 @@ def test_one_that_is_never_sure_and_never_right_is_seen(caplog):
 
 @pytest.mark.parametrize("rate", [1 / 3, 0.5, 1.0])
 @pytest.mark.parametrize("greedy", [True, False])
-def test_a_sound_one_is_not_told_in_ten_thousand_rounds(rate, greedy, caplog):
+def test_a_sound_one_is_not_reported_in_ten_thousand_rounds(rate, greedy, caplog):
     for number in range(5):
         dice, suspicion = Random(number), watched()
         for _ in range(10_000):
@@ -75,7 +75,7 @@ def test_one_that_keeps_up_is_heard_no_longer(caplog):
     assert not suspicion.watched and not caplog.records
 
 
-def test_it_is_told_once_with_its_name_figures_causes_and_cure(caplog):
+def test_it_is_logged_once_with_its_name_figures_causes_and_cure(caplog):
     suspicion = watched()
     for _ in range(300):
         suspicion.hear(StepEvent(seq_id=0, drafted_by=EAGLE, confidences=(0.5,)), greedy=True)
@@ -100,7 +100,7 @@ def of_other_words(tmp_path):
     return home
 
 
-def test_a_draft_of_another_vocabulary_is_told_and_the_zoos_own_is_not(of_other_words, caplog):
+def test_a_draft_of_another_vocabulary_is_reported_and_the_zoos_own_is_not(of_other_words, caplog):
     prompts = list(zoo.heldout_prompts().values())[:12]
     params = SamplingParams(max_tokens=120, ignore_eos=True)
     plain = LLM("zoo:target", drafter="none")

@@ -147,7 +147,7 @@ def run_pending(seqs, runner, **part):
 
 
 def draft_behind(target, prompt, name, head_dir, *, depth=4, temperature=0.0, **options):
-    """What heads on the states of a decoder propose behind a prompt; a chain unless told otherwise."""
+    """What heads on the states of a decoder propose behind a prompt; a chain by default."""
     runner = Runner(target)
     drafter = make(name, runner, model=str(head_dir), **{"width": 1, **options})
     seq = sequence(prompt, temperature=temperature)

@@ -59,7 +59,7 @@ def test_overlapped_text_is_the_serial_text(subject, params):
 
 
 def test_a_fixed_amount_of_drafting_beside_the_pass_changes_no_count(tmp_path):
-    """pearl drafts the same tokens whoever runs first, so even the unseeded path is the serial one's."""
+    """pearl drafts the same tokens in any order of running, so even the unseeded path is the serial one's."""
     subject = Subject(ROWS["pearl"], tmp_path)
     params = SamplingParams(max_tokens=30, temperature=1.0, seed=9)
     ask = [Request(prompt_token_ids=(5, 6, 7), params=params)]

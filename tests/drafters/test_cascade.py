@@ -144,7 +144,7 @@ def test_where_the_text_has_no_match_the_base_writes_by_bigrams():
     assert made.num_bigrams == 2, "a text that is found in itself needs none"
 
 
-def test_bigrams_are_those_of_earlier_texts_until_it_is_told_to_forget():
+def test_bigrams_are_those_of_earlier_texts_until_it_forgets():
     made = cascade([Table(TEXT)], BASE_ALONE)
     assert guess(made, sequence([1, 2, 3])) == [] and made.num_bigrams == 0
     assert guess(made, sequence([9, 8, 1])) == [2, 3] and made.num_bigrams == 2
@@ -175,7 +175,7 @@ def test_a_datastore_that_changes_while_it_is_open_is_named(tmp_path):
             table.after(token)
 
 
-def test_the_weights_of_every_level_are_told():
+def test_the_weights_of_every_level_are_given():
     made = cascade([Table(TEXT), DraftModel(SMALL)], ((1, 1, 1),) * 3)
     assert [weights.pass_bytes for weights in made.traits.weights] == [DECODER.pass_bytes, SMALL.pass_bytes]
     assert len(describe(made)["levels"]) == 2

@@ -119,7 +119,7 @@ def test_nan_is_an_error(params):
 
 
 def test_a_budget_may_ask_for_confidence():
-    """Each sequence has a cutoff of its own, for a token and for a path; who is asked for none is told all the same."""
+    """Each sequence has a cutoff of its own, for a token and for a path; one of which none is asked has it too."""
     seqs = [sequence([1, 2]), sequence([1, 2]), sequence([1, 2]), sequence([1, 2], temperature=1.0)]
     whole = grow(seqs, [6] * 4, budgets=[Budget(depth=6, confidence=1e-9)] * 4)[0]
     sure = [draft.confidence.tolist() for draft in whole]

@@ -160,7 +160,7 @@ def test_a_level_with_several_children_makes_a_tree():
     assert made.propose([seq], [Budget(depth=5)])[0].parents.tolist() == [-1, 0, 0, 1, 2]
 
 
-def test_only_what_a_rule_has_judged_is_told_to_the_model():
+def test_only_what_a_rule_has_judged_reaches_the_model():
     made, seq, told = drafter(), sequence([1, 2, 3]), []
     made.model.confirm = lambda seq, num_accepted: told.append(num_accepted)
     made.observe(

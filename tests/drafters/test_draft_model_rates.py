@@ -24,7 +24,7 @@ class TableModel(DraftModel):
 
     def __init__(self, logits):
         self.logits = logits
-        self.decoder = tiny_model(vocab=V)  # whose weights are told and never used
+        self.decoder = tiny_model(vocab=V)  # whose weights are given and never used
 
     def add(self, seq): ...
 

@@ -109,7 +109,7 @@ def test_nothing_is_confirmed_that_the_target_did_not_accept(side):
 
 @pytest.mark.parametrize("num_accepted", [0, 2, 3])
 def test_rows_of_accepted_guesses_are_kept(num_accepted):
-    """Told how many came true, the model reads only what is new to it: the rule's own token and what has no row yet."""
+    """Given how many came true, the model reads only what is new: the rule's own token and what has no row yet."""
     decoder = small_decoder()
     decoder.set_exact(False)
     model, seq = StaticDraftModel(decoder, call_each_time), sequence([1, 2, 3])

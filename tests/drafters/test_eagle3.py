@@ -131,7 +131,7 @@ def test_where_none_are_named_the_taps_are_the_usual_ones_in_training_too(num_la
         assert read_eagle3(respelled(tmp_path, rename=middle), num_layers).config.taps == taps
 
 
-def test_norms_are_told_by_their_tensors_where_no_flag_does(tmp_path):
+def test_norms_are_known_by_their_tensors_where_no_flag_names_them(tmp_path):
     names = {
         "fc_norm.0.weight": "aux_norm_low.weight",
         "fc_norm.1.weight": "aux_norm_mid.weight",

@@ -64,7 +64,7 @@ def test_the_class_says_what_is_computed_not_the_model_type(model_type, tmp_path
     assert found.config.layers.architecture == "llama" and not found.config.layers.qkv_bias
 
 
-def test_norms_of_queries_and_keys_are_told_by_their_tensors(tmp_path):
+def test_norms_of_queries_and_keys_are_known_by_their_tensors(tmp_path):
     files = read_eagle3(respelled(tmp_path, {"model_type": "llama"}, middle, variant="qwen_two_layers"), 6)
     assert files.config.layers.qk_norm
 

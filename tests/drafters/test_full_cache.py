@@ -88,7 +88,7 @@ def test_one_more_row_without_room_is_not_counted():
 
 @pytest.mark.parametrize("params", SETTINGS, ids=["greedy", "seeded"])
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_no_text_changes_and_nobody_loses_the_drafter(name, params, caplog):
+def test_no_text_changes_and_no_sequence_loses_the_drafter(name, params, caplog):
     wanted = [one.token_ids for one in LLM("zoo:target", drafter="none").generate(PROMPTS, params)]
     llm = LLM("zoo:target", kv_cache="paged", policy="fixed", num_speculative_tokens=4, **DRAFTERS[name])
     rng = Random(1)

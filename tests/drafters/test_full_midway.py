@@ -166,7 +166,7 @@ BESIDE = {"pearl": pearl.over, "run_ahead": lambda inner: run_ahead.over(RunAhea
 
 @pytest.mark.parametrize("full", [0, 1, 9])
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_continuation_that_was_drawn_beside_the_pass_is_told(rule, name, full):
+def test_a_continuation_that_was_drawn_beside_the_pass_is_handed_on(rule, name, full):
     """The first token behind the block goes to the rule whether or not there was room for the next one."""
 
     def run(chance):

@@ -66,7 +66,7 @@ def test_tree_is_the_best_by_path_probability(nodes, width, beam):
 
 
 def test_the_pending_token_is_certain():
-    """Confidences are told of every node, the pending token's included: it is text."""
+    """Confidences are given for every node, the pending token's included: it is text."""
     for nodes in (4, 100):  # cut to its best nodes, and whole
         draft = grow([sequence([1, 2])], nodes=nodes, threshold=0.01)[0]
         assert draft.confidence[0] == 1.0 and len(draft.confidence) == draft.num_nodes
@@ -153,8 +153,8 @@ def test_unsure_paths_are_kept_but_not_expanded(width, params):
 
 
 def test_an_only_child_is_no_surer_than_it_is():
-    """A node scores among the best two tokens, for two are the most children here; and so the tree is cut, whoever
-    shares the batch."""
+    """A node scores among the best two tokens, for two are the most children here; and so the tree is cut, alone or in
+    a batch."""
     shape_paths, tokens = [(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)], [3, 4]
     found = {(): 0.0}
     for path in sorted(shape_paths, key=len):

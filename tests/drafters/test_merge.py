@@ -1,4 +1,4 @@
-"""Merged trees: shared beginnings, distributions by node, shares of the budget, and what each drafter is told."""
+"""Merged trees: shared beginnings, distributions by node, shares of the budget, and what each drafter observes."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ V = 23
 
 
 class Fixed:
-    """Proposes given drafts, remembers what it was told."""
+    """Proposes given drafts, remembers what it observed."""
 
     traits = Traits()
 
@@ -100,7 +100,7 @@ def sure(tokens, confidence, q=None):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_confidences_stay_with_their_nodes(temperature):
-    """A shared node has the first drafter's. Whoever guesses nothing need say nothing; else all must say it."""
+    """A shared node has the first drafter's. A drafter that guesses nothing need say nothing; else all must say it."""
     q = torch.full((2, V), 1 / V) if temperature else None
     a, b, silent = sure([9, 1, 2], [1, 0.7, 0.6], q), sure([9, 1, 3], [1, 0.5, 0.4], q), chain([9])
     draft = merged(silent, a, b, temperature=temperature)[2]
@@ -111,7 +111,7 @@ def test_confidences_stay_with_their_nodes(temperature):
     assert merged(silent, silent, temperature=temperature)[2].confidence is None
 
 
-def test_each_is_told_of_its_own_guess():
+def test_each_observes_its_own_guess():
     made, seq, draft = merged(chain([9, 1, 2, 3]), chain([9, 1, 5]), chain([9, 6]), temperature=0.0)
     assert draft.tokens.tolist() == [9, 1, 2, 3, 5, 6]
     logits = torch.arange(6).float()[:, None].repeat(1, V)
@@ -127,7 +127,7 @@ def test_each_is_told_of_its_own_guess():
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_each_is_told_of_its_own_guess_where_memory_cut_the_tree(temperature):
+def test_each_observes_its_own_guess_where_memory_cut_the_tree(temperature):
     """The first four of five nodes had room, and the second drafter's token was right."""
     q = torch.full((2, V), 1 / V) if temperature else None
     made, seq, draft = merged(chain([9, 1, 2], q), chain([9, 5, 6], q), temperature=temperature)
@@ -143,7 +143,7 @@ def test_each_is_told_of_its_own_guess_where_memory_cut_the_tree(temperature):
     assert temperature == 0 or len(second.draft.q) == 2
     others = Seen(seq=seq, start=3, num_committed=2, draft=chain([8, 1]), verdict=Verdict((1,), 4, True))
     made.observe([others])
-    assert [drafter.told[1] for drafter in made.drafters] == [others, others], "somebody else's guess, as it is"
+    assert [drafter.told[1] for drafter in made.drafters] == [others, others], "the other drafter's guess, as it is"
 
 
 def test_nodes_are_shared_out():

@@ -99,7 +99,7 @@ def test_an_interrupted_build_goes_on(port, tmp_path, monkeypatch):
     assert np.array_equal(resumed.ids, whole.ids) and np.allclose(resumed.total, whole.total)
 
 
-def test_progress_is_told_and_kept(port, tmp_path, monkeypatch, caplog):
+def test_progress_is_printed_and_kept(port, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(cache, "_SAVE_EVERY", 0)
     monkeypatch.setattr(cache, "fill", lambda tables, score: fill(tables, score, batch=20))
     with caplog.at_level(logging.WARNING):
@@ -107,7 +107,7 @@ def test_progress_is_told_and_kept(port, tmp_path, monkeypatch, caplog):
     assert [record.args[:2] for record in caplog.records] == [(done, VOCAB) for done in range(20, VOCAB, 20)]
 
 
-def test_what_is_left_is_told_of_what_this_build_has_done(port, tmp_path, monkeypatch, caplog):
+def test_what_is_left_is_estimated_from_what_this_build_has_done(port, tmp_path, monkeypatch, caplog):
     """A build that goes on counts its own seconds and its own tokens: here a token a second."""
     monkeypatch.setattr(cache, "fill", lambda tables, score: fill(tables, score, batch=20))
 

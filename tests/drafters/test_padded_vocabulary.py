@@ -180,7 +180,7 @@ def test_a_q_over_rows_that_were_not_drawn_from_is_caught(rule, width):
 @pytest.mark.skipif(library() is None, reason="the native kernels are not built here")
 @pytest.mark.parametrize("change", [-8, 8])
 def test_the_kernels_and_pytorch_see_the_same_rows(change):
-    """A pass's logits: cut, or filled up with negative infinity, whoever computes."""
+    """A pass's logits: cut, or filled up with negative infinity, in kernels and PyTorch."""
     network = load_network(resolve("zoo:draft"), "bfloat16")
     assert isinstance(network, NativeDecoder)
     size = network.config.vocab_size - change

@@ -24,7 +24,7 @@ ASKED = Request(
 
 
 def guesses(engine, *requests):
-    """What is told of each request."""
+    """What is observed of each request."""
     return [told(outcome) for outcome in run(engine, requests)]
 
 
@@ -47,7 +47,7 @@ def test_all_that_remember_texts_are_tried():
     assert {row.drafter for row in REMEMBERING} == {"cascade", "pia", "recycling", "suffix"}
 
 
-def test_another_salt_is_told_nothing(subject):
+def test_another_salt_learns_nothing(subject):
     """Its guesses are those of an engine that has read nothing; those of the same salt are not."""
     (first,) = guesses(subject.engine(), ASKED)
     engine = subject.engine()
@@ -58,7 +58,7 @@ def test_another_salt_is_told_nothing(subject):
     assert len(memories(engine)) == 4
 
 
-def test_what_comes_later_is_not_told_to_an_earlier_salt(subject):
+def test_what_comes_later_does_not_reach_an_earlier_salt(subject):
     beginning = replace(ASKED, params=SamplingParams(max_tokens=4))
     wanted, engine = subject.engine(), subject.engine()
     for one in (wanted, engine):
@@ -68,7 +68,7 @@ def test_what_comes_later_is_not_told_to_an_earlier_salt(subject):
 
 
 def test_nor_beside_it_in_one_batch(subject):
-    """Requests that join while one of another salt is being written; only one of its own salt is told of it."""
+    """Requests that join while one of another salt is being written; only one of its own salt observes it."""
     (first,) = guesses(subject.engine(), ASKED)
     engine = subject.engine()
     outcomes = {}

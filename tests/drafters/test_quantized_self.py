@@ -1,4 +1,4 @@
-"""The target on few bits: nearly always accepted, over exact rows or upper halves; wrong ground is told at once."""
+"""The target on few bits: nearly always accepted, over exact rows or upper halves; wrong ground is refused at once."""
 
 import pytest
 import torch

@@ -65,7 +65,7 @@ def test_a_long_one_is_made_beside_the_steps():
     assert len(seen) == 1 and seen[0] is not threading.current_thread()
 
 
-def test_what_nobody_waits_for_any_more_is_not_made():
+def test_what_no_request_waits_for_any_more_is_not_made():
     go, made = threading.Event(), []
     quotes = Quotes(lambda references: (go.wait(60), made.append(references)))
     (first,), (second,) = texts(LONG, 1), texts((tuple(range(1, 5001)),), 1)

@@ -146,7 +146,7 @@ def test_counted_rates_change_the_tree():
     assert sum(tokens[:30]) / 30 < 2.5 < 3.5 < sum(tokens[-10:]) / 10
 
 
-def test_told_to_forget_it_counts_from_the_prior():
+def test_after_forgetting_it_counts_from_the_prior():
     made = drafter(nodes=6, depth=5)
     before, shape = made.rates, made.topology(6, 5)
     write([sequence([1, 2, 3], max_tokens=200)], SecondBest(vocab_size=V), made, k=5)

@@ -41,7 +41,7 @@ def high_eagle(target, directory):
 
 
 class InTurn:
-    """Another arm for each sequence and round; now and then nobody."""
+    """Another arm for each sequence and round; now and then none."""
 
     def __init__(self, arms=5):
         self.arms = arms
@@ -93,7 +93,7 @@ def test_every_drafter_gets_along_with_another(row, tmp_path):
 
 @pytest.mark.parametrize("name", ["pearl", "run_ahead", "ssd"])
 def test_what_works_beside_the_pass_is_refused(name, tmp_path):
-    """Inside another it would never get to guess, and nobody would be told."""
+    """Inside another it would never get to guess, without a word."""
     row = next(row for row in ROWS if row.drafter == name)
 
     def inside(target, directory):
@@ -245,7 +245,7 @@ def test_a_text_that_is_spared_wants_no_states(subject):
     assert not engine.parts.drafter._following
 
 
-def test_states_that_nobody_wants_are_not_kept(subject):
+def test_states_that_no_arm_wants_are_not_kept(subject):
     policy = Resting()
     policy.left = 0
     engine = subject.engine(policy=policy, verifier=Auto())

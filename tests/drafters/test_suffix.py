@@ -55,7 +55,7 @@ def finish(drafter, output):
 
 
 def test_a_text_that_gives_back_its_memory_is_no_finished_one():
-    """It begins again with what it has written, which nobody else is told before it is over."""
+    """It begins again with what it has written, which no other request observes before it is over."""
     drafter, seq = make("suffix"), sequence([0])
     for written in ([1, 2, 3], [4, 5]):
         drafter.begin([seq])

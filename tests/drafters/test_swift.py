@@ -54,7 +54,7 @@ def test_the_search_changes_no_text_and_the_best_score_never_falls():
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-def test_told_to_forget_it_searches_from_the_beginning():
+def test_after_forgetting_it_searches_from_the_beginning():
     runner = Runner(MODEL)
     drafter = make("swift", runner, context=5)
     first = drafter.search.best

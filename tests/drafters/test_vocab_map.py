@@ -40,7 +40,7 @@ def test_every_shared_token_is_mapped_and_drawn(tmp_path):
     assert torch.allclose(draft.q[0][sorted(both)].double(), torch.softmax(logits[mine].double(), -1), atol=1e-6)
 
 
-def test_a_text_is_retold_only_where_a_guess_is_wanted(tmp_path):
+def test_a_text_is_tokenized_again_only_where_a_guess_is_wanted(tmp_path):
     subject = Subject(DrafterRow(drafter="vocab_map", side=stranger, codec=toy_codec), tmp_path)
     drafter, seqs = subject.engine().parts.drafter, [sequence([1, 2, 3]), sequence([4, 5])]
     drafter.begin(seqs)

@@ -85,7 +85,7 @@ def test_a_model_whose_tree_rows_differ_from_its_paths_is_not_exact(tmp_path):
     assert not runner_of(llm.engine.parts).port.facts.exact
 
 
-def test_what_runs_is_told(target, caplog):
+def test_what_runs_is_logged(target, caplog):
     directory, plain = target
     assert plain.config["model_impl"] == "transformers" and plain.config["exact"]
     with caplog.at_level(logging.WARNING, "outdraft"):

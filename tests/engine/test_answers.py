@@ -86,7 +86,7 @@ def test_leaving_cancels() -> None:
         assert not llm.engine.running
 
 
-def test_what_stopped_a_text_is_told() -> None:
+def test_what_stopped_a_text_is_given() -> None:
     with LLM("zoo:target", drafter="ngram", num_speculative_tokens=4) as llm:
         whole = llm.generate(PROMPTS[0], SamplingParams(max_tokens=12))
         word, token = whole.text.split()[3], whole.token_ids[5]

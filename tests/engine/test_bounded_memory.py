@@ -86,7 +86,7 @@ def test_engines_beside_one_that_has_run_have_memory_of_their_own():
     assert pools[1].capacity < pools[0].capacity  # the draft's rows come out of the same size
 
 
-def test_where_nobody_may_wait_who_finds_no_memory_is_refused_however_many_seats_are_free():
+def test_where_none_may_wait_a_request_without_memory_is_refused_however_many_seats_are_free():
     llm = LLM("zoo:target", drafter="none", kv_cache_memory=96 * POSITION, max_num_waiting=0)
     asked = [{"prompt_token_ids": [5 + i, *range(5, 44)]} for i in range(4)]  # three pages each, of six
     results = llm.generate(asked, SamplingParams(max_tokens=20, ignore_eos=True))

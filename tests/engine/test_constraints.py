@@ -1,4 +1,4 @@
-"""A constraint through the whole loop: it is told every token once, and dead ends end a text as in plain decoding."""
+"""A constraint through the whole loop: it gets every token once, and dead ends end a text as in plain decoding."""
 
 from functools import partial
 
@@ -56,7 +56,7 @@ def ask(constraint, **settings) -> Request:
     return Request(prompt_token_ids=(1, 2), params=SamplingParams(**settings), constraint=constraint)
 
 
-def test_every_token_is_told_once_in_order():
+def test_every_token_is_advanced_once_in_order():
     made = []
 
     def make():
@@ -76,7 +76,7 @@ def test_what_is_forced_comes_whatever_is_drafted():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_dead_end_is_told_where_plain_decoding_comes_to_it(seed):
+def test_a_dead_end_is_reported_where_plain_decoding_comes_to_it(seed):
     """After four tokens nothing may follow: the four are emitted, drafted or not, and no token after them."""
     rows = [range(VOCAB)] * 4 + [()]
     request = ask(lambda: Script(*rows), max_tokens=20, temperature=1.0, seed=seed)
@@ -135,6 +135,6 @@ class Failing(Script):
         (lambda: Wrong(torch.zeros(VOCAB, dtype=torch.bool)), "allows no first token"),
     ],
 )
-def test_a_bad_constraint_is_told_before_any_work(make, said):
+def test_a_bad_constraint_is_refused_before_any_work(make, said):
     with pytest.raises(RequestError, match=said):
         engine().prepare(ask(make))

@@ -136,13 +136,13 @@ def test_what_is_said_is_done(target, words, drafter, policy):
 
 
 @pytest.fixture
-def untold():
+def unlogged():
     default._tell.cache_clear()
     yield
     default._tell.cache_clear()
 
 
-def test_plain_where_pytorch_computes_with_one_hint(target, caplog, untold):
+def test_plain_where_pytorch_computes_with_one_hint(target, caplog, unlogged):
     caplog.set_level(logging.INFO, logger="outdraft.notes")
     for _ in range(2):
         llm = LLM(target, dtype="float32")
@@ -153,7 +153,7 @@ def test_plain_where_pytorch_computes_with_one_hint(target, caplog, untold):
     assert LLM(target, dtype="float32", drafter="ngram").config["drafter"]["name"] == "ngram"
 
 
-def test_the_guard_speculates_there_too(target, caplog, untold):
+def test_the_guard_speculates_there_too(target, caplog, unlogged):
     llm = LLM(target, dtype="float32", exact=False)
     assert llm.config["guard"] > 0 and arms(llm) == ["ngram", "suffix"] and not caplog.records
     assert LLM(target, dtype="float32", exact=False, guard=0).config["drafter"]["name"] == "none"
@@ -162,7 +162,7 @@ def test_the_guard_speculates_there_too(target, caplog, untold):
 @pytest.mark.parametrize(
     ("dtype", "guard", "told"), [("bfloat16", None, 1), ("bfloat16", 0.25, 0), ("float32", None, 0)]
 )
-def test_cuda_speculates_and_says_where_rounding_may_show(dtype, guard, told, caplog, untold):
+def test_cuda_speculates_and_says_where_rounding_may_show(dtype, guard, told, caplog, unlogged):
     """The network stands for one on a GPU, of which the choice reads these four facts."""
     caplog.set_level(logging.INFO, logger="outdraft.notes")
     network = SimpleNamespace(

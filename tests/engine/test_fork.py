@@ -1,4 +1,4 @@
-"""After `os.fork()`: a child writes its own texts, or is told at once that it cannot. Each case in a process of its own
+"""After `os.fork()`: a child writes its own texts, or is refused at once. Each case in a process of its own
 with a time limit, since what went wrong here were hangs."""
 
 import os
@@ -123,7 +123,7 @@ text, step = llm.generate(PROMPT, PARAMS).token_ids, llm.engine.step
 llm.engine.step = lambda: time.sleep(0.2) or step()
 for chunk in llm.stream(PROMPT, LONG):
     break
-time.sleep(0.05)  # into the next step, which nobody waits for
+time.sleep(0.05)  # into the next step, without a waiting caller
 in_child(lambda: len(llm.generate(PROMPT, SamplingParams(max_tokens=2, ignore_eos=True)).token_ids) == 2)
 llm.engine.step = step
 for _ in range(20):
@@ -139,7 +139,7 @@ def test_a_child_forked_when_all_callers_have_left_is_not_refused(model_dir):
     run(model_dir, LEFT, dtype="float32")
 
 
-def test_a_child_forked_while_a_request_runs_is_told_at_once(model_dir):
+def test_a_child_forked_while_a_request_runs_is_refused_at_once(model_dir):
     run(model_dir, RUNNING, dtype="float32")
 
 

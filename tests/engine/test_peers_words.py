@@ -176,13 +176,13 @@ def test_a_head_is_found_by_either_word_of_its_family():
 
 
 def test_a_name_on_the_hub_says_what_it_is_as_well(monkeypatch: pytest.MonkeyPatch):
-    kept = {"somebody/draft": SMALL, "somebody/head": str(zoo.path("eagle"))}
+    kept = {"owner/draft": SMALL, "owner/head": str(zoo.path("eagle"))}
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **words: kept[name])
-    read = from_mapping({"model": "somebody/draft", "num_speculative_tokens": 5})
-    assert read.drafter == DRAFT.name and read.drafter_options == {"model": "somebody/draft"}
-    assert from_mapping({"model": "somebody/head", "method": "eagle3"}).drafter == "eagle"
+    read = from_mapping({"model": "owner/draft", "num_speculative_tokens": 5})
+    assert read.drafter == DRAFT.name and read.drafter_options == {"model": "owner/draft"}
+    assert from_mapping({"model": "owner/head", "method": "eagle3"}).drafter == "eagle"
     with pytest.raises(ModelLoadError, match="neither a directory nor in the Hugging Face cache"):
-        from_mapping({"model": "somebody/else"})
+        from_mapping({"model": "owner/else"})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_draft_is_no_target():
         LLM(str(zoo.path("early_exit")))
 
 
-def test_what_nobody_knows_is_said(tmp_path: Path):
+def test_what_is_not_known_is_said(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"model_type": "mlp_speculator"}')
     with pytest.raises(ConfigError, match=r"does not say which drafter it is for: .*docs/convert.md"):
         from_mapping({"model": str(tmp_path)})
@@ -352,7 +352,7 @@ def test_a_revision_is_of_a_hub_name(model_dir: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "huggingface_hub.snapshot_download", lambda name, **words: asked.append(words) or str(model_dir)
     )
-    LLM("somebody/model", revision="v2")
+    LLM("owner/model", revision="v2")
     assert {words["revision"] for words in asked} == {"v2"}
 
 

@@ -47,7 +47,7 @@ def test_prompts_that_arrive_together_read_their_common_beginning_once():
     assert [one.token_ids for one in texts] == [plain.generate(p, SETTINGS[0]).token_ids[:3] for p in prompts]
 
 
-def test_where_nobody_says_prefixes_are_kept_if_the_kernels_read_pages():
+def test_unless_asked_prefixes_are_kept_if_the_kernels_read_pages():
     llm = LLM("zoo:target", drafter="none", enable_prefix_caching=None)
     native = llm.config["kernels"] != "pytorch"
     assert (llm.config["prefix_caching"], llm.config["kv_cache"]) == (native, "paged" if native else "static")

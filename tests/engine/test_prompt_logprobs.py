@@ -29,7 +29,7 @@ def values(records):
 
 
 def test_a_prompt_is_scored_as_a_text_that_is_written(llm):
-    """What follows the first k tokens is told alike, whether token k was given or is to be written."""
+    """What follows the first k tokens is reported alike, whether token k was given or is to be written."""
     told = llm.generate(LONG, ASKED).prompt_logprobs
     assert told[0] is None and [one.token for one in told[1:]] == IDS[1:]
     for k in (1, 2, 63, 64, 65, 511, 512, 513, 699):

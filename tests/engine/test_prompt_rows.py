@@ -1,7 +1,7 @@
 """Prompts that are not only text: rows that bring their own vectors, and positions that are not the tokens' indices.
 
 An image's rows are both. A decoder of text tests the seams: vectors that are the embeddings of other tokens must give
-the other tokens' text, and positions are compared with one full pass that is told them.
+the other tokens' text, and positions are compared with one full pass that is given them.
 """
 
 from dataclasses import replace

@@ -212,7 +212,7 @@ class Machine(RuleBasedStateMachine):
             taken, salt = one.seq.tokens[: one.seq.num_taken_over], one.seq.request.cache_salt
             others = [other.seq for other in self.asked if other is not one or one.seq.num_preempted]
             same = [seq for seq in others if seq.request.cache_salt == salt and seq.tokens[: len(taken)] == taken]
-            assert not taken or same, f"{len(taken)} rows that nobody of salt {salt!r} wrote were taken over"
+            assert not taken or same, f"{len(taken)} rows that no text of salt {salt!r} wrote were taken over"
 
     def teardown(self):
         if not hasattr(self, "engine"):

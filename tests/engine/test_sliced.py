@@ -75,7 +75,7 @@ def test_texts_are_those_of_whole_passes(words, ran):
     assert len(set(ran)) == 3 and len(ran) > 3 * 4, "each was read in slices, and in more than one"
 
 
-def test_whoever_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran):
+def test_a_request_that_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran):
     llm = LLM("zoo:target", drafter="none", kv_cache="paged")
     cache = runner_of(llm.engine.parts).cache
 
@@ -118,7 +118,7 @@ def test_what_raises_in_a_slice_ends_its_own_request(ran, monkeypatch):
 
 @pytest.mark.parametrize("is_beside", [True, False], ids=["in slices", "whole"])
 def test_a_chunk_that_finds_no_room_is_read_again(is_beside, ran, monkeypatch):
-    """Once: whoever is refused again has no room by itself."""
+    """Once: a request that is refused again has no room by itself."""
     llm = LLM("zoo:target", drafter="none", kv_cache="paged")
     cache, refused = runner_of(llm.engine.parts).cache, []
     reserve = cache.reserve

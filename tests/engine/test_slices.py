@@ -93,7 +93,7 @@ def test_a_long_prompt_costs_others_its_share_and_no_long_pause():
     assert others == pytest.approx(0.75, abs=0.08)
 
 
-def test_where_passes_are_whole_nobody_reads_in_slices():
+def test_where_passes_are_whole_no_prompt_is_read_in_slices():
     machine, _ = with_a_long_prompt(slices=1)
     for _ in range(300):
         machine.turn()
@@ -146,7 +146,7 @@ def test_a_clock_that_stands_still_is_no_error():
     assert slices.layers(0.02) == LAYERS - 1
 
 
-def test_a_chunk_that_is_under_way_goes_on_when_nobody_decodes_any_more():
+def test_a_chunk_that_is_under_way_goes_on_when_no_text_decodes_any_more():
     machine, long = with_a_long_prompt()
     while not machine.layers_left:
         machine.turn()
@@ -171,7 +171,7 @@ def test_whose_memory_is_taken_begins_its_chunk_again():
     assert long.num_cached > 0
 
 
-def test_nothing_is_learned_of_rows_from_a_chunk_that_nobody_waited_for():
+def test_nothing_is_learned_of_rows_from_a_chunk_that_no_text_waited_for():
     slices, seq = Slices(), sequence(1000, id=0)
     assert slices.layers(0.01) == 1
     slices.begin(seq, LAYERS)

@@ -1,4 +1,4 @@
-"""A request says who drafts it, how much and by which rule: the text stays, and what was in force is told."""
+"""A request says who drafts it, how much and by which rule: the text stays, and the settings in force are reported."""
 
 import asyncio
 from itertools import product
@@ -165,7 +165,7 @@ def test_refused_before_any_work(llm):
     assert not llm.engine.running and not len(llm.engine.waiting)
 
 
-def test_a_policy_spares_nobody_whom_a_request_has_asked_for():
+def test_a_policy_spares_no_drafter_that_a_request_has_asked_for():
     spared = frozenset({1, 2})
     assert Settled(resting=frozenset({0})).without(spared).resting == {0, 1, 2}
     for own in (Settled(arm=1, resting=frozenset({0, 2})), Settled(depth=4)):

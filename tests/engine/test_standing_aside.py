@@ -25,7 +25,7 @@ def test_who_awaits_what_is_being_read_stands_aside_for_others():
 
 
 @pytest.mark.parametrize("mixes", [True, False])
-def test_nobody_stands_aside_for_one_who_is_passed_over_or_comes_later(mixes):
+def test_no_request_stands_aside_for_one_that_is_passed_over_or_comes_later(mixes):
     """The first prompt takes all rows; what the second would read is read by the third itself."""
     made, room = scheduler(max_num_batched_tokens=8), Shared(90, mixes=mixes)
     first, idle, same = sequence([8] * 900, id=0), sequence([7] * 20, id=1), sequence([7] * 20, id=2)

@@ -1,4 +1,4 @@
-"""Structured output through `LLM`: the form holds, whoever drafts, and every other setting means what it meant."""
+"""Structured output through `LLM`: the form holds with every drafter, and every other setting means what it meant."""
 
 import asyncio
 import json
@@ -206,7 +206,7 @@ def test_every_drafter_that_the_zoo_can_build():
 
 
 def test_a_text_that_is_read_again_goes_on_where_it_was(monkeypatch):
-    """Little memory: texts give theirs back and are read again, and the form is told nothing twice."""
+    """Little memory: texts give theirs back and are read again, and the form gets nothing twice."""
     given_back = []
     honest = Engine._give_back
     monkeypatch.setattr(Engine, "_give_back", lambda self, seq: (given_back.append(seq.num_output), honest(self, seq)))

@@ -1,4 +1,4 @@
-"""Sampled texts under a grammar have the target's distribution over what the grammar allows, whoever drafts.
+"""Sampled texts under a grammar have the target's distribution over what the grammar allows, with every drafter.
 
 Every token is counted under the tokens before it, and judged against the masked softmax of the target's table; what the
 mask is, is read off the list of all texts here, and not asked of the grammar.

@@ -95,7 +95,7 @@ def test_one_refused_request_keeps_all_out(llm):
     assert is_empty(llm)
 
 
-def test_a_stream_is_told_of_every_step_and_a_whole_text_once(llm):
+def test_a_stream_hears_of_every_step_and_a_whole_text_once(llm):
     for streams in (True, False):
         (call,) = llm._thread.submit([Request(prompt_token_ids=(5, 6), params=GREEDY)], streams=streams)
         arrivals = []
@@ -165,7 +165,7 @@ def test_a_stream_that_a_coroutine_forgets_leaves(llm):
     assert within(60, lambda: asyncio.run(look_once())) and is_empty(llm)
 
 
-def test_a_loop_that_is_closed_hurts_nobody(llm):
+def test_a_loop_that_is_closed_hurts_no_other(llm):
     loop = asyncio.new_event_loop()
     wake = partial(loop.call_soon_threadsafe, lambda: None)
     (call,) = llm._thread.submit([Request(prompt_token_ids=(5,), params=GREEDY)], streams=True, wake=wake)
@@ -224,7 +224,7 @@ def test_the_engines_thread_uses_as_many_threads_as_the_caller_may(llm, monkeypa
 
 
 @pytest.mark.logs_faults
-def test_what_nobody_foresaw_ends_all_that_run_and_the_engine_goes_on(llm, monkeypatch):
+def test_an_unforeseen_error_ends_all_that_run_and_the_engine_goes_on(llm, monkeypatch):
     step, calls = llm.engine.step, []
 
     def broken():
@@ -314,10 +314,10 @@ def test_a_coroutine_is_woken_for_every_step_of_a_stream_and_once_for_a_whole_te
     whole = within(60, lambda: asyncio.run(llm.agenerate("abc", GREEDY)))
     assert len(arrived) == 1 and whole.stats.num_steps > 1
     within(60, lambda: asyncio.run(_drain(llm.astream("abc", GREEDY))))
-    assert len(arrived) == 1 + 1 + whole.stats.num_steps  # a stream is told that the engine has taken it
+    assert len(arrived) == 1 + 1 + whole.stats.num_steps  # a stream hears that the engine has taken it
 
 
-def test_before_a_fork_a_step_that_nobody_waits_for_is_waited_for(llm, monkeypatch):
+def test_before_a_fork_a_step_without_waiting_callers_is_waited_for(llm, monkeypatch):
     step, entered, go = llm.engine.step, threading.Event(), threading.Event()
 
     def held():
@@ -341,7 +341,7 @@ def test_before_a_fork_a_step_that_nobody_waits_for_is_waited_for(llm, monkeypat
     assert is_empty(llm)
 
 
-def test_before_a_fork_a_step_that_somebody_waits_for_is_not_waited_for(llm, monkeypatch):
+def test_before_a_fork_a_step_with_a_waiting_caller_is_not_waited_for(llm, monkeypatch):
     step, entered, go = llm.engine.step, threading.Event(), threading.Event()
 
     def held():

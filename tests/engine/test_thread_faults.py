@@ -1,4 +1,4 @@
-"""Whatever breaks or ends the engine's thread, nobody waits for ever: callers are answered, the next is served."""
+"""Whatever breaks or ends the engine's thread, no caller waits for ever: callers are answered, the next is served."""
 
 import os
 import signal
@@ -139,7 +139,7 @@ def test_a_thread_that_breaks_leaves_nothing_for_the_next(llm):
     def broken():
         told.append(None)
         if len(told) == 1:
-            raise ValueError("nobody hears")
+            raise ValueError("a fault of the test")
 
     requests = [Request(prompt_token_ids=(5, 6), params=LONG) for _ in range(3)]
     calls = llm._thread.submit(requests, streams=True, wake=broken)
@@ -236,12 +236,12 @@ def late():
         list(stream)
         print("the stream goes on")
     except OutdraftError as error:
-        print("told:", "ending" in str(error))
+        print("raised:", "ending" in str(error))
     try:
         llm.generate(PROMPT, PARAMS)
         print("written")
     except OutdraftError as error:
-        print("told:", "ending" in str(error))
+        print("raised:", "ending" in str(error))
 
 atexit.register(late)  # before the engine's own, so it is called after it
 from outdraft import LLM, OutdraftError, SamplingParams
@@ -259,11 +259,11 @@ def test_a_request_when_the_process_is_ending_is_refused(model_dir):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     script = AT_EXIT.format(model=str(model_dir))
     made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=env)
-    assert made.stdout.split("\n")[-3:] == ["told: True"] * 2 + [""], made.stdout + made.stderr
+    assert made.stdout.split("\n")[-3:] == ["raised: True"] * 2 + [""], made.stdout + made.stderr
     assert not made.stderr and made.returncode == 0
 
 
-def test_requests_that_nobody_decodes_any_more_have_an_event_each(llm):
+def test_requests_that_the_engine_has_dropped_have_an_event_each(llm):
     calls = llm._thread.submit([Request(prompt_token_ids=(5, 6), params=LONG)] * 3, streams=True)
     llm._thread._worker.stop()
     for call in calls:
@@ -293,8 +293,8 @@ def test_who_cannot_be_queued_gets_an_answer_and_leaves_nothing():
     assert len(llm.generate("Once", SamplingParams(max_tokens=3)).token_ids) == 3
 
 
-def test_a_watch_that_breaks_twice_leaves_nobody_waiting(llm):
-    """When it is told of a request, and again when that is cleared away."""
+def test_a_watch_that_breaks_twice_leaves_no_caller_waiting(llm):
+    """When it hears of a request, and again when that is cleared away."""
 
     class Broken:
         def asked(self, seq, now):

@@ -1,4 +1,4 @@
-"""What a caller gets of a request's events, and results for whoever needs all of them whole."""
+"""What a caller gets of a request's events, and results for callers that need all of them whole."""
 
 import pytest
 from drafters.drafting import sequence

@@ -54,10 +54,10 @@ int main() {
     run("a tiny model, as quick on one", 2, 4000, 1.05, [&](int, int) { return 1.0; });
     std::mt19937 dice(7);
     std::uniform_real_distribution<double> chance(0, 1);
-    for (int passes : {4000, 400})  // most passes meet nobody; who is stopped, is for long
+    for (int passes : {4000, 400})  // most passes meet no stopped thread; one that is stopped is so for long
         run("two neighbours on two cores", 2, passes, passes > 1000 ? 1.15 : 1.35,
             [&](int t, int) { return t == 1 ? (chance(dice) < 0.87 ? 1.0 : 6.0) : (chance(dice) < 0.6 ? 0.6 : 11.0); });
-    Pace pace(4);  // as quick on one: it ends there, and nobody else is woken
+    Pace pace(4);  // as quick on one: it ends there, and no other thread is woken
     int ones = 0;
     for (int i = 0; i < 1000; i++) {
         ones += pace.begin(0, 1) == 1;

@@ -30,7 +30,7 @@ static void run_job(Team& team, int round) {
         if (sum != expected) std::printf("a member saw %d, expected %d\n", sum, expected), std::exit(1);
 }
 
-// Pieces that go to whoever is free: each is done once, whatever the turn.
+// Pieces that go to the thread that is free: each is done once, whatever the turn.
 static void share_pieces(Team& team, int round) {
     const int count = 1 + round % 23;
     std::vector<int> done(count);

@@ -88,7 +88,7 @@ def test_races_have_the_same_winners(size, count):
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_what_is_not_finite_is_told(bad):
+def test_what_is_not_finite_is_reported(bad):
     logits = torch.randn(3, 40)
     logits[1, 17] = bad
     assert warp_rows(logits, Warp(temperature=1.0)) is None

@@ -125,7 +125,7 @@ def test_a_batch_does_not_change_a_chain(decoder):
         assert draw is None or torch.equal(alone.distributions[0], together.distributions[i])
 
 
-def test_a_state_that_is_not_finite_is_told(decoder, monkeypatch):
+def test_a_state_that_is_not_finite_is_reported(decoder, monkeypatch):
     broken = decoder.embedding.clone()
     broken[5] = float("nan")
     monkeypatch.setattr(decoder, "embedding", broken)

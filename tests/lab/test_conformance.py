@@ -184,7 +184,7 @@ def test_a_pass_too_many_fails_useless_drafts(tmp_path: Path):
         columns.useless_draft(Bench(texts=subject, distributions=subject))
 
 
-def test_guesses_that_cannot_be_replaced_are_told_of(tmp_path: Path):
+def test_guesses_that_cannot_be_replaced_are_reported(tmp_path: Path):
     assert columns.useless_draft(bench_of("early_exit", tmp_path)) == LEFT_ALONE
 
 

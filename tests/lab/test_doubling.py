@@ -28,7 +28,7 @@ def size(number: int, status: int = 200, **more: object) -> dict[str, object]:
         (size(4, 500, faults=["status 500"]), "status 500"),
     ],
 )
-def test_what_did_not_hold_is_told_with_its_size(row, says):
+def test_what_did_not_hold_is_reported_with_its_size(row, says):
     told = judged([size(1), size(2), row])["wrong"]
     assert len(told) == 1 and says in told[0]
 

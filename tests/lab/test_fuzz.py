@@ -203,7 +203,7 @@ def test_where_a_stop_string_cuts(text, stops, before, cut):
     assert _first_stop(text, stops, before) == cut
 
 
-def test_what_differs_is_told(session):
+def test_what_differs_is_reported(session):
     case = session.case(next(n for n in range(100) if len(session.case(n).asks) == 2 and not session.case(n).leavers))
     text = drive.Text(token_ids=(1, 2), text="ab", finish_reason="length", logprobs=None)
     assert _compare(case, [text, text], [text, text]) is None
@@ -251,7 +251,7 @@ def test_a_drafter_that_raises_is_a_difference(session, monkeypatch):
     assert "survived: ZeroDivisionError" in record.difference["what"]
 
 
-def test_a_hang_in_a_thread_is_told_and_not_waited_for(session, monkeypatch):
+def test_a_hang_in_a_thread_is_reported_and_not_waited_for(session, monkeypatch):
     free, ended = Event(), []
     monkeypatch.setattr(drive, "_until", lambda *_: ended.append(free.wait(20)) or [])
     monkeypatch.setattr(run, "SECONDS", 2.0)

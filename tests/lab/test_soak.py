@@ -24,7 +24,7 @@ def llm():
     logging.getLogger("outdraft").setLevel(logging.NOTSET)
 
 
-def test_nobody_is_wronged(llm):
+def test_no_client_is_wronged(llm):
     full_at_times(runner_of(llm.engine.parts).cache, Random(0), 0.01)
     broke = breaks_at_times(llm.engine.parts.drafter, Random(0), 0.01)
     tally = asyncio.run(soak(llm, 250, 1))
@@ -92,7 +92,7 @@ def test_a_planted_fault_of_a_drafter_is_raised_before_and_after_its_work():
 
 
 def test_a_planted_full_pool_has_room_when_the_texts_try_again():
-    """As often as a batch of all callers may ask, together and each text alone; nobody else's takes are refused."""
+    """As often as a batch of all callers may ask, together and each text alone; no other caller's takes are refused."""
     cache, refused = SimpleNamespace(store=SimpleNamespace(take=lambda count: [count])), []
     full_at_times(cache, Random(1), 0.5)
 

@@ -81,7 +81,7 @@ def soaked(address: str, rights: list[Written], count: int) -> Tally:
     return asyncio.run(run())
 
 
-def test_nobody_is_wronged(llm: LLM, rights: list[Written]) -> None:
+def test_no_client_is_wronged(llm: LLM, rights: list[Written]) -> None:
     with served(llm) as address:
         tally = soaked(address, rights, 160)
     assert tally.wrong == []

@@ -98,7 +98,7 @@ def test_a_storm_that_holds():
         ([*QUIET, held("begin"), held("end", ready=False)], "ready"),
     ],
 )
-def test_what_did_not_hold_is_told(rows, says):
+def test_what_did_not_hold_is_reported(rows, says):
     told = verdict(rows)["faults"]
     assert len(told) == 1 and says in told[0]
 

@@ -1,4 +1,4 @@
-"""The harness of the sweeps: each bad end is told apart, a lost process costs one case, a journal is gone on with."""
+"""The harness of the sweeps: each bad end is named, a lost process costs one case, a journal is gone on with."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "planted_cases"
 
 
-def test_every_end_is_told_apart_and_kept(planted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_every_end_is_named_and_kept(planted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     verdicts = list(sweep(planted, iter(range(8)), seconds=0.2))
     ends = [verdict.end for verdict in verdicts]
     assert ends == ["accepted", "refused", "foreign", "hang", "crash", "foreign", "accepted", "foreign"]

@@ -247,7 +247,7 @@ def test_a_trials_draft_may_promise_something(trial: Path, tmp_path: Path):
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Runs that are told, and not made."""
+    """Runs that are given, and not made."""
     made: list[str] = []
 
     def run_arm(trial, name, rate, seed, work, tell):

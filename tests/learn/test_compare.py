@@ -176,7 +176,9 @@ def test_losses_of_one_name_are_one_mean_by_their_weights(scene):
     far = [torch.rand(14, generator=made) for _ in range(2)]
     guesses = [Guess(states=states[0], head=head, rows=rows[0], weight=w) for w in (1.0, 0.25)]
     beside = [Beside(name="far", values=x, rows=rows[0], weight=w) for x, w in zip(far, (1.0, 0.25), strict=True)]
-    beside.append(Beside(name="other", values=torch.full((3,), 1e6), rows=torch.arange(3)))  # nobody asks for it
+    beside.append(
+        Beside(name="other", values=torch.full((3,), 1e6), rows=torch.arange(3))
+    )  # the lesson does not ask for it
     plain, both = (
         compare(Outlook(guesses=guesses, beside=beside), lesson, logits_of, forward_kl, beside={"far": w}).loss
         for w in (0.0, 0.3)
@@ -185,7 +187,7 @@ def test_losses_of_one_name_are_one_mean_by_their_weights(scene):
     torch.testing.assert_close(both - plain, 0.3 * (first + 0.25 * second) / 1.25)
 
 
-def test_a_kinds_own_loss_is_a_mean_that_nobody_asks_for(scene):
+def test_a_kinds_own_loss_is_a_mean_unless_asked(scene):
     """Over other rows than the guesses': its mean is added to theirs, not its sum."""
     lesson, logits_of, head, states, rows = scene
     chosen = lesson.counts.nonzero()[:3, 0]

@@ -148,7 +148,7 @@ def test_descending_on_smooth_l1_brings_states_together():
     assert float((guessed - true).detach().abs().mean()) < before / 4
 
 
-def test_losses_are_told_apart_by_what_they_compare():
+def test_losses_differ_by_what_they_compare():
     p, q, tokens = random(4)
     both = mixed({"forward_kl": 0.5, "smooth_l1": 2.0})
     assert both.beside == {"smooth_l1": 2.0}

@@ -20,7 +20,7 @@ REFUSED = {
         {"model_type": "qwen3_moe", "auto_map": {"AutoModelForCausalLM": "modeling_x.XForCausalLM"}},
         r"auto_map names code in the model's repository \(modeling_x.XForCausalLM\).*delete auto_map",
     ),
-    "somebody's packing": (
+    "a custom packing": (
         {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
         r"quantization_config \('mxfp4'\).*load an unquantized copy",
     ),
@@ -48,7 +48,7 @@ REFUSED = {
         "config.json: .*mixtral.* is not read by transf.*hidden_size",
     ),
     "no language model": ({"model_type": "t5"}, "'t5' is not a causal language model that transformers"),
-    "nobody's": ({"model_type": "no_such_model"}, "'no_such_model' is not a causal language model that transformers"),
+    "unknown": ({"model_type": "no_such_model"}, "'no_such_model' is not a causal language model that transformers"),
 }
 
 
@@ -117,7 +117,7 @@ def test_an_argument_of_attention_that_gets_lost_is_found(lost, tmp_path, monkey
         load_network(tmp_path)
 
 
-def test_an_argument_of_attention_that_nobody_knows_is_refused(tmp_path, monkeypatch):
+def test_an_unknown_argument_of_attention_is_refused(tmp_path, monkeypatch):
     foreign.write_model("gpt_oss", tmp_path)
     monkeypatch.setattr("outdraft.models.adapter.anatomy.KNOWN", attention.KNOWN - {"s_aux"})
     with pytest.raises(ModelLoadError, match="layer 0 of GptOssForCausalLM passes s_aux to its attention"):

@@ -205,7 +205,7 @@ def test_a_hub_name_without_the_hub(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", absent)
-    fails("nobody/nothing", "nobody/nothing", "pip install huggingface_hub")
+    fails("nowhere/nothing", "nowhere/nothing", "pip install huggingface_hub")
 
 
 def test_a_hub_name_that_cannot_be_had(monkeypatch):
@@ -215,7 +215,7 @@ def test_a_hub_name_that_cannot_be_had(monkeypatch):
             raise OSError("no network\nat all")
 
     monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
-    fails("nobody/nothing", "nobody/nothing", "no network")
+    fails("nowhere/nothing", "nowhere/nothing", "no network")
 
 
 def test_a_hub_name_in_the_cache(folder, monkeypatch):

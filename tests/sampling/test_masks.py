@@ -111,7 +111,7 @@ EDITS = [
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: next(iter(edit)))
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_nobody_chooses_from_raw_logits_what_is_edited(edit, temperature):
+def test_no_token_is_chosen_from_raw_logits_where_they_are_edited(edit, temperature):
     """The kernels and the recorded passes know no edits."""
     assert chooses_natively(sequence(temperature=temperature), "match")
     assert takes_plain_argmax(sequence(), "match")

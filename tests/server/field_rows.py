@@ -4,7 +4,7 @@ used       the reply differs from the one to the same request without it
 refused    status 400 (404 for a model) that names it
 accepted   the reply is the same: the short list of docs/server.md
 label      the reply is the same: it names something for the client
-engine     `LLM.open` is told another thing; what it does needs a queue or a second request to be seen
+engine     `LLM.open` gets another argument; what it does needs a queue or a second request to be seen
 """
 
 from collections.abc import Callable, Mapping

@@ -79,7 +79,7 @@ def test_a_special_token_has_its_name(client: httpx.Client, llm: LLM) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"logit_bias": {"0": 90}}], ids=["a token", "an end"])
 def test_an_echo_alone_has_no_token(client: httpx.Client, more: dict[str, Any]) -> None:
-    """The engine writes one, which nobody asked for."""
+    """The engine writes one, which no request asked for."""
     body = {**BODY, **more, "echo": True, "max_tokens": 0, "return_token_ids": True}
     reply = client.post("/v1/completions", json=body).json()
     told = reply["choices"][0]

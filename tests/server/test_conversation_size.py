@@ -102,7 +102,7 @@ def test_what_is_just_small_enough_is_read(http: httpx.Client) -> None:
         assert reply.status_code == 200, reply.text
 
 
-def test_a_tool_that_is_not_there_is_told_its_near_miss(http: httpx.Client) -> None:
+def test_a_tool_that_is_not_there_is_refused_with_its_near_miss(http: httpx.Client) -> None:
     choice = {"type": "function", "function": {"name": "f1x"}}
     body = {"messages": HELLO, "tools": tools(1000), "tool_choice": choice}
     message = http.post("/v1/chat/completions", json=body).json()["error"]["message"]

@@ -185,7 +185,7 @@ def test_a_bucket_fills_steadily() -> None:
     assert [door._take("a", 6) for _ in range(7)] == [0] * 6 + [10]
 
 
-def test_the_wait_that_is_told_is_long_enough() -> None:
+def test_the_wait_that_is_given_is_long_enough() -> None:
     now = [0.0]
     door = RateLimit(lambda *_: None, 7, clock=lambda: now[0])  # type: ignore[arg-type, return-value]
     waits = [door._take("a", 7) for _ in range(8)]

@@ -27,7 +27,7 @@ class Process:
     """`outdraft serve`, whose cache is `cache`."""
 
     def __init__(self, cache: Path, *words: str) -> None:
-        # the log goes to a file, because a pipe that nobody reads would fill
+        # the log goes to a file, because a pipe without a reader would fill
         env = {**os.environ, "OUTDRAFT_CACHE": str(cache), "OUTDRAFT_REMEMBER": "on", "NO_COLOR": "1", "COLUMNS": "200"}
         self.log = cache.parent / "log"
         with self.log.open("a") as log:

@@ -1,4 +1,4 @@
-"""Clients that go away, streams that are silent, a request that breaks: nobody else notices, nothing is left."""
+"""Clients that go away, streams that are silent, a request that breaks: no other client notices, nothing is left."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ def test_who_hangs_up_cancels(served: tuple[str, Service], llm: LLM, streams: bo
         assert b"data: " in connection.recv(65536) + connection.recv(65536)
     connection.close()
     until(lambda: is_empty(service))
-    assert num_written(service) - before < 900, "it was written to the end for nobody"
+    assert num_written(service) - before < 900, "it was written to the end for no client"
 
 
 def test_who_hangs_up_before_the_first_byte_cancels(served: tuple[str, Service], llm: LLM) -> None:
@@ -82,7 +82,7 @@ def test_who_hangs_up_before_the_first_byte_cancels(served: tuple[str, Service],
     goes_on.set()
     waiter.join()
     until(lambda: is_empty(service))
-    assert num_written(service) - before < 900, "it was written to the end for nobody"
+    assert num_written(service) - before < 900, "it was written to the end for no client"
     assert llm.generate("It was late when", SamplingParams(max_tokens=3)).finish_reason == "length"
 
 

@@ -1,4 +1,4 @@
-"""What the cache holds, told to a router: enough to know, without asking again, where a prompt is warm."""
+"""What the cache holds, as a router reads it: enough to know, without asking again, where a prompt is warm."""
 
 import asyncio
 import json
@@ -65,8 +65,8 @@ def test_a_router_knows_where_a_prompt_is_warm(llm):
     asyncio.run(run())
 
 
-def test_what_is_evicted_is_told(llm):
-    """The pool is smaller than the prompts: what a router believes is what a fresh one is told."""
+def test_what_is_evicted_is_published(llm):
+    """The pool is smaller than the prompts: what a router believes is what a fresh one reads."""
 
     async def run():
         affinity, fresh, last = Affinity(), Affinity(), 0
@@ -87,7 +87,7 @@ def test_what_is_evicted_is_told(llm):
     asyncio.run(run())
 
 
-def test_who_was_away_too_long_is_told_everything(llm):
+def test_a_client_away_too_long_gets_everything(llm):
     async def run():
         async with served(llm, kv_events=True) as client:
             await client.post("/v1/completions", json={"prompt": ONE, "max_tokens": 1})
@@ -100,7 +100,7 @@ def test_who_was_away_too_long_is_told_everything(llm):
     asyncio.run(run())
 
 
-def test_it_is_only_told_where_it_is_turned_on_and_behind_the_key(llm):
+def test_events_are_sent_only_where_turned_on_and_behind_the_key(llm):
     async def run():
         async with served(llm) as client:
             reply = await client.get("/kv_events")

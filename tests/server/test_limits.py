@@ -108,7 +108,9 @@ MANY = pytest.mark.parametrize(
 
 
 @MANY
-def test_too_many_who_wait_are_told_to_come_later(more: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_too_many_waiting_requests_are_asked_to_come_later(
+    more: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     """Before anything is written, and without a word in the log's errors; they are no texts that are over."""
     with LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=1) as llm, serving(llm) as (address, _):
         ran, step = set(), llm.engine.step
@@ -126,7 +128,7 @@ def test_too_many_who_wait_are_told_to_come_later(more: dict[str, Any], caplog: 
             reply = http.post(f"{address}/v1/completions", json=asked)
             assert reply.status_code == 503 and reply.headers["retry-after"] == "1"
             assert reply.json()["error"]["code"] == "overloaded"
-            assert len(ran) == 1  # the text that had room is not written for nobody
+            assert len(ran) == 1  # the text that had room is not written for no client
             name = 'outdraft:request_success_total{finished_reason="abort",model_name="target"}'
             assert f"{name} 0.0" in http.get(f"{address}/metrics").text
         assert http.post(f"{address}/v1/completions", json={"prompt": PROMPT, "max_tokens": 2}).is_success
@@ -134,7 +136,7 @@ def test_too_many_who_wait_are_told_to_come_later(more: dict[str, Any], caplog: 
 
 
 @MANY
-def test_who_never_fits_is_not_told_to_come_later(more: dict[str, Any]) -> None:
+def test_a_request_that_never_fits_is_not_asked_to_come_later(more: dict[str, Any]) -> None:
     with LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=0) as llm, serving(llm) as (address, _):
         reply = http.post(f"{address}/v1/completions", json={"prompt": [PROMPT] * 2, "max_tokens": 2, **more})
         assert reply.status_code == 400 and reply.json()["error"]["param"] == "n"

@@ -42,7 +42,7 @@ def test_every_field_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in vars(limits) if name.isupper() and name != "PLAIN_ID"])
-def test_every_number_is_told(name: str) -> None:
+def test_every_number_is_given(name: str) -> None:
     assert re.search(rf"(?<![\d,]){getattr(limits, name):,}(?![\d,])", PAGE), f"{name} of options/limits.py"
 
 

@@ -17,7 +17,7 @@ from outdraft.server.listener import Listener
 
 
 class Greeter(asyncio.Protocol):
-    """Says hello to whoever has got through."""
+    """Says hello to every client that has got through."""
 
     def __init__(self, there: list[Any]) -> None:
         self.there = there
@@ -98,7 +98,7 @@ def test_the_oldest_silent_client_of_tls_gives_way(context: ssl.SSLContext, monk
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_those_above_what_can_be_told_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_those_that_can_be_answered_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "_SPARE", 2)
 
     async def run() -> None:

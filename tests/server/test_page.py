@@ -109,7 +109,7 @@ def in_tree(page: Page, kind: str) -> list[str]:
 
 def test_the_draft_of_a_pass_is_shown_on_demand(page: Page, llm: LLM) -> None:
     send(page, PROMPT)
-    assert page.ask("document.querySelectorAll('#tree .token').length") == 0, "nobody has asked for it"
+    assert page.ask("document.querySelectorAll('#tree .token').length") == 0, "the user has not asked for it"
     page.ask("document.querySelector('#tree-card').open = true")
     assert page.text("#tree-pass") == "No pass" and "from the next answer on" in page.text("#tree-note")
     send(page, PROMPT)
@@ -179,7 +179,7 @@ def test_markup_in_a_text_stays_text(page: Page) -> None:
     assert page.problems == []
 
 
-def test_an_error_is_told_and_the_question_kept(page: Page) -> None:
+def test_an_error_is_shown_and_the_question_kept(page: Page) -> None:
     page.click("input[value=chat]")
     page.fill("#temperature", "-1")
     send(page, "How are you?")
@@ -214,7 +214,7 @@ CASES = {  # what is shown, tokens; the pieces found
     "held back": ([("ab", ["ab", "cd"]), ("c", []), ("d", [])], ["ab", "cd"]),
     "taken out": ([("", ["<think>"]), ("so", ["so"]), ("", ["</think>"]), ("yes", ["yes"])], ["so", "yes"]),
     "cut at a stop": ([("ab", ["ab", "cSTOP"]), ("c", [])], ["ab", "c"]),
-    "no tokens told": ([("ab", [])], ["ab"]),
+    "no tokens shown": ([("ab", [])], ["ab"]),
 }
 
 

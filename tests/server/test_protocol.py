@@ -38,7 +38,7 @@ def test_a_head_has_no_longer_for_coming_byte_by_byte(hasty: tuple[str, Service]
     connection = opened(hasty[0], b"GET /ready HTTP/1.1\r\nHost: a\r\nX: ")
     connection.settimeout(0.05)
     answer = b""
-    for _ in range(600):  # thirty seconds: as long as a connection is kept that nobody uses
+    for _ in range(600):  # thirty seconds: as long as an unused connection is kept
         try:
             answer += connection.recv(4096)
             break
@@ -72,12 +72,12 @@ def test_the_second_head_has_a_time_too(hasty: tuple[str, Service]) -> None:
         (b"GET /live HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 300_000, 431),
     ],
 )
-def test_what_is_no_http_is_told(hasty: tuple[str, Service], sent: bytes, status: int) -> None:
+def test_what_is_no_http_is_answered(hasty: tuple[str, Service], sent: bytes, status: int) -> None:
     found, error = error_of(received(opened(hasty[0], sent)))
     assert (found, error["type"]) == (status, "invalid_request_error") and len(error["message"].split()) > 5
 
 
-def test_a_refused_body_is_read_so_that_its_sender_is_told(llm: LLM) -> None:
+def test_a_refused_body_is_read_so_that_its_sender_gets_the_answer(llm: LLM) -> None:
     """Twenty megabytes are sent before the answer is read; a reset would break the sending."""
     with serving(llm, max_body_bytes=4096) as (address, _):
         client = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
@@ -131,7 +131,7 @@ def test_who_takes_nothing_of_an_answer_is_given_up(hasty: tuple[str, Service]) 
     connection.settimeout(120)
     connection.recv(1)
     end = monotonic() + 60
-    while service.num_under_way:  # it ends because the connection does, which nobody reads
+    while service.num_under_way:  # it ends because the connection does, which has no reader
         assert monotonic() < end, "it is still under way"
         sleep(0.05)
     connection.close()

@@ -136,8 +136,8 @@ def test_log_probabilities_are_those_of_the_text(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, 1, 50])
-def test_log_probabilities_of_a_call_are_nobodys(http: httpx.Client, interval: int) -> None:
-    """Wherever a pass, or a chunk, ends: the tokens of each message alone are told."""
+def test_log_probabilities_of_a_call_belong_to_no_message(http: httpx.Client, interval: int) -> None:
+    """Wherever a pass, or a chunk, ends: the tokens of each message alone are reported."""
     prefix, size = f"Look.\n{CALL}\nNow día.\n{CALL}", 120
     asked = {
         "tools": [TOOL],

@@ -42,7 +42,7 @@ def test_the_first_of_two_keys_is_the_one_that_counts(llm: LLM) -> None:
             assert int(received(opened(address, head.encode())).split()[1]) == status
 
 
-def test_nothing_that_drafters_remember_is_told_to_another_key() -> None:
+def test_nothing_that_drafters_remember_reaches_another_key() -> None:
     """A drafter that copies from earlier answers is faster where it knows the text, and its counts tell so."""
     with (
         LLM("zoo:target", drafter="suffix", policy="fixed", num_speculative_tokens=4) as remembers,

@@ -1,4 +1,4 @@
-"""`outdraft serve`: its flags reach the engine and the server; those of other servers are told what they are here."""
+"""`outdraft serve`: its flags reach the engine and the server; those of other servers are refused with ours."""
 
 import argparse
 import ssl
@@ -89,7 +89,7 @@ def test_speculative_decoding_asks_for_what_is_the_default() -> None:
         serve._check_speculation(read("--speculative-decoding", *more))
 
 
-def test_a_server_keeps_prefixes_unless_it_is_told_not_to() -> None:
+def test_a_server_keeps_prefixes_unless_a_flag_forbids_it() -> None:
     with read("zoo:target", "--max-model-len", "128").engine.load() as llm:
         assert llm.config["prefix_caching"] == (llm.config["kernels"] != "pytorch")
     assert not read("--no-enable-prefix-caching").engine.enable_prefix_caching
@@ -133,7 +133,7 @@ def test_keys_of_the_environment_are_known_without_their_blanks(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("told", ["", ",", " , "])
-def test_nobody_is_let_in_because_a_key_is_empty(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_client_is_let_in_because_a_key_is_empty(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTDRAFT_API_KEY", told)
     with pytest.raises(ConfigError, match="OUTDRAFT_API_KEY is set and holds no key: write keys into it"):
         serve._settings(read())
@@ -161,9 +161,7 @@ def test_nobody_is_let_in_because_a_key_is_empty(told: str, monkeypatch: pytest.
         (("--stream-interval", "-1"), "stream_interval=-1"),
     ],
 )
-def test_what_is_refused_is_told_its_cure(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
-) -> None:
+def test_what_is_refused_gets_its_cure(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str) -> None:
     try:
         code = main(["serve", *words])
     except SystemExit as left:

@@ -1,4 +1,4 @@
-"""`speculative` in a request's body: used, told in the reply, or refused by name."""
+"""`speculative` in a request's body: used, reported in the reply, or refused by name."""
 
 from typing import Any
 

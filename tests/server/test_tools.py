@@ -157,7 +157,7 @@ def test_a_form_or_a_call(http: httpx.Client) -> None:
     assert message.get("tool_calls") or json.loads(message["content"]) in ("yes", "no")
 
 
-def test_thoughts_are_told_apart_and_counted(http: httpx.Client) -> None:
+def test_thoughts_are_kept_apart_and_counted(http: httpx.Client) -> None:
     text = "<think>\nLet me see.\n</think>\n\nIt is four."
     forced = ask(http, forced_prefix=text, max_tokens=40)
     message, usage = forced["choices"][0]["message"], forced["usage"]["completion_tokens_details"]

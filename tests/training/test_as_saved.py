@@ -15,5 +15,5 @@ def test_no_kind_is_checked_rounded(kind):
     assert not isinstance(options, RoundedOptions) or options.quantization == "none"
 
 
-def test_what_rounds_nothing_is_told_nothing():
+def test_what_rounds_nothing_gets_nothing():
     assert as_saved("ngram") == {}

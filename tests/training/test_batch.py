@@ -1,4 +1,4 @@
-"""How many tokens a step learns from where nobody says it."""
+"""How many tokens a step learns from where no option says it."""
 
 import json
 

@@ -226,7 +226,7 @@ def test_text_is_closed_by_the_end_token(codec, tmp_path):
 
 
 def test_text_whose_ids_are_null_is_text(codec, tmp_path):
-    """As in Parquet, whose rows have every column: it gets its end, and nobody is said to have written it."""
+    """As in Parquet, whose rows have every column: it gets its end, and no model is said to have written it."""
     texts = ["one", "two"]
     write(tmp_path / "plain.jsonl", [{"text": text} for text in texts])
     write(tmp_path / "null.jsonl", [{"text": text, "token_ids": None, "target": "abc"} for text in texts])

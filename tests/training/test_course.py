@@ -143,7 +143,7 @@ def forget(place, *keys):
     torch.save(state, path)
 
 
-def test_a_run_of_an_older_version_goes_on_and_is_told_what_is_not_checked(place):
+def test_a_run_of_an_older_version_goes_on_and_hears_what_is_not_checked(place):
     begun(place, depth=3)
     forget(place, "depth", "init", "texts")
     one, told = course(place, depth=3), []

@@ -1,4 +1,4 @@
-"""The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when told to."""
+"""The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when asked to."""
 
 import json
 import math
@@ -109,7 +109,7 @@ def test_the_schedule_warms_up_stays_and_decays_to_zero():
 
 
 def test_a_decay_within_the_warm_up_begins_where_that_has_come_to():
-    """A short run, and one that is told early to finish: the rate rises and falls once, and never jumps."""
+    """A short run, and one that is asked early to finish: the rate rises and falls once, and never jumps."""
     short = Schedule(toy_config(steps=14, warmup=20, decay_share=0.3))
     told = Schedule(toy_config(steps=1000, warmup=20, decay_share=0.5))
     told.begin_decay(5)
@@ -172,7 +172,7 @@ def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
 
 
 def test_a_signal_in_the_last_step_is_heard(tmp_path):
-    """What follows the training may take long, and whoever stops it then would wait for it."""
+    """What follows the training may take long, and a user who stops it then would wait for it."""
 
     class Stopping(NextToken):
         def total(self, rows):

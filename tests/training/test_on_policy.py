@@ -53,7 +53,7 @@ def test_a_share_of_the_batches_is_written_on_and_labelled():
         assert same < 17, "something was written"
     assert torch.equal(made.counts.sum(1) > 0, torch.ones(3, dtype=torch.bool))
     parts = [mixed.rows(step, i, 1, 17) for i in range(3)]
-    assert torch.equal(torch.cat([one.ids for one in parts]), made.ids), "whoever asks for a row gets the same"
+    assert torch.equal(torch.cat([one.ids for one in parts]), made.ids), "every reader of a row gets the same"
     again = OnPolicy(plain, draft, 0.5, 7).rows(step, 0, 3, 17)
     assert torch.equal(again.ids, made.ids)
     other = OnPolicy(plain, toy_decoder(9), 0.5, 7).rows(step, 0, 3, 17)

@@ -186,7 +186,7 @@ def objective_of(target, reward):
 
 @torch.no_grad()
 def reward_of(objective, reward):
-    """The mean reward of windows on rows that nobody learned from."""
+    """The mean reward of windows on rows that were not learned from."""
     judge = Reinforcement(objective.learner.module, ReinforceOptions(reward=reward), 1.0)
     for step in range(4):
         judge.total(objective.learner, objective.teacher, Timed(toy_sampler(3)).rows(step, 0, 32, 17))

@@ -1,4 +1,4 @@
-"""A kind that drafts some of the target's tokens is told which the texts ask for; a kind brings its own losses."""
+"""A kind that drafts some of the target's tokens learns which the texts ask for; a kind brings its own losses."""
 
 import json
 

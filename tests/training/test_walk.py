@@ -64,7 +64,7 @@ def test_runs_apart_are_walked_apart():
     assert found.rounds == (2.0,) and found.tokens == (5.0,)
 
 
-def test_a_round_without_a_guess_is_looked_at_by_nobody():
+def test_a_round_without_a_guess_is_not_looked_at():
     guessed = torch.ones(1, 1, 4)
     guessed[..., 0] = 0
     found = walk(torch.tensor([[[0.0, 1, 0, 1]]]), torch.ones(1, 4), guessed)
@@ -78,5 +78,5 @@ def test_walks_add_up_and_know_how_sure_they_are():
     assert both.tau == 8 / 6 and both.tokens == (4.0, 4.0) and both.rounds == (4.0, 2.0)
     far = ((4 - 4 * 8 / 6) ** 2 + (4 - 2 * 8 / 6) ** 2) ** 0.5
     assert both.standard_error == pytest.approx(far * 2**0.5 / 6)
-    assert (one + one).standard_error == 0 and one.standard_error == one.tau, "of one text nobody knows"
+    assert (one + one).standard_error == 0 and one.standard_error == one.tau, "of one text it is not known"
     assert Walk(tokens=(), rounds=(), reached=(0.0,), kept=(0.0,)).conditional == [0.0]

@@ -143,5 +143,5 @@ def draft_loop(objective: DraftObjective, run_dir: Path, sampler: Sampler | None
 
 @torch.no_grad()
 def rates(objective: DraftObjective, ids: torch.Tensor | None = None) -> list[float]:
-    """The loss, then acceptance at each depth, on rows that nobody learned from."""
+    """The loss, then acceptance at each depth, on rows that were not learned from."""
     return objective.loss(lesson_rows(rows(16) if ids is None else ids)).tolist()

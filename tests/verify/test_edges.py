@@ -86,7 +86,7 @@ def test_a_tree_of_probes_alone_leaves_the_targets_own_token_after_the_pending_o
 
 
 @pytest.mark.parametrize(("behind", "kept"), [(2.9, 1), (3.1, 0)])
-def test_top_beta_keeps_up_to_three_nats_behind_the_best_unless_told_otherwise(behind, kept):
+def test_top_beta_keeps_up_to_three_nats_behind_the_best_by_default(behind, kept):
     best = 1 / (1 + math.exp(-behind))
     target = Table(torch.tensor([[best, 1 - best]], dtype=torch.float64), 0)
     found = rounds(rule("top_beta"), target, guess(1), CONTEXT, temperature=0)

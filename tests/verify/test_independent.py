@@ -61,7 +61,7 @@ def test_gates_judge_each_child_by_its_own_row():
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_second_drafter_that_is_not_told_is_caught(name):
+def test_a_second_drafter_that_does_not_observe_is_caught(name):
     target, a, b = (random_table(3, 2, seed) for seed in (0, 9, 19))
     assert deviation(name, target, independent([a, b], told=False)) > 0.001
 

@@ -143,7 +143,7 @@ def test_the_same_logits_as_the_hugging_face_directory(config, tmp_path):
     assert torch.equal(logits_of(loaded), logits_of(load_model(tmp_path / "hf")))
 
 
-def test_llama_3_is_told_by_its_divisors(tmp_path):
+def test_llama_3_is_known_by_its_divisors(tmp_path):
     rope = RopeConfig(
         dim=8,
         theta=500000.0,
@@ -190,7 +190,7 @@ def test_blocks_that_are_our_own_grid_stay_integers(kind, tmp_path):
         torch.testing.assert_close(layer.down.dequantize(), file.tensor(f"blk.{i}.ffn_down.weight"), rtol=1e-6, atol=0)
 
 
-def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):
+def test_what_becomes_floats_is_logged_once_with_its_cost(tmp_path, caplog):
     """Queries in 8 bits, keys and values in 4: none of the three stays integers."""
     model = model_of(hidden_size=64, head_dim=16, intermediate_size=64, rope=RopeConfig(dim=16))
     path = write_gguf(model, tmp_path / "plain.gguf", KINDS["Q8_0"])

@@ -9,12 +9,12 @@ from outdraft.weights.user_cache import is_kept, user_cache
 
 
 def test_where_things_are_kept(monkeypatch):
-    monkeypatch.setenv("HOME", "/somebody")
+    monkeypatch.setenv("HOME", "/a-user")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert user_cache("packed") == Path("/elsewhere/outdraft/packed")
     for unset in (lambda: monkeypatch.setenv("XDG_CACHE_HOME", ""), lambda: monkeypatch.delenv("XDG_CACHE_HOME")):
         unset()
-        assert user_cache() == Path("/somebody/.cache/outdraft")
+        assert user_cache() == Path("/a-user/.cache/outdraft")
 
 
 def test_a_user_without_a_home_directory(monkeypatch):

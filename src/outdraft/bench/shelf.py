@@ -1,7 +1,7 @@
 """Big files that a bench makes once and finds again: inflated and rounded models, and the forms that peers read.
 
-A place is named for a fingerprint of what the thing is made of, so other weights never meet an old file. A thing is
-written beside its place and moved there when it is whole: what was interrupted leaves nothing that looks finished.
+A file's name holds a fingerprint of its inputs, so changed weights never find an old file. A file is written beside its
+place and renamed when it is complete, so an interrupted run leaves no half of one under that name.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,15 @@ from outdraft.weights.user_cache import user_cache
 
 
 class Shelf:
-    """Things by name, in the directory `root` (default: `outdraft` in the user's cache)."""
+    """Made files by name, in the directory `root` (default: `outdraft` in the user's cache)."""
 
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = user_path(root) if root is not None else user_cache()
 
     def get(self, name: str, made_of: Any, make: Callable[[Path], object]) -> Path:
-        """The path of what `make(path)` writes (a file or a directory); made now if it is not there.
+        """The path of a file or directory that `make(path)` writes; it is made now unless it is there.
+
+        `made_of`: its inputs as plain data, for the fingerprint.
 
         Raises:
             ConfigError: the directory cannot be written to.

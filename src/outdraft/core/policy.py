@@ -17,10 +17,10 @@ from outdraft.options.base import DraftShape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateJudge:
-    """Who says from a drafter's hidden states how likely its tokens are to be accepted."""
+    """A learned estimate, from a drafter's hidden states, of the chance that the target accepts its tokens."""
 
     chances: Callable[[Tensor], Tensor]  # states [n, W] that have read n drafted tokens -> [n], each in 0 .. 1
-    least: int = 1  # tokens that are drafted whatever it says
+    least: int = 1  # tokens that are drafted before it may end a guess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,30 +31,30 @@ class Budget:
     nodes: int | None = None  # draft nodes in all; None: the drafter's own choice
     confidence: float = 0.0  # a token of which the drafter is less sure is kept and ends its branch; 0: never
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
-    calibration: Calibration | None = None  # what `survival` multiplies instead of bare probabilities; None: these
-    judge: StateJudge | None = None  # or: whose chances `survival` multiplies; for an arm that hands its states over
-    confident: bool = False  # the drafter is to say how sure it is, though nothing ends by it: the rule reads that
+    calibration: Calibration | None = None  # its chances are multiplied for `survival`; None: the bare probabilities
+    judge: StateJudge | None = None  # or: its chances are; for an arm that hands its states over
+    confident: bool = False  # the drafter reports its confidence for the rule, and no branch ends by it
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
     resting: frozenset[int] = frozenset()  # arms that are not asked about this sequence again: they may let go of it
 
     @property
     def wants_confidence(self) -> bool:
-        """Whether the drafter is to say how sure it is."""
+        """Whether the drafter has to report its confidence in each token."""
         return self.confident or self.confidence > 0 or self.survival > 0
 
     def chance(self, sure: float) -> float:
-        """What a token of this confidence counts in its path's survival."""
+        """The factor of a token of this confidence in its path's survival."""
         return sure if self.calibration is None else self.calibration(sure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One choice of who guesses: a drafter, or one of those that it holds."""
+    """One drafter that a policy may choose: the engine's own, or one of those that it holds."""
 
     name: str
     peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess, for next to nothing; it need not be used
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
-    hands_states: bool = False  # it heeds `Budget.judge`
+    hands_states: bool = False  # it gives its hidden states to `Budget.judge`
     shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes
     listens: bool = False  # it needs hidden states of every pass, which costs something also where it does not guess
 
@@ -67,7 +67,7 @@ class Policy(Protocol):
         ...
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """What came of it, with the times of the step."""
+        """Learn from the results of a step, which have its times."""
         ...
 
     def end(self, seqs: Seq[Sequence]) -> None:
@@ -77,32 +77,32 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Spares(Protocol):
-    """A policy that knows which arms it will not ask about a new text, so that they need not hear of it at all."""
+    """A policy that knows which arms it will not ask about a new text, so that they need not observe it."""
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
-        """Arms that are to rest from the first token of this text on. `crowd`: texts that run or wait, itself one, as
-        far as there are seats.
+        """Arms that rest from the first token of this text on. `crowd`: texts that run or wait, this one included, at
+        most as many as there are seats.
 
-        Asked when a text joins, before its prompt is read, and again should it have to join once more.
+        Called when a text joins, before its prompt is read, and again each time that it has to join anew.
         """
         ...
 
 
 def spared_by(policy: Policy, seq: Sequence, crowd: int) -> frozenset[int]:
-    """`Spares.spare`; nothing by a policy that is none of those."""
+    """`Spares.spare`; an empty set for any other policy."""
     return policy.spare(seq, crowd) if isinstance(policy, Spares) else frozenset()
 
 
 class Keeps(Protocol):
-    """A policy whose measurements are worth something to the next engine of the same model on the same machine."""
+    """A policy whose measurements the next engine of the same model on the same machine can begin with."""
 
     def keep(self) -> Mapping[str, Any] | None:
-        """What it has learned, as plain data; None while that is nothing."""
+        """What it has learned, as plain data; None before it has learned anything."""
         ...
 
     def recall(self, kept: Mapping[str, Any]) -> None:
-        """Begin with it. Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
+        """Begin with the data of `keep`. Raises `ValueError`, `KeyError` or `TypeError` for others, unchanged.
 
-        It may change who guesses how much, and never a greedy or a seeded text.
+        It may change which arm guesses and how much, and never a greedy or a seeded text.
         """
         ...

@@ -1,4 +1,4 @@
-"""Made-up servers: one of this process whose times are told, and one over HTTP that speaks as others do."""
+"""Made-up servers: one of this process whose times are given, and one over HTTP that speaks as others do."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._whole(200, json.dumps({"data": [{"id": "made-up", "owned_by": "nobody"}]}))
+        self._whole(200, json.dumps({"data": [{"id": "made-up", "owned_by": "a-person"}]}))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -16,7 +16,7 @@ def test_so_many_at_once_and_each_job_once(clients: int):
     assert served.work_seconds == 1.5 and server.rested == 1, "one round's, and then the cores are free"
 
 
-def test_an_error_is_raised_and_nobody_is_left_waiting():
+def test_an_error_is_raised_and_no_client_is_left_waiting():
     server = Counting(broken=2)
     with pytest.raises(ValueError, match="out of luck"):
         serve(server, [make_job(number) for number in range(9)], 4)

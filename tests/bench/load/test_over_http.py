@@ -26,7 +26,7 @@ def test_tokens_are_counted_and_pieces_are_not(how: str):
     assert path == "/v1/completions" and body["prompt"] == [1, 2, 5] and body["max_tokens"] == 7
     assert body["temperature"] == 0 and body["stream"] is True and body["model"] == "made-up"
     assert body["ignore_eos"] is True and body["cache_prompt"] is False
-    assert server.config["peer"]["owner"] == "nobody" and server.config["dtype"] == "float32"
+    assert server.config["peer"]["owner"] == "a-person" and server.config["dtype"] == "float32"
 
 
 def test_every_round_has_a_salt_of_its_own():
@@ -39,7 +39,7 @@ def test_every_round_has_a_salt_of_its_own():
     assert salts[0] == salts[1] != salts[2] == salts[3] and set(salts[4:]) == {"mine"}
 
 
-def test_passes_are_counted_where_draft_tokens_are_told():
+def test_passes_are_counted_where_draft_tokens_are_given():
     with http_server("timings") as (url, _):
         answer = asyncio.run(HttpServer("made", url, {}, {}).ask(make_job(1, length=7)))
     assert answer.stats is not None and answer.stats.num_steps == 4 and answer.stats.tau == 7 / 4
@@ -69,7 +69,7 @@ def test_failures_are_quoted(how: str, says: str):
             serve(server, [make_job(1)], 1)
 
 
-def test_its_work_is_told_where_its_processes_are(monkeypatch):
+def test_its_work_is_known_where_its_processes_are(monkeypatch):
     with http_server("bare") as (url, _):
         server = HttpServer("made", url, {}, {})
         assert server.work_seconds() is None, "it is a thread of this process, so nothing is its own"
@@ -82,7 +82,7 @@ def test_its_work_is_told_where_its_processes_are(monkeypatch):
     assert served.work_seconds is not None and served.work_seconds >= 2.5 and waited == [[4, 5, os.getpid()]]
 
 
-def test_nobody_there():
+def test_no_server_there():
     with http_server("bare") as (url, _):
         pass
     with pytest.raises(PeerError, match=r"no connection .*start its server, or leave --peer out"):

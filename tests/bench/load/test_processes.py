@@ -39,7 +39,7 @@ def test_the_listener_and_its_family(proc: Path):
     assert find_processes("http://elsewhere:8080", proc) == [], "another machine's processes are not here"
 
 
-def test_nothing_is_told(proc: Path, tmp_path: Path):
+def test_nothing_is_known(proc: Path, tmp_path: Path):
     assert find_processes("http://127.0.0.1:8080", tmp_path / "nowhere") == []
     assert processor_seconds([]) is None
 

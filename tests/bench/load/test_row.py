@@ -30,7 +30,7 @@ def test_figures():
     assert made.identical is True and made.num_agreeing is None
 
 
-def test_another_text_in_any_round_is_told():
+def test_another_text_in_any_round_is_reported():
     other = Served(answers={0: ANSWER, 1: replace(ANSWER, token_ids=(1, 2, 9, 4))}, seconds=2.0, work_seconds=None)
     made = row([ROUND, other])
     assert made.identical is False and made.difference == "round 2, request 1: token 2 is 9, plain decoding's is 3"

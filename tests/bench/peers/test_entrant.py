@@ -55,7 +55,7 @@ def test_nothing_written_is_an_error(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("first", "told", "counted"), [(1, 8, 8), (9, 7, 8), (1, None, 0), (9, None, 0)])
 def test_passes_are_counted_in_our_unit(monkeypatch: pytest.MonkeyPatch, first: int, told: int | None, counted: int):
-    """64 tokens, drafts of eight all right: the prompt's pass and seven more, whoever verifies in the prompt's."""
+    """64 tokens, drafts of eight all right: the prompt's pass and seven more, even if the prompt's verifies too."""
     line = Line([4] * 64)
     answer = {"tokens": line.tokens, "seconds": 1.0, "first_seconds": 0.5, "num_first": first, "passes": told}
     monkeypatch.setattr(line, "ask", lambda verb, **given: answer)

@@ -26,7 +26,7 @@ def test_a_peer_that_prints_is_understood(process: Process, workers: Path):
     assert (workers / "closed").exists(), "the end of stdin is the end of the engine"
 
 
-def test_an_error_is_told_and_the_line_goes_on(process: Process):
+def test_an_error_is_printed_and_the_line_goes_on(process: Process):
     process.ask("hello")
     with pytest.raises(PeerError, match=r"failed at 'load': ValueError: no look-up today"):
         process.ask("load", model="m", mode="lookup")

@@ -22,7 +22,7 @@ def test_gives_up():
     assert wait(*range(10_000)) == (False, round(LONGEST / STEP))
 
 
-def test_a_pause_where_nothing_is_told():
+def test_a_pause_where_nothing_is_known():
     assert wait(None) == (True, 1)
 
 

@@ -10,7 +10,7 @@ from outdraft.options.errors import RequestError
 
 
 class TwoPages(Unbounded):
-    """Memory of two pages, which nobody has."""
+    """Memory of two pages, none of them held."""
 
     capacity, free = 32, 2
 

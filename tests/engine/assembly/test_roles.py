@@ -145,7 +145,7 @@ def test_what_lies_beside_a_model_fills_roles(target: Path, draft_dir: Path, eag
 
 
 def test_a_neighbour_that_names_the_model_is_its_head(target: Path, eagle_dir: Path, tmp_path: Path):
-    for name, verifier in (("one", "somebody/other"), ("two", f"somebody/{target.name}")):
+    for name, verifier in (("one", "owner/other"), ("two", f"owner/{target.name}")):
         learner = find_learner("eagle3")
         learner.new(learner.options(), load_model(target), 0).save(tmp_path / name)
         told = json.loads((tmp_path / name / "config.json").read_text())

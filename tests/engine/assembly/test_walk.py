@@ -1,6 +1,6 @@
 """From `LLM()` to a running loop: at most 12 modules are entered, 12 times one comes back, and no file is long.
 
-Where nobody says what drafts the default is found first, which is a walk of its own.
+Where no argument names a drafter the default is found first, which is a walk of its own.
 """
 
 import pytest

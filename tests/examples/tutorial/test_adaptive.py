@@ -18,7 +18,7 @@ PROMPT = {"prompt_token_ids": [5, 6, 7, 8] * 3}
 
 
 def test_the_best_draft_is_found_and_found_again(models):
-    """The engine's own bandit, told of rounds: a swap of the two drafts' worth is noticed."""
+    """The engine's own bandit, fed with rounds: a swap of the two drafts' worth is noticed."""
     adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
     assert adaptive.select_best_draft() == 0, "one that was never tried comes first"
     adaptive.update_performance(0, 3, 4, 1.0)

@@ -1,4 +1,4 @@
-"""The bench of a long prompt beside streams: nobody profits from what was written before."""
+"""The bench of a long prompt beside streams: no stream profits from what was written before."""
 
 from argparse import Namespace
 

@@ -1,4 +1,4 @@
-"""The same prompt twice: what is told of it, on a prompt too short to say anything."""
+"""The same prompt twice: what is printed of it, on a prompt too short to say anything."""
 
 import re
 

@@ -33,7 +33,7 @@ def test_what_cannot_be_loaded_is_said(tmp_path, capsys):
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_each_process_keeps_bytecode_and_packs_anew_if_told(monkeypatch):
+def test_each_process_keeps_bytecode_and_packs_anew_if_asked(monkeypatch):
     seen = []
 
     def run(words, *, env, **how):

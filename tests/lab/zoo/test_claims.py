@@ -20,7 +20,7 @@ def trial(monkeypatch):
     return read_trial(Path("claims.toml"))
 
 
-def test_every_run_is_told_whole(trial):
+def test_every_run_is_given_whole(trial):
     for run in RUNS:
         assert run.arm in trial.arms and run.rate in trial.rates and run.seed in trial.seeds, run.place
         assert run.seconds > 0 and run.parameters > 0 and run.scores.keys() == {"tune", "test"}, run.place

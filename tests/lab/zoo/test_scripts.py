@@ -177,7 +177,7 @@ def test_an_arm_that_taught_its_target_is_measured_with_that_target(tmp_path, mo
         ran(figures, monkeypatch, *words, "--methods", "--arm", "bth")
 
 
-def test_an_arm_that_learned_for_longer_is_told(tmp_path):
+def test_an_arm_that_learned_for_longer_is_marked(tmp_path):
     arms = {"eagle": {"kind": "eagle"}, "longer": {"kind": "eagle", "tokens": 8_000}}
     trial = Trial(target="t", data=(), tune=(), test=(), tokens=1_000, arms=arms)
     drafts = {arm: a_run(arm, 1, 0, 1.5) for arm in arms}

@@ -130,7 +130,7 @@ def test_families_whose_files_have_other_names_or_wider_maps(family, write, tmp_
             assert isinstance(found, QuantLinear) and torch.equal(found.dequantize(), getattr(plain_layer, name).weight)
 
 
-def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):
+def test_what_becomes_floats_is_logged_once_with_its_cost(tmp_path, caplog):
     published, _ = publish(tmp_path, *writers.gptq(order="by activation"))
     with caplog.at_level(logging.INFO, "outdraft"):
         load_model(published)
@@ -142,7 +142,7 @@ def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(("symmetric", "level"), [(True, logging.INFO), (False, logging.WARNING)])
-def test_integers_are_told_too(symmetric, level, tmp_path, caplog):
+def test_integers_are_logged_too(symmetric, level, tmp_path, caplog):
     published, _ = publish(tmp_path, *writers.gptq(symmetric=symmetric))
     with caplog.at_level(logging.INFO, "outdraft"):
         load_model(published)

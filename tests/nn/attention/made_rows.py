@@ -11,7 +11,7 @@ POOL_PAGES = 200
 
 
 class MadePass:
-    """`parts` rows over a pool of one layer: keys and values [pages, Hkv, 16, d]; NaN where nobody may look."""
+    """`parts` rows over a pool of one layer: keys and values [pages, Hkv, 16, d]; NaN where no row may look."""
 
     def __init__(
         self,

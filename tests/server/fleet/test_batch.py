@@ -96,7 +96,7 @@ def test_an_answer_to_something_else_does_not_count(worker, tmp_path):
     assert run(worker, source, out, batch_size=4).skipped == 4
 
 
-def test_a_batch_that_was_written_and_not_told_is_not_done_again(worker, tmp_path, monkeypatch):
+def test_a_batch_that_was_written_and_not_reported_is_not_done_again(worker, tmp_path, monkeypatch):
     """The actor has died between writing and telling: Ray hands its batch out again."""
     worker._ledger = Ledger(tmp_path, ENGINE)
     jobs = [Job(**{key: value for key, value in line(i).items() if key != "method"}) for i in range(3)]

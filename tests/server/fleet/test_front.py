@@ -133,7 +133,7 @@ def test_a_whole_reply_is_asked_again(apps, dies):
     assert reply.headers["content-type"] == "application/json" and reply.headers["x-request-id"]
 
 
-def test_where_all_die_the_client_is_told(apps):
+def test_where_all_die_the_client_gets_an_error(apps):
     reply = asyncio.run(ask(PlannedFleet(apps, lambda i: 0), *COMPLETION))
     assert reply.status_code == 503 and reply.json()["error"]["code"] == "engine_lost"
     path, body = COMPLETION
@@ -202,7 +202,7 @@ def test_a_client_that_hangs_up_cancels_the_request(apps):
 
 
 class SlowFleet:
-    """Answers once it is told to."""
+    """Answers once it may."""
 
     def __init__(self):
         self.go = asyncio.Event()

@@ -1,6 +1,7 @@
-"""The parts of an engine that computes nothing: they count, and a clock goes on by what each pass would take.
+"""An engine's parts for a replay: they count rows and pages, and advance a clock by the time that each pass would take.
 
-A request writes as many tokens as it did, in rounds of as many nodes and tokens as it had, whatever runs beside it.
+No network runs. Each request writes as many tokens as in the recording, in rounds of the recorded numbers of nodes and
+accepted tokens, independent of the other requests. Data in: `Costs` and recorded requests; data out: a clock's times.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ class SimulatedClock:
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedTarget:
-    """`Target` and its `Room`: it counts the rows of every sequence that has begun, and moves the clock."""
+    """`Target` and its `Room`: counts the rows of every sequence that has begun, and advances the clock."""
 
     clock: SimulatedClock
     costs: Costs
@@ -60,12 +61,12 @@ class SimulatedTarget:
         return self.rows[seq.id]
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
-        """No logits of use; the clock stands where the pass would have ended."""
+        """Logits of zeros; the clock advances to the end of the pass."""
         self.clock.now += self._seconds(packed)
         return self._scored(packed)
 
     def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> "SimulatedSlices":
-        """The same, whose slices take their part of the time each."""
+        """The same pass in slices, each of which takes its share of the time."""
         seconds = self._seconds(packed)
         self.opened |= {seq.id: count for seq, count in zip(packed.seqs, _row_counts(packed), strict=True)}
         return SimulatedSlices(self, packed, seconds)
@@ -136,7 +137,7 @@ class SimulatedSlices:
     num_run: int = 0
 
     def run(self, num_layers: int) -> TargetOutput | None:
-        """The clock stands where so many layers more would have ended."""
+        """The clock advances by the time of so many layers more."""
         count = min(num_layers, self.target.slices - self.num_run)
         self.num_run += count
         self.target.clock.now += self.seconds * count / self.target.slices
@@ -145,7 +146,7 @@ class SimulatedSlices:
 
 @dataclass(slots=True, kw_only=True)
 class AsRecorded:
-    """`Drafter` and `Verifier`: every round has as many nodes, and keeps as many of them, as it had."""
+    """`Drafter` and `Verifier`: every round has as many nodes and keeps as many of them as in the recording."""
 
     asked: Mapping[int, Asked]  # by sequence
     lossless: bool = True
@@ -154,7 +155,7 @@ class AsRecorded:
     turns: dict[int, int] = field(default_factory=dict)  # rounds that a sequence has had
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """A sequence that begins anew goes on with its rounds."""
+        """A sequence that begins anew continues with its next recorded round."""
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         return [
@@ -162,10 +163,10 @@ class AsRecorded:
         ]
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing is to be learned."""
+        """There is nothing to learn."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """What it counts is small, and the replay is soon over."""
+        """Counts are kept: they are small, and a replay is short."""
 
     def couples(self, request: Request) -> bool:
         return False
@@ -181,13 +182,13 @@ class AsRecorded:
 
     def _round(self, seq: Sequence) -> tuple[int, int]:
         rounds, turn = self.asked[seq.id].rounds or [(1, 1)], self.turns.get(seq.id, 0)
-        if turn >= len(rounds) > 1:  # it may write more than it did: as it went on, the first round aside
+        if turn >= len(rounds) > 1:  # more tokens than were recorded: repeat its rounds, without the first
             turn = 1 + (turn - 1) % (len(rounds) - 1)
         return rounds[min(turn, len(rounds) - 1)]
 
 
 class Always:
-    """`Policy`: the drafter decides."""
+    """`Policy` without a limit: the drafter decides how much to guess."""
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         return [Budget(depth=_ANY)] * len(seqs)

@@ -127,8 +127,8 @@ def _bytes_in_use() -> int:
     except (AttributeError, OSError):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     info.restype = _MallocInfo
-    told = info()
-    return int(told.uordblks + told.hblkhd)
+    counts = info()
+    return int(counts.uordblks + counts.hblkhd)
 
 
 class _MallocInfo(ctypes.Structure):

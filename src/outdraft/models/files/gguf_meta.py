@@ -61,13 +61,13 @@ class GgufMeta:
         return shortest(value)
 
     def flags(self, key: str, num_layers: int, period: int) -> list[bool]:
-        """One for each layer: a list, or how often one is false; where nothing stands, each `period`-th is."""
-        told = self.value(key, period)
-        if isinstance(told, int) and not isinstance(told, bool) and told > 0:
-            return [(i + 1) % told != 0 for i in range(num_layers)]
-        if not isinstance(told, list) or len(told) != num_layers:
+        """One for each layer: a list, or a period n of which every n-th is false; `period` where the key is absent."""
+        value = self.value(key, period)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return [(i + 1) % value != 0 for i in range(num_layers)]
+        if not isinstance(value, list) or len(value) != num_layers:
             raise self.error(key, f"a list of {num_layers}")
-        return [bool(flag) for flag in told]
+        return [bool(flag) for flag in value]
 
     def require_same(self, value: int, *keys: str) -> None:
         """Raise `ModelLoadError` where one of these keys says another number."""
@@ -83,9 +83,9 @@ class GgufMeta:
 
     def error(self, key: str, why: str = "") -> ModelLoadError:
         """The one error for a value that is not honoured."""
-        told = f" ({why})" if why else ""
+        reason = f" ({why})" if why else ""
         return ModelLoadError(
-            f"{self.origin}: {self.arch}.{key}={shown(self.value(key))} is not supported{told}: take the model's "
+            f"{self.origin}: {self.arch}.{key}={shown(self.value(key))} is not supported{reason}: take the model's "
             "safetensors"
         )
 

@@ -96,21 +96,21 @@ class Chat(Shape):
         }
 
     def _ids(self, text: Chunk | Result) -> dict[str, Any]:
-        told = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
+        fields = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
         if self._body.return_draft_tree:
-            told["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.codec)
-        return told
+            fields["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.codec)
+        return fields
 
     def _of_prompt(
         self, ids: Seq[int] | None = None, logprobs: Seq[TokenLogprobs | None] | None = None
     ) -> dict[str, Any]:
-        """What was asked for of the prompt; given once, however many texts it has."""
-        told: dict[str, Any] = {}
+        """The fields of the prompt that the body asks for; sent once for all of its texts."""
+        fields: dict[str, Any] = {}
         if self._body.prompt_logprobs is not None and logprobs is not None:
-            told["prompt_logprobs"] = of_ids(logprobs)
+            fields["prompt_logprobs"] = of_ids(logprobs)
         if self._body.return_token_ids and ids is not None:
-            told["prompt_token_ids"] = list(ids)
-        return told
+            fields["prompt_token_ids"] = list(ids)
+        return fields
 
     def _logprobs(self, tokens: Any) -> dict[str, Any] | None:
         if not self._body.logprobs:
@@ -126,17 +126,17 @@ class Deltas:
         self.num_calls = 0
 
     def delta(self, chunk: Chunk) -> dict[str, Any]:
-        """What a piece adds; empty where nothing is certain yet."""
+        """What a piece adds; empty while nothing is certain."""
         said = self._reader.push(chunk.text, chunk.token_ids, final=chunk.finish_reason is not None)
-        told: dict[str, Any] = {}
+        delta: dict[str, Any] = {}
         if said.reasoning:
-            told["reasoning_content"] = said.reasoning
+            delta["reasoning_content"] = said.reasoning
         if said.content:
-            told["content"] = said.content
+            delta["content"] = said.content
         if said.calls:
-            told["tool_calls"] = [{"index": self.num_calls + i, **_called(one)} for i, one in enumerate(said.calls)]
+            delta["tool_calls"] = [{"index": self.num_calls + i, **_called(one)} for i, one in enumerate(said.calls)]
             self.num_calls += len(said.calls)
-        return told
+        return delta
 
 
 def _called(call: Call) -> dict[str, Any]:

@@ -42,11 +42,11 @@ class ToolFormat:
         raise NotImplementedError
 
     def calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
-        """Rules of a grammar in Lark's notation, of which `calls` is one call, or one and more if `many`."""
+        """A grammar in Lark's notation whose rule `calls` is one call, or one or more if `many`."""
         raise NotImplementedError
 
     def perhaps_calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str | None:
-        """Rules of which `calls` is any text, in which every call is valid. None where no grammar can say so."""
+        """A grammar whose rule `calls` is any text in which every call is valid; None where no grammar can say so."""
         return None
 
     def call_id(self, given: str) -> str:
@@ -60,7 +60,7 @@ def literal(text: str) -> str:
 
 
 def further(what: str, between: str, *, many: bool) -> str:
-    """Behind a call more of `what`, parted by `between`, if there may be several."""
+    """The grammar of more `what` behind a call, each after `between`; empty unless `many`."""
     return f"({literal(between)} {what})*" if many else ""
 
 
@@ -81,8 +81,8 @@ def _of_arguments(function: FunctionAsked, place: int) -> dict[str, object]:
     try:
         read_schema(schema)
     except RequestError as error:
-        told = str(error).replace("json of structured_outputs", f"the schema of {function.name}")
-        raise ApiError(400, told, param=f"tools.{place}.function.parameters") from error
+        message = str(error).replace("json of structured_outputs", f"the schema of {function.name}")
+        raise ApiError(400, message, param=f"tools.{place}.function.parameters") from error
     if "$ref" not in schema:
         schema = {**schema, "type": "object"}
     return {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}

@@ -1,14 +1,13 @@
 """Drafting during the target's pass: guesses that continue a text which the target has not confirmed yet.
 
     text ... p | d1 d2 d3 | e1 e2 e3 e4        d: under judgement; e: guessed meanwhile, as if all d were right
-    judged: d1 d2 d3 and e1                    -> e2 e3 e4 is the next proposal, ready at once
+    judged: d1 d2 d3 and e1                    -> e2 e3 e4 are the next proposal, ready at once
     judged: d1 and another token               -> all dropped
 
 e1 goes to the rule as the draft's continuation, so that an unseeded bonus token is e1 as often as it may be (see
-`verify/shared/proposal.py`).
-The e's are drawn by the drafter's own coins of their root position from the distribution after their own prefix, and
-whether they are used depends on tokens before them only, so their distributions stand. Data in: an inner drafter and
-sequences; data out: chains.
+`verify/shared/proposal.py`). The e's are drawn by the drafter's own coins of their root position, from the distribution
+after their own prefix. Whether they are used depends on tokens before them only, so their distributions stand. Data in:
+an inner drafter and sequences; data out: chains.
 """
 
 from collections import Counter
@@ -35,31 +34,31 @@ from outdraft.options.errors import CacheFullError, CapabilityError
 
 @dataclass(slots=True)
 class Guess:
-    """A chain of tokens behind some text, with what is known of each."""
+    """A chain of tokens behind a text, with the distribution and confidence of each."""
 
     tokens: list[int] = field(default_factory=list)
     distributions: list[Tensor] = field(default_factory=list)  # [V] that each was drawn from; empty: deterministic
-    others: list[list[int]] = field(default_factory=list)  # what the drafter also guessed in each one's place
+    others: list[list[int]] = field(default_factory=list)  # the drafter's other guesses at each position
     confidences: list[float] = field(default_factory=list)  # the drafter's probability of each; 1 where not asked for
 
     def survival(self, budget: Budget) -> float:
-        """How probable all of it is, as the drafter thinks, or as the budget's calibration corrects it."""
+        """The product of all confidences, corrected by the budget's calibration if it has one."""
         return prod(budget.chance(sure) for sure in self.confidences)
 
     def is_cut(self, budget: Budget) -> bool:
-        """Whether the chain ends here, as the budget has it: at an unsure token, or on an unlikely path."""
+        """Whether the budget ends the chain here: its last token is too unsure, or its path too unlikely."""
         unsure = bool(self.confidences) and self.confidences[-1] < budget.confidence
         return unsure or self.survival(budget) < budget.survival
 
     def draft(self, pending: int, budget: Budget) -> Draft:
-        """As much as the budget allows."""
+        """The pending token and as many of the guessed ones as the budget allows."""
         size = min(budget.depth, len(self.tokens), len(self.tokens) if budget.nodes is None else budget.nodes)
         distributions = torch.stack(self.distributions[:size]) if self.distributions and size else None
-        told = torch.tensor([1.0, *self.confidences[:size]]) if budget.wants_confidence else None
-        return chain([pending, *self.tokens[:size]], distributions, confidence=told)
+        confidence = torch.tensor([1.0, *self.confidences[:size]]) if budget.wants_confidence else None
+        return chain([pending, *self.tokens[:size]], distributions, confidence=confidence)
 
     def behind(self, count: int) -> Continuation | None:
-        """The token after the first `count` ones."""
+        """The token after the first `count` ones; None where the chain ends."""
         if len(self.tokens) <= count:
             return None
         return Continuation(token=self.tokens[count], q=self.distributions[count] if self.distributions else None)
@@ -76,7 +75,7 @@ class Guess:
 
 
 def first_path(draft: Draft) -> Guess:
-    """The chain of first children; a drawn one keeps its distribution, whatever is left out beside it."""
+    """The chain of first children. A drawn child keeps its whole distribution, though its siblings are left out."""
     tree, guess, node = host_tree(draft), Guess(), 0
     while children := tree.children[node]:
         if draft.q is not None:
@@ -113,19 +112,19 @@ def build_rewinding(described: str | Mapping[str, Any], port: TargetPort, asker:
 
 @dataclass(slots=True)
 class Standing:
-    """What stands behind one sequence's text."""
+    """The guess that is ready behind one sequence's text."""
 
     length: int = 0  # of the text that the guess continues
     guess: Guess = field(default_factory=Guess)
     budget: Budget = field(default_factory=lambda: Budget(depth=0))  # of the last round
 
     def piece(self, count: int) -> Budget:
-        """For `count` tokens more. The path's survival goes on from what stands, it does not begin anew."""
+        """The budget of `count` tokens more, whose survival is multiplied onto that of the guess so far."""
         least = self.budget.survival and min(1.0, self.budget.survival / max(self.guess.survival(self.budget), 1e-30))
         return replace(self.budget, depth=count, nodes=None, survival=least)
 
     def follow(self, seq: Sequence) -> None:
-        """The text has grown: keep what it confirms, or nothing."""
+        """The text has grown: keep the rest of the guess if it came true, and drop all of it otherwise."""
         new = seq.tokens[self.length :]
         if self.guess.tokens[: len(new)] == new:
             self.guess.drop(len(new))
@@ -135,7 +134,7 @@ class Standing:
 
 
 class AheadDrafter:
-    """Proposes what stands ready and never drafts while the target waits.
+    """Proposes the guess that is ready, and never drafts while the target waits.
 
     `missing(standing, num_proposed)`: how many more tokens to guess now, 0 for enough; asked again after each piece.
     """
@@ -159,7 +158,7 @@ class AheadDrafter:
         self._standing |= {seq.id: Standing() for seq in seqs}
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """What was guessed while the last pass ran and has come true so far; after a miss, the pending token alone."""
+        """The guess made during the last pass, if it has come true so far; after a miss, the pending token alone."""
         drafts = []
         for seq, budget in zip(seqs, budgets, strict=True):
             standing = self._standing[seq.id]
@@ -169,7 +168,7 @@ class AheadDrafter:
         return drafts
 
     def ahead(self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]) -> list[Continuation | None]:
-        """Guess on, behind all that stands."""
+        """Draft behind the guesses that are ready."""
         self._grow(seqs, drafts, is_over)
         return [
             self._standing[seq.id].guess.behind(draft.num_nodes - 1) for seq, draft in zip(seqs, drafts, strict=True)
@@ -190,7 +189,7 @@ class AheadDrafter:
             try:
                 drafted = self.inner.propose([text for _, text, _ in asked], budgets)
             except CacheFullError:
-                return  # what stands is judged all the same: whether there was more to ask hangs on its tokens
+                return  # the guess so far is judged all the same: whether more was asked depends on its tokens alone
             found = [first_path(draft) for draft in drafted]
             for (standing, _, _), more in zip(asked, found, strict=True):
                 standing.guess.extend(more)
@@ -198,7 +197,7 @@ class AheadDrafter:
                 return  # no room
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """The texts say it all; how often what stands behind a whole draft survives is counted."""
+        """Count how often the guess behind a wholly accepted draft goes on; the rest is in the texts."""
         for one in seen:
             if one.draft is None or one.verdict is None or one.draft.continuation is None:
                 continue
@@ -207,7 +206,7 @@ class AheadDrafter:
                 self.num_survived += one.verdict.token == one.draft.continuation.token
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing of a text that is over stands; what was guessed behind it was never in the target's cache."""
+        """Drop the guesses of these texts; they were never in the target's cache."""
         self.inner.end(seqs)
         for seq in seqs:
             self._standing.pop(seq.id, None)
