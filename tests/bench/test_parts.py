@@ -1,4 +1,4 @@
-"""The small parts of a bench: method spelling, order of a round, identity, energy, memory, journal, fingerprints."""
+"""The small parts of a bench: method spelling, order of a round, identity, memory, journal, fingerprints."""
 
 import json
 from itertools import pairwise
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM
-from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Ours
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
@@ -85,24 +84,6 @@ def test_difference_names_the_place():
     assert find_difference([1, 2], [1, 2]) is None
     assert find_difference([1, 3], [1, 2]) == "token 1 is 3, plain decoding's is 2"
     assert "has 1 tokens" in str(find_difference([1], [1, 2]))
-
-
-def test_energy_counts_packages_and_wraps(tmp_path: Path):
-    assert find_meter(tmp_path) is None
-    for zone, name, used in (
-        ("intel-rapl:0", "package-0", 900),
-        ("intel-rapl:1", "package-1", 100),
-        ("intel-rapl:0:0", "core", 5),
-        ("intel-rapl:2", "psys", 2000),
-        ("intel-rapl-mmio:0", "package-0", 900),
-    ):
-        (tmp_path / zone).mkdir()
-        (tmp_path / zone / "name").write_text(f"{name}\n")
-        (tmp_path / zone / "energy_uj").write_text(f"{used}\n")
-        (tmp_path / zone / "max_energy_range_uj").write_text("1000\n")
-    meter = find_meter(tmp_path)
-    assert meter is not None and meter.read() == (900, 100)
-    assert meter.joules((900, 100), (50, 200)) == pytest.approx(250e-6)
 
 
 def test_memory_and_machine_are_told():

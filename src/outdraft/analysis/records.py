@@ -30,7 +30,6 @@ class Row(Line):
     reached: list[int]
     rejected: list[int]
     first_token_seconds: list[float]
-    joules: list[float] | None
     split: Mapping[str, float]
     peak_bytes: Mapping[str, int]
     agreement: int | None = None  # of another program: tokens before its first difference from plain decoding

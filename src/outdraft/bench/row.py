@@ -39,7 +39,6 @@ class Row:
     plain_tokens: list[int]
     plain_seconds: list[float]
     plain_first_token_seconds: list[float]
-    joules: list[float] | None
     split: dict[str, float]  # mean seconds of a round: draft, target, rest (all else inside and around the loop)
     peak_bytes: dict[str, int]
 
@@ -50,7 +49,6 @@ def make_row(
     """From the trials of one prompt."""
     stats = mine.first.stats
     longest = max(stats.reached, default=0)
-    joules = [one.joules for one in mine.rounds if one.joules is not None]
     return Row(
         suite=suite,
         category=category,
@@ -77,7 +75,6 @@ def make_row(
         plain_tokens=[len(one.token_ids) for one in plain.rounds],
         plain_seconds=[one.seconds for one in plain.rounds],
         plain_first_token_seconds=[one.first_token_seconds for one in plain.rounds],
-        joules=joules if len(joules) == len(mine.rounds) else None,
         split=_split(mine),
         peak_bytes=mine.peak_bytes,
     )

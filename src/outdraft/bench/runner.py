@@ -12,7 +12,6 @@ from typing import Any
 
 from outdraft.bench.clock import time_text
 from outdraft.bench.curve import PAST, measure_curve
-from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.machine import describe, load_average
@@ -73,7 +72,6 @@ class Bench:
         self.machine = describe(str(plan.subject.plain.config["device"]))
         self.machine |= {"neighbours": plan.neighbours} if plan.neighbours else {}
         self.outcome = Outcome()
-        self._meter = find_meter()
         self._warm: set[str] = set()
         self._configs = {label: entrant.config for label, entrant in plan.entrants.items()}
 
@@ -129,7 +127,6 @@ class Bench:
                 asked.ids,
                 params,
                 number=number,
-                meter=self._meter,
                 tell=lambda label: self.tell(f"{where}: {label}", 1),
                 references=asked.references,
             )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from outdraft.bench.clock import Timed
-from outdraft.bench.energy import Rapl
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.identity import count_agreeing, find_difference
 from outdraft.bench.lineup import Rival
@@ -80,14 +79,13 @@ def time_round(
     params: SamplingParams,
     *,
     number: int,
-    meter: Rapl | None = None,
     tell: Callable[[str], None] = lambda label: None,
     references: Seq[Seq[int]] = (),
 ) -> None:
     """One more text of every method; where plain decoding's is promised it is compared again."""
     for label in order(list(trials), number):
         tell(label)
-        trial, timed = trials[label], entrants[label].time_text(ids, params, meter, references=references)
+        trial, timed = trials[label], entrants[label].time_text(ids, params, references=references)
         trial.rounds.append(timed)
         plain_ids = trials[PLAIN].first.token_ids
         if trial.agreement is not None:

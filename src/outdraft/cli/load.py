@@ -1,6 +1,6 @@
 """`outdraft bench --load 1,4,16`: many requests at once. What is measured is set by the flags of `outdraft bench`.
 
-Data in: what a bench was asked (`Asked`) and `LoadFlags`; data out: a record file, a table, a picture, an exit code.
+Data in: what a bench was asked (`Asked`) and `LoadFlags`; data out: a record file, a table, an exit code.
 """
 
 from collections.abc import Callable, Mapping
@@ -119,10 +119,8 @@ class LoadFlags:
 
     def check_unused(self, peers: Seq[str]) -> None:
         """Without --load, raise `ConfigError` for what means nothing there. `peers`: of --peer."""
-        from outdraft.bench.load.over_http import is_url_peer
-
         words = [f"--{flag_name(one.name)}" for one in fields(self) if getattr(self, one.name) != default_of(one)]
-        words += [f"--peer {one}" for one in peers if is_url_peer(one)]
+        words += [f"--peer {one}" for one in peers]
         if words:
             raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")
 
@@ -135,7 +133,6 @@ def measure_load(
     path: Path,
     *,
     neighbours: int,
-    plots: bool,
     as_json: bool,
 ) -> int:
     """Measure what is not in `path` yet, and show it."""
@@ -149,7 +146,7 @@ def measure_load(
     )
     if outcome.num_skipped:
         console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
-    return report_load(console, path, plots=plots, as_json=as_json, like=outcome.key, more={"absent": absent})
+    return report_load(console, path, as_json=as_json, like=outcome.key, more={"absent": absent})
 
 
 def _plan(
