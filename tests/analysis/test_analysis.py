@@ -15,7 +15,7 @@ from outdraft.analysis.summary import ALL, summarise
 from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
 from outdraft.analysis.theory import best_length, expected_speedup, expected_tokens
 from outdraft.analysis.words import how_measured, what_measured, where_measured
-from outdraft.bench.row import Row as Written
+from outdraft.bench.row import MeasuredRow as Written
 from outdraft.options.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ from outdraft.analysis.load import LoadRow, holds_load, read_load, summarise_loa
 from outdraft.analysis.load_sheet import load_sheet
 from outdraft.analysis.records import holds_rows
 from outdraft.analysis.sheet import to_csv, to_markdown
-from outdraft.bench.load.row import LoadRow as Written
+from outdraft.bench.load.row import MeasuredLoad as Written
 from outdraft.options.errors import ConfigError
 
 

@@ -15,7 +15,7 @@ from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import fingerprints
 from outdraft.bench.trial import order
-from outdraft.bench.write import Journal
+from outdraft.bench.write import RecordFile
 from outdraft.options.errors import ConfigError
 from outdraft.weights.digest import digest_weights
 
@@ -95,22 +95,22 @@ def test_memory_and_machine_are_told():
 
 def test_journal_goes_on_after_a_cut_line(tmp_path: Path):
     path = tmp_path / "below" / "a.jsonl"
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         journal.append({"key": "one"})
     path.write_text(path.read_text() + '{"key": "tw')
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         assert journal.keys == {"one"} and journal.num_found == 1
         journal.append({"key": "two"})
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["one", "two"]
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         journal.append({"key": "prompt\u2028three"})
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         assert journal.keys == {"one", "two", "prompt\u2028three"}
     path.write_text("not ours\n")
     with pytest.raises(ConfigError, match="line 1 is no record"):
-        Journal(path)
+        RecordFile(path)
     with pytest.raises(ConfigError, match="cannot be written"):
-        Journal(path / "under-a-file.jsonl")
+        RecordFile(path / "under-a-file.jsonl")
 
 
 def test_fingerprints(tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.bench.curve import measure_curve
-from outdraft.bench.row import Row
+from outdraft.bench.row import MeasuredRow
 from outdraft.bench.subject import runner_of
 from outdraft.cli.commands import bench
 from outdraft.engine.llm import LLM
@@ -55,7 +55,7 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
     for row in rows:
         assert row["identical"] is True and len(row["seconds"]) == len(row["plain_seconds"]) == 2
         assert row["config"]["drafter"]["name"] == row["method"].split()[0] and row["machine"]["cores"] >= 1
-        assert min(row["seconds"]) > 0 and row["num_tokens"] == 8 and set(Row.__dataclass_fields__) <= set(row)
+        assert min(row["seconds"]) > 0 and row["num_tokens"] == 8 and set(MeasuredRow.__dataclass_fields__) <= set(row)
         assert sum(row["split"].values()) == pytest.approx(sum(row["seconds"]) / 2)
     assert out.with_suffix(".md").exists() and out.with_suffix(".csv").read_text().startswith("method,")
 

@@ -19,8 +19,8 @@ from outdraft.bench.load.over_http import PeerError
 from outdraft.bench.load.quiet import wait_until_idle
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.bench.subject import Subject
-from outdraft.cli.load import Asked
+from outdraft.bench.subject import BenchTarget
+from outdraft.cli.load import BenchInputs
 from outdraft.engine.stats import RequestStats
 from outdraft.kernels.threads import num_threads
 from outdraft.options.errors import ConfigError
@@ -83,7 +83,9 @@ class PeerEntrant:
         self._process.close()
 
 
-def join_peers(peers: Seq[Peer], closing: ExitStack, asked: Asked, entrants: dict[str, Entrant]) -> dict[str, str]:
+def join_peers(
+    peers: Seq[Peer], closing: ExitStack, asked: BenchInputs, entrants: dict[str, Entrant]
+) -> dict[str, str]:
     """Add every peer that is installed to `entrants`, by its label; the label and why of the others."""
     absent: dict[str, str] = {}
     for peer in peers:
@@ -99,7 +101,7 @@ def join_peers(peers: Seq[Peer], closing: ExitStack, asked: Asked, entrants: dic
     return absent
 
 
-def start_peer(peer: Peer, subject: Subject, shelf: Shelf, *, threads: int) -> PeerEntrant:
+def start_peer(peer: Peer, subject: BenchTarget, shelf: Shelf, *, threads: int) -> PeerEntrant:
     """Start it, prepare its weights, load them.
 
     Raises:

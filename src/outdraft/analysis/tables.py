@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 from outdraft.analysis.bootstrap import Interval
 from outdraft.analysis.lines import PLAIN
-from outdraft.analysis.records import Curve
+from outdraft.analysis.records import PassCurve
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, Cell
 
@@ -62,7 +62,7 @@ def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
     return Sheet(title="Where the time went", columns=columns, rows=rows, notes=(note,))
 
 
-def curve_sheet(curve: Curve) -> Sheet:
+def curve_sheet(curve: PassCurve) -> Sheet:
     """What a target pass costs by its rows, and how near one row is to the time of reading the weights."""
     first = curve.seconds[0]
     rows = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence as Seq
 
-from outdraft.analysis.predict import Prediction
+from outdraft.analysis.predict import MethodPrediction
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.theory import PassCost, best_length, expected_speedup, flat
 
@@ -35,7 +35,7 @@ def theory_sheet(
     )
 
 
-def prediction_sheet(predictions: Seq[Prediction]) -> Sheet:
+def prediction_sheet(predictions: Seq[MethodPrediction]) -> Sheet:
     """A row for each method that drafted at a fixed depth."""
     rows = [
         [

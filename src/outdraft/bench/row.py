@@ -7,11 +7,11 @@ of a draft count from 1; lists by position begin with position 1.
 from dataclasses import dataclass
 from statistics import fmean
 
-from outdraft.bench.trial import Trial
+from outdraft.bench.trial import PromptTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MeasuredRow:
     """What was measured of one method on one workload."""
 
     suite: str
@@ -44,12 +44,19 @@ class Row:
 
 
 def make_row(
-    mine: Trial, plain: Trial, *, suite: str, category: str, prompt: str, method: str, num_prompt_tokens: int
-) -> Row:
+    mine: PromptTrial,
+    plain: PromptTrial,
+    *,
+    suite: str,
+    category: str,
+    prompt: str,
+    method: str,
+    num_prompt_tokens: int,
+) -> MeasuredRow:
     """From the trials of one prompt."""
     stats = mine.first.stats
     longest = max(stats.reached, default=0)
-    return Row(
+    return MeasuredRow(
         suite=suite,
         category=category,
         prompt=prompt,
@@ -80,7 +87,7 @@ def make_row(
     )
 
 
-def _split(trial: Trial) -> dict[str, float]:
+def _split(trial: PromptTrial) -> dict[str, float]:
     draft = fmean(one.stats.draft_seconds for one in trial.rounds)
     target = fmean(one.stats.target_seconds for one in trial.rounds)
     return {"draft": draft, "target": target, "rest": fmean(one.seconds for one in trial.rounds) - draft - target}

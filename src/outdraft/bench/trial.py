@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class Trial:
+class PromptTrial:
     """One method on one prompt. `identical` is None where plain decoding's text is not promised.
 
     agreement: of another program, how many tokens it wrote before its first difference from plain decoding's, in the
@@ -49,9 +49,9 @@ def begin(
     tell: Callable[[str], None] = lambda label: None,
     *,
     references: Seq[Seq[int]] = (),
-) -> dict[str, Trial]:
+) -> dict[str, PromptTrial]:
     """The first text of every method, plain decoding's before all; `entrants[PLAIN]` must be there."""
-    trials: dict[str, Trial] = {}
+    trials: dict[str, PromptTrial] = {}
     for label in [PLAIN, *(label for label in entrants if label != PLAIN)]:
         tell(label)
         entrant = entrants[label]
@@ -62,7 +62,7 @@ def begin(
         difference = find_difference(first.token_ids, plain.token_ids) if promised else None
         if promised and difference is None and first.text != plain.text:
             difference = "the tokens are plain decoding's, their text is not"
-        trials[label] = Trial(
+        trials[label] = PromptTrial(
             first=first,
             identical=difference is None if promised else None,
             difference=difference,
@@ -73,7 +73,7 @@ def begin(
 
 
 def time_round(
-    trials: Mapping[str, Trial],
+    trials: Mapping[str, PromptTrial],
     entrants: Mapping[str, Entrant],
     ids: Seq[int],
     params: SamplingParams,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from outdraft.analysis.records import Records
     from outdraft.analysis.sheet import Sheet
     from outdraft.analysis.summary import Cell
-    from outdraft.bench.write import Journal
+    from outdraft.bench.write import RecordFile
 
 
 def measure(
@@ -25,18 +25,18 @@ def measure(
     notes: Seq[str],
     total: int,
     unit: str,
-    make: "Callable[[Journal, Callable[[str, int], None]], Any]",
+    make: "Callable[[RecordFile, Callable[[str, int], None]], Any]",
 ) -> Any:
     """Run what `make` makes of the journal at `path` and a bar of `total` units; returns its outcome.
 
     `absent`: who is left out, and why. `notes`: to be said before.
     """
-    from outdraft.bench.write import Journal
+    from outdraft.bench.write import RecordFile
     from outdraft.cli.console import progress_bar
 
     for label, why in absent.items():
         console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         if journal.num_found:
             console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
         for note in filter(None, notes):

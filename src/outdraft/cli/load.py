@@ -1,6 +1,6 @@
 """`outdraft bench --load 1,4,16`: many requests at once. What is measured is set by the flags of `outdraft bench`.
 
-Data in: what a bench was asked (`Asked`) and `LoadFlags`; data out: a record file, a table, an exit code.
+Data in: what a bench was asked (`BenchInputs`) and `LoadFlags`; data out: a record file, a table, an exit code.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outdraft.bench.load.clients import Server
     from outdraft.bench.load.run import LoadPlan
     from outdraft.bench.shelf import Shelf
-    from outdraft.bench.subject import Subject
+    from outdraft.bench.subject import BenchTarget
     from outdraft.bench.suites.prompt import Prompt
     from outdraft.engine.llm import LLM
 
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BenchInputs:
     """What a bench was asked to measure, read and loaded: the same for texts one by one and for many at once.
 
     `chosen`: the methods that were named; empty: whatever is usual. `strict`: one that does not fit is an error.
     """
 
-    subject: "Subject"
+    subject: "BenchTarget"
     shelf: "Shelf"
     prompts: "Seq[Prompt]"
     params: SamplingParams
@@ -127,7 +127,7 @@ class LoadFlags:
 
 def measure_load(
     console: "Console",
-    asked: Asked,
+    asked: BenchInputs,
     flags: LoadFlags,
     servers: Seq[tuple[str, str]],
     path: Path,
@@ -150,7 +150,7 @@ def measure_load(
 
 
 def _plan(
-    asked: Asked, flags: LoadFlags, servers: Seq[tuple[str, str]], neighbours: int
+    asked: BenchInputs, flags: LoadFlags, servers: Seq[tuple[str, str]], neighbours: int
 ) -> "tuple[LoadPlan, dict[str, str]]":
     """Everything loaded and checked before the first request; and who is left out, and why."""
     from outdraft.bench.load.jobs import make_jobs
@@ -187,7 +187,7 @@ def _plan(
     return plan, absent
 
 
-def _ours(asked: Asked, *, without: bool) -> "tuple[dict[str, Server], dict[str, str]]":
+def _ours(asked: BenchInputs, *, without: bool) -> "tuple[dict[str, Server], dict[str, str]]":
     """Plain decoding and our methods. `without`: if none is named, none."""
     from outdraft.bench.load.ours import OurServer
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFor
 
 from outdraft.analysis.lines import PLAIN
 from outdraft.analysis.plots.style import GAIN, HALO, INK, LOSS, PARTS, QUIET, Colours, marker_of, short, tidy
-from outdraft.analysis.records import Curve
+from outdraft.analysis.records import PassCurve
 from outdraft.analysis.summary import ALL, Cell
 from outdraft.analysis.theory import expected_speedup
 
@@ -141,7 +141,7 @@ def draw_split(axes: Axes, cells: Seq[Cell], methods: Seq[str]) -> None:
     )
 
 
-def draw_cost(axes: Axes, curve: Curve) -> None:
+def draw_cost(axes: Axes, curve: PassCurve) -> None:
     """Both in units of plain decoding: a pass of one row, tokens a second."""
     cost = [seconds / curve.seconds[0] for seconds in curve.seconds]
     axes.plot(curve.rows, cost, "-o", color=INK, markersize=4.5, linewidth=1.8)

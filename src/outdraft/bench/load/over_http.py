@@ -19,7 +19,7 @@ from typing import Any
 
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.http_stream import HttpError, read_events, read_json
-from outdraft.bench.load.jobs import Job
+from outdraft.bench.load.jobs import LoadJob
 from outdraft.bench.load.processes import find_processes, processor_seconds
 from outdraft.bench.load.quiet import wait_until_idle
 from outdraft.engine.stats import RequestStats
@@ -95,14 +95,14 @@ class HttpServer:
         else:
             sleep(_PAUSE)
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: LoadJob) -> Answer:
         """Raises `PeerError` that quotes what the server said."""
         try:
             return await self._ask(job)
         except HttpError as error:
             raise self._error(error) from error
 
-    async def _ask(self, job: Job) -> Answer:
+    async def _ask(self, job: LoadJob) -> Answer:
         body = {
             "model": self._model,
             "prompt": list(job.ids),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
 from outdraft.cli.bench_report import measure, report_file, report_rows
-from outdraft.cli.flags import ROLES, SamplingFlags
-from outdraft.cli.load import Asked, LoadFlags, measure_load
-from outdraft.cli.options import default_of, flag
+from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
+from outdraft.cli.load import BenchInputs, LoadFlags, measure_load
+from outdraft.cli.options import default_of, flag, same
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.bench.entrant import Entrant
-    from outdraft.bench.runner import Outcome, Plan
+    from outdraft.bench.runner import BenchOutcome, BenchPlan
     from outdraft.engine.llm import LLM
 
-    Join = Callable[[Asked, dict[str, Entrant]], dict[str, str]]
+    Join = Callable[[BenchInputs, dict[str, Entrant]], dict[str, str]]
 
 SUMMARY = "measure methods against plain decoding: records, tables, a picture"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
@@ -82,27 +82,14 @@ class Options:
         None, "the acceptance rule of methods that name none; default: auto, or the recipe's", metavar="NAME"
     )
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
-    dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
-    device: str = flag(
-        "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
-    )
-    exact: bool | None = flag(
-        None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
-    )
-    guard: float | None = flag(
-        None,
-        "without exact rows: logit differences up to this are decided as plain decoding "
-        "decides; 0 is off; 0.001 by default in float32, else off",
-        metavar="GAP",
-    )
-    enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
-    max_model_len: int | None = flag(None, "a shorter context than the model's own")
-    kv_cache: str | None = flag(None, "layout of the key/value cache: static (default), paged", metavar="NAME")
-    kv_cache_dtype: str = flag(
-        "auto",
-        "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
-        metavar="NAME",
-    )
+    dtype: str = same(EngineFlags, "dtype")
+    device: str = same(EngineFlags, "device")
+    exact: bool | None = same(EngineFlags, "exact")
+    guard: float | None = same(EngineFlags, "guard")
+    enforce_eager: bool = same(EngineFlags, "enforce_eager")
+    max_model_len: int | None = same(EngineFlags, "max_model_len")
+    kv_cache: str | None = same(EngineFlags, "kv_cache")
+    kv_cache_dtype: str = same(EngineFlags, "kv_cache_dtype")
     inflate: str | None = flag(
         None,
         "a bigger target of the same distribution, to see what one costs: 4x12 is width times 4, 12 layers",
@@ -193,7 +180,7 @@ def _measure(console: "Console", options: Options, path: Path, join: "Join | Non
     )
 
 
-def _forecast(plan: "Plan") -> list[str]:
+def _forecast(plan: "BenchPlan") -> list[str]:
     """About how long it takes, if every method is as quick as plain decoding; and whether the machine is busy."""
     from outdraft.bench.forecast import how_long, text_pace
     from outdraft.bench.machine import busy_note
@@ -207,13 +194,13 @@ def _forecast(plan: "Plan") -> list[str]:
     return [f"at most {plan.num_texts} texts of {tokens} tokens: {took}", busy_note()]
 
 
-def make_plan(options: Options, join: "Join | None" = None) -> "tuple[Plan, dict[str, str]]":
+def make_plan(options: Options, join: "Join | None" = None) -> "tuple[BenchPlan, dict[str, str]]":
     """Everything loaded and checked, before the first text; and who is left out, and why.
 
     `join` adds other programs to the entrants and returns those that it had to leave out: texts then have one length.
     """
     from outdraft.bench.entrant import Ours
-    from outdraft.bench.runner import Plan
+    from outdraft.bench.runner import BenchPlan
 
     asked = _read(options, one_length=join is not None)
     lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if join is None]
@@ -223,7 +210,7 @@ def make_plan(options: Options, join: "Join | None" = None) -> "tuple[Plan, dict
 
     entrants, absent = asked.gather(lineup, ours)
     absent |= {} if join is None else join(asked, entrants)
-    plan = Plan(
+    plan = BenchPlan(
         subject=asked.subject,
         entrants=entrants,
         prompts=asked.prompts,
@@ -236,7 +223,7 @@ def make_plan(options: Options, join: "Join | None" = None) -> "tuple[Plan, dict
     return plan, absent
 
 
-def _read(options: Options, *, one_length: bool, **settings: Any) -> Asked:
+def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs:
     """Everything but who else takes part: loaded, checked. `one_length`: of greedy texts; `settings`: `LLM`'s."""
     from outdraft.bench.entrant import check_greedy
     from outdraft.bench.shelf import Shelf
@@ -262,7 +249,7 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> Asked:
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
-    return Asked(
+    return BenchInputs(
         subject=subject,
         shelf=shelf,
         prompts=prompts,
@@ -273,7 +260,7 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> Asked:
     )
 
 
-def _notes(outcome: "Outcome") -> list[str]:
+def _notes(outcome: "BenchOutcome") -> list[str]:
     notes = []
     if outcome.num_skipped:
         notes.append(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new")
