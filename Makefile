@@ -58,7 +58,7 @@ wheel: $(BIN)/python  ## a wheel of this platform for every Python 3, and a sour
 
 docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options, and the README's table from the catalogue
 	$(BIN)/python tests/test_readme.py
-	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m outdraft.cli.docs > docs/cli.md
+	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m lab.cli_page > docs/cli.md
 
 clean:  ## remove the virtual environment and all caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

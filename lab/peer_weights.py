@@ -7,8 +7,8 @@ directory, or the same as a GGUF file, bit for bit.
 import argparse
 import sys
 
+from lab.bench.peers.weights import whole_gguf
 from outdraft.bench.made import make_model
-from outdraft.bench.peers.weights import whole_gguf
 from outdraft.bench.shelf import Shelf
 from outdraft.options.errors import OutdraftError
 

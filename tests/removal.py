@@ -18,7 +18,7 @@ LEARNERS = "what_is_saved_guesses_the_same or how_its_draft_is_used"
 IMPORT_ALL = """
 import importlib, pkgutil, outdraft
 for module in pkgutil.walk_packages(outdraft.__path__, "outdraft."):
-    if not any(part in module.name for part in ("__main__", "_native", ".peers.workers", "triton")):
+    if not any(part in module.name for part in ("__main__", "_native", "triton")):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as missing:  # of an extra that is not installed

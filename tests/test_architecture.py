@@ -20,7 +20,6 @@ MAX_LINES = 400
 
 # Reading a tensor on the host waits for the device. Each file on the path of a step that does so, and why it may.
 HOST_READS = {
-    "bench/peers/workers/with_transformers.py": "another program's tokens",
     "options/types.py": "a number that a caller gave as a tensor, before any work",
     "codecs/grammar/constraint.py": "a few ids of a mask, which a library makes on the CPU",
     "codecs/grammar/forced_text.py": "the bytes that a mask's tokens begin with, likewise",

@@ -70,3 +70,11 @@ def count_hazards(rounds: Iterable[tuple[int, bool]], *, forget: float = 1.0) ->
         if ended:
             rejected[accepted] += 1
     return rejected, reached
+
+
+def lockstep_tokens(alpha: float, k: int, batch: int) -> float:
+    """Tokens a pass and row if every row of a batch keeps only what all of them accepted: 1 + sum of alpha^(i batch).
+
+    A ragged batch gives each row `expected_tokens(alpha, k)`.
+    """
+    return float(sum(alpha ** (i * batch) for i in range(k + 1)))

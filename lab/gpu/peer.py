@@ -24,7 +24,7 @@ def time_transformers(pair: Pair, *, depth: int, tokens: int, repeats: int) -> d
         return {"absent": "transformers is not installed"}
     import transformers
 
-    from outdraft.bench.peers.workers.with_transformers import Pieces
+    from lab.bench.peers.workers.with_transformers import Pieces
 
     device = pair.target.device
     with TemporaryDirectory() as above:

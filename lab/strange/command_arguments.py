@@ -28,7 +28,6 @@ def command_arguments(stage: Stage) -> Iterator[Argument]:
         "demo": ["--model", away],
         "datastore build": ["out-store", "--model", away],
         "datastore info": [str(stage.store)],
-        "datastore bench": [str(stage.store), "--queries", "1", "--tokens", "1"],
         "completion": ["bash"],
         "info": [],
         "quantize": [away, "--out", "out-int4"],

@@ -12,7 +12,7 @@ def plot_trial(path: Path, runs: Seq[Run], arms: Seq[str], out: Path, *, depth: 
     """Draw the run of the first seed of each arm, at its best rate. Raises `ConfigError` where there is none, or no
     matplotlib."""
     try:
-        from outdraft.analysis.plots.learning import Point, draw_learning
+        from lab.trials.learning import Point, draw_learning
     except ImportError as error:
         raise ConfigError(f"--plot {path} needs matplotlib: pip install outdraft[bench]") from error
     lines = {}

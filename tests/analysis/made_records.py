@@ -71,7 +71,6 @@ def make_row(
         "plain_tokens": [64] * rounds,
         "plain_seconds": plain,
         "plain_first_token_seconds": [0.02] * rounds,
-        "joules": None,
         "split": {"draft": whole * draft, "target": whole * (0.9 - draft), "rest": whole * 0.1},
         "peak_bytes": {"host": 500 << 20},
         "when": "2026-11-21T12:00:00+00:00",

@@ -1,4 +1,4 @@
-"""A load's record to cells, table and picture, on made-up lines whose answers are known."""
+"""A load's record to cells and a table, on made-up lines whose answers are known."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +11,7 @@ from outdraft.analysis.load import LoadRow, holds_load, read_load, summarise_loa
 from outdraft.analysis.load_sheet import load_sheet
 from outdraft.analysis.records import holds_rows
 from outdraft.analysis.sheet import to_csv, to_markdown
-from outdraft.bench.load.row import LoadRow as Written
+from outdraft.bench.load.row import MeasuredLoad as Written
 from outdraft.options.errors import ConfigError
 
 
@@ -149,20 +149,3 @@ def test_damaged_files(tmp_path: Path):
         read_load(write(tmp_path / "b.jsonl", make_records()))
     with pytest.raises(ConfigError, match="cannot be read"):
         read_load(tmp_path / "nowhere")
-
-
-def test_the_picture(tmp_path: Path):
-    pytest.importorskip("matplotlib")
-    from outdraft.analysis.plots.load import draw_load
-
-    lines = [
-        line("none", 1),
-        line("none", 4),
-        line("x", 1, speed=1.5),
-        line("x", 4, speed=1.2),
-        line("liar", 4, identical=False),
-        line("llama", 4, gap_quantiles=[{}, {}, {}]),
-    ]
-    records = read_load(write(tmp_path / "a.jsonl", lines))
-    draw_load(records, summarise_load(records), tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 10_000

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from outdraft.bench.load.quiet import read_ticks
 from outdraft.bench.neighbours import busy_neighbours
-from outdraft.bench.peers.quiet import read_ticks
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 

@@ -1,4 +1,4 @@
-"""The small parts of a bench: method spelling, order of a round, identity, energy, memory, journal, fingerprints."""
+"""The small parts of a bench: method spelling, order of a round, identity, memory, journal, fingerprints."""
 
 import json
 from itertools import pairwise
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM
-from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Ours
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
@@ -16,7 +15,7 @@ from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import fingerprints
 from outdraft.bench.trial import order
-from outdraft.bench.write import Journal
+from outdraft.bench.write import RecordFile
 from outdraft.options.errors import ConfigError
 from outdraft.weights.digest import digest_weights
 
@@ -87,24 +86,6 @@ def test_difference_names_the_place():
     assert "has 1 tokens" in str(find_difference([1], [1, 2]))
 
 
-def test_energy_counts_packages_and_wraps(tmp_path: Path):
-    assert find_meter(tmp_path) is None
-    for zone, name, used in (
-        ("intel-rapl:0", "package-0", 900),
-        ("intel-rapl:1", "package-1", 100),
-        ("intel-rapl:0:0", "core", 5),
-        ("intel-rapl:2", "psys", 2000),
-        ("intel-rapl-mmio:0", "package-0", 900),
-    ):
-        (tmp_path / zone).mkdir()
-        (tmp_path / zone / "name").write_text(f"{name}\n")
-        (tmp_path / zone / "energy_uj").write_text(f"{used}\n")
-        (tmp_path / zone / "max_energy_range_uj").write_text("1000\n")
-    meter = find_meter(tmp_path)
-    assert meter is not None and meter.read() == (900, 100)
-    assert meter.joules((900, 100), (50, 200)) == pytest.approx(250e-6)
-
-
 def test_memory_and_machine_are_given():
     forget_peak("cpu")
     assert read_peak("cpu")["host"] > 1 << 20
@@ -114,22 +95,22 @@ def test_memory_and_machine_are_given():
 
 def test_journal_goes_on_after_a_cut_line(tmp_path: Path):
     path = tmp_path / "below" / "a.jsonl"
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         journal.append({"key": "one"})
     path.write_text(path.read_text() + '{"key": "tw')
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         assert journal.keys == {"one"} and journal.num_found == 1
         journal.append({"key": "two"})
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["one", "two"]
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         journal.append({"key": "prompt\u2028three"})
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         assert journal.keys == {"one", "two", "prompt\u2028three"}
     path.write_text("not ours\n")
     with pytest.raises(ConfigError, match="line 1 is no record"):
-        Journal(path)
+        RecordFile(path)
     with pytest.raises(ConfigError, match="cannot be written"):
-        Journal(path / "under-a-file.jsonl")
+        RecordFile(path / "under-a-file.jsonl")
 
 
 def test_fingerprints(tmp_path: Path):

@@ -9,12 +9,12 @@ import pytest
 from drafters.drafting import sequence
 
 from outdraft import LLM, SamplingParams, record_trace
-from outdraft.bench.replay.costs import Costs, Pass, Work
+from outdraft.bench.replay.costs import LearnedCosts, RecordedPass, Work
 from outdraft.bench.replay.parts import SimulatedClock, SimulatedTarget
 from outdraft.bench.replay.pauses import Pause, Pauses, learn_pauses
 from outdraft.bench.replay.simulate import Machine, simulate
 from outdraft.bench.replay.summary import Summary, middle, summarise
-from outdraft.bench.replay.trace import Asked, read_lines, read_trace
+from outdraft.bench.replay.trace import TracedRequest, read_lines, read_trace
 from outdraft.core.draft import chain
 from outdraft.core.events import StepEvent
 from outdraft.core.packing import pack
@@ -34,7 +34,7 @@ class Known:
 def requests(count, *, every=0.05, prompt=60, tokens=40):
     rng = Random(3)
     return [
-        Asked(id=i, at=every * i, prompt=rng.randrange(5, 2 * prompt), rounds=[(5, 3)] * (tokens // 3))
+        TracedRequest(id=i, at=every * i, prompt=rng.randrange(5, 2 * prompt), rounds=[(5, 3)] * (tokens // 3))
         for i in range(count)
     ]
 
@@ -64,9 +64,9 @@ def test_a_full_pool_serves_all_in_the_end():
 
 
 def test_a_request_sent_at_another_time_is_as_patient():
-    one = Asked(id=0, at=2.0, prompt=1, end=5.0, reason="cancelled")
+    one = TracedRequest(id=0, at=2.0, prompt=1, end=5.0, reason="cancelled")
     assert one.sent(1.0).patience == one.patience == 3.0
-    assert Asked(id=0, at=2.0, prompt=1, end=5.0, reason="stop").patience is None
+    assert TracedRequest(id=0, at=2.0, prompt=1, end=5.0, reason="stop").patience is None
 
 
 def test_costs_are_found_again_through_noise():
@@ -75,8 +75,8 @@ def test_costs_are_found_again_through_noise():
     for _ in range(800):
         decoding, rows = rng.randrange(1, 20), int(2 ** rng.uniform(0, 9))
         work = Work(num_decoding=decoding, num_nodes=min(rows, decoding), num_rows=rows, context=0)
-        passes.append(Pass(work=work, seconds=truth.seconds(work, rng) * rng.uniform(0.9, 1.1)))
-    costs = Costs(passes)
+        passes.append(RecordedPass(work=work, seconds=truth.seconds(work, rng) * rng.uniform(0.9, 1.1)))
+    costs = LearnedCosts(passes)
     for decoding, rows in ((1, 1), (4, 20), (16, 200)):
         work = Work(num_decoding=decoding, num_nodes=min(rows, decoding), num_rows=rows, context=0)
         drawn = [costs.seconds(work, rng) for _ in range(400)]
@@ -87,18 +87,18 @@ def test_costs_are_found_again_through_noise():
 def test_a_pause_of_the_machine_is_added_and_does_not_grow_with_the_pass():
     """Every twentieth pass of a row stops for 50 ms; a pass of 400 rows, of which few were seen, may stop as long."""
     few, many = (Work(num_decoding=1, num_nodes=1, num_rows=rows, context=0) for rows in (1, 400))
-    passes = [Pass(work=few, seconds=0.001 + 0.05 * (i % 20 == 0)) for i in range(200)]
-    passes += [Pass(work=many, seconds=0.08)] * 2
-    costs, random = Costs(passes), Random(0)
+    passes = [RecordedPass(work=few, seconds=0.001 + 0.05 * (i % 20 == 0)) for i in range(200)]
+    passes += [RecordedPass(work=many, seconds=0.08)] * 2
+    costs, random = LearnedCosts(passes), Random(0)
     assert max(costs.seconds(many, random) for _ in range(100)) < 0.2
     drawn = [costs.seconds(few, random) for _ in range(4000)]
     assert sum(drawn) / 4000 == pytest.approx(0.0035, rel=0.15)
 
 
 def test_too_few_passes_are_refused():
-    one = Pass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=0), seconds=0.1)
+    one = RecordedPass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=0), seconds=0.1)
     with pytest.raises(ConfigError, match="19 passes"):
-        Costs([one] * 19)
+        LearnedCosts([one] * 19)
 
 
 def test_pauses_tell_who_came_and_who_ended():
@@ -114,7 +114,7 @@ def test_pauses_tell_who_came_and_who_ended():
 
 
 def test_the_middle_of_runs_without_a_written_token_has_no_times():
-    nothing = summarise([Asked(id=0, at=0.0, prompt=1, end=1.0, reason="timeout")])
+    nothing = summarise([TracedRequest(id=0, at=0.0, prompt=1, end=1.0, reason="timeout")])
     assert (nothing.tokens_per_second, nothing.first_median, nothing.num_late) == (0.0, None, 1)
     some = Summary(
         tokens_per_second=5.0, first_median=1.0, first_p99=1.0, end_median=2.0, end_p99=2.0, num_refused=0, num_late=0
@@ -222,7 +222,9 @@ def test_a_trace_tells_slices_and_the_seconds_of_all_of_them():
 
 
 def test_a_chunk_in_slices_has_its_pages_until_it_is_dropped():
-    costs = Costs([Pass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=9), seconds=0.01)] * 40)
+    costs = LearnedCosts(
+        [RecordedPass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=9), seconds=0.01)] * 40
+    )
     target = SimulatedTarget(
         clock=SimulatedClock(), costs=costs, random=Random(1), asked={}, mixes=True, slices=4, num_pages=8
     )

@@ -7,7 +7,7 @@ import pytest
 from bench.load.made_up import http_server
 
 from outdraft.bench import subject
-from outdraft.bench.load.row import LoadRow
+from outdraft.bench.load.row import MeasuredLoad
 from outdraft.engine.llm import LLM
 
 WORDS = ("--rounds", 2, "--max-tokens", 8, "--no-plots")
@@ -37,7 +37,7 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
         (3, "ngram k=3"),
     ]
     for row in rows:
-        assert row["kind"] == "load" and row["identical"] is True and set(LoadRow.__dataclass_fields__) <= set(row)
+        assert row["kind"] == "load" and row["identical"] is True and set(MeasuredLoad.__dataclass_fields__) <= set(row)
         assert len(row["seconds"]) == len(row["plain_seconds"]) == 2 and min(row["seconds"]) > 0
         assert row["num_requests"] == 8 and [len(one) for one in row["first_token_seconds"]] == [8, 8]
         assert row["tokens"] == row["plain_tokens"] == rows[0]["tokens"] and 32 <= row["tokens"][0] <= 64

@@ -1,12 +1,15 @@
-"""`outdraft bench --peer`: another program in the same rounds, records and tables; who is missing; what is refused."""
+"""`python -m lab.bench.peers`: another program in the same rounds and tables; who is missing; what is refused."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from bench.peers.made_up import install
+from cli.conftest import Ran
 
-from outdraft.bench.peers import entrant
+from lab.bench.peers import entrant
+from lab.bench.peers.__main__ import main
 
 WORDS = ("--rounds", 2, "--max-tokens", 8, "--no-curve", "--no-plots")
 
@@ -25,14 +28,25 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def peers(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run `python -m lab.bench.peers WORDS` in this process."""
+
+    def call(*words: object) -> Ran:
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return call
+
+
 def rows_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_peer_stands_beside_our_methods(outdraft, tiny: Path, suite: Path, workers: Path, tmp_path: Path):
+def test_a_peer_stands_beside_our_methods(peers, outdraft, tiny: Path, suite: Path, workers: Path, tmp_path: Path):
     out = tmp_path / "bench.jsonl"
-    ran = outdraft(
-        "bench",
+    ran = peers(
         "--model",
         tiny,
         "--suite",
@@ -75,10 +89,9 @@ def test_a_peer_stands_beside_our_methods(outdraft, tiny: Path, suite: Path, wor
     assert again.code == 0, "another text of a peer is no failure"
 
 
-def test_who_is_not_there_is_left_out_with_a_cure(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+def test_who_is_not_there_is_left_out_with_a_cure(peers, tiny: Path, suite: Path, tmp_path: Path):
     out = tmp_path / "bench.jsonl"
-    ran = outdraft(
-        "bench",
+    ran = peers(
         "--model",
         tiny,
         "--suite",
@@ -107,15 +120,15 @@ def test_who_is_not_there_is_left_out_with_a_cure(outdraft, tiny: Path, suite: P
         (("--peer", "transformers:mode=lookup"), "no look-up today"),
     ],
 )
-def test_what_is_refused_in_one_line(outdraft, tiny: Path, suite: Path, workers: Path, words: tuple, says: str):
-    ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, *words)
+def test_what_is_refused_in_one_line(peers, tiny: Path, suite: Path, workers: Path, words: tuple, says: str):
+    ran = peers("--model", tiny, "--suite", suite, *WORDS, *words)
     assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1, ran.err
 
 
-def test_conversations_run_to_the_length(outdraft, tiny: Path, workers: Path, tmp_path: Path):
+def test_conversations_run_to_the_length(peers, tiny: Path, workers: Path, tmp_path: Path):
     file, out = tmp_path / "chat.jsonl", tmp_path / "a.jsonl"
     file.write_text(json.dumps({"question_id": 7, "turns": ["hi", "again"]}) + "\n")
-    ran = outdraft("bench", "--model", tiny, "--suite", file, *WORDS, "--out", out, "--peer", "transformers")
+    ran = peers("--model", tiny, "--suite", file, *WORDS, "--out", out, "--peer", "transformers")
     assert ran.code == 0, ran.err
     assert [len(row["sampling"]["stop"]) for row in rows_of(out)] == [0] * 4
     assert {tuple(row["tokens"]) for row in rows_of(out)} == {(8, 8)}

@@ -117,7 +117,7 @@ def test_generate_gives_the_answer_a_form(outdraft, tiny: Path, tmp_path: Path):
         (("demo", "--seconds", "nan"), "seconds=nan"),
         (("nothing",), "'nothing' is no command; commands: demo, generate"),
         (("genrate", "x"), "'genrate' is no command, did you mean 'generate'?"),
-        (("datastore", "biuld"), "'biuld' is no action, did you mean 'build'?; actions: build, info, bench"),
+        (("datastore", "biuld"), "'biuld' is no action, did you mean 'build'?; actions: build, info"),
         (("datastore", "info", "--json", "x", "--quieries", "1"), "unrecognized argument '--quieries'"),
         (("methods", "ngarm"), "there is no method 'ngarm', did you mean 'ngram'?"),
         (("methods", "EAGEL"), "did you mean 'eagle'?"),

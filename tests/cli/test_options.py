@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outdraft.cli import docs
+from lab import cli_page
 from outdraft.cli.command import all_commands
 from outdraft.cli.flags import EngineFlags, SamplingFlags
 from outdraft.cli.main import main
@@ -101,7 +101,7 @@ def test_every_command_answers_help_from_its_options(capsys: pytest.CaptureFixtu
 
 def test_docs_page_is_current():
     page = Path(__file__).parents[2] / "docs/cli.md"
-    assert page.read_text() == docs.page(), "run: make docs-cli"
+    assert page.read_text() == cli_page.page(), "run: make docs-cli"
 
 
 def test_examples_can_be_pasted_with_their_notes():

@@ -13,8 +13,8 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.kernels.decoder.chains import Draw, guess_chains
 from outdraft.kernels.decoder.distributions import Warp
-from outdraft.kernels.decoder.entrance import Residual
-from outdraft.kernels.decoder.guesser import Guesser, Rows
+from outdraft.kernels.decoder.entrance import ResidualBlock
+from outdraft.kernels.decoder.guesser import Guesser, GuessRows
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import library
@@ -208,7 +208,7 @@ def test_a_deep_tree_fed_level_by_level_is_the_chain(decoder):
 
 def test_a_row_may_be_wanted_more_than_once(decoder):
     up, down = (Weight(bits=16, values=torch.ones(64, 64, dtype=torch.bfloat16)) for _ in range(2))
-    guesser = guess_with(decoder, exit=Residual(up=up, down=down, norm=torch.ones(64)), eps=1e-5)
+    guesser = guess_with(decoder, exit=ResidualBlock(up=up, down=down, norm=torch.ones(64)), eps=1e-5)
     states, logits = guesser.feed([3, 1], [0, 1], one_cache(decoder).extend([0], [2]), [1] * 40)
     assert (states == states[0]).all() and (logits == logits[0]).all()
 
@@ -222,7 +222,7 @@ def test_an_exit_takes_activations_of_any_size():
     norm = torch.zeros(64)
     norm[0] = 1  # what goes up is the first channel of the normed state, times 200 or -200
     rows = (range(4), one_cache(decoder).extend([0], [4]), range(4))
-    guesser = guess_with(decoder, exit=Residual(up=up, down=down, norm=norm), eps=1e-5)
+    guesser = guess_with(decoder, exit=ResidualBlock(up=up, down=down, norm=norm), eps=1e-5)
     states, logits = guesser.feed([3, 1, 4, 5], *rows)
     normed = (states[:, :1] / states.square().mean(-1, keepdim=True).add(1e-5).sqrt()).bfloat16().float()
     raised = states + torch.nn.functional.silu(signs * normed).bfloat16().float() / 64
@@ -256,7 +256,7 @@ def test_weights_that_were_never_set_are_an_error(missing):
     table = torch.zeros(8, 32)
     cache = DraftCache(1, 2, 32, torch.bfloat16, torch.device("cpu"), 256, exact=True)
     cache.add(0)
-    rows = Rows(tokens=[3], positions=[0], spans=spans_of(cache.extend([0], [1])), cos=table, sin=table)
+    rows = GuessRows(tokens=[3], positions=[0], spans=spans_of(cache.extend([0], [1])), cos=table, sin=table)
     with pytest.raises(RuntimeError, match=f"weights are missing: of (a|the) {missing}"):
         guesser.feed(rows, [0])
     with pytest.raises(RuntimeError, match=f"weights are missing: of (a|the) {missing}"):

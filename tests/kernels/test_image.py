@@ -9,7 +9,7 @@ from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import library
 from outdraft.models.networks.native import NativeDecoder, shape_of
-from outdraft.weights.units import Block
+from outdraft.weights.units import MemoryBlock
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 IDS = torch.arange(9)
@@ -17,15 +17,15 @@ IDS = torch.arange(9)
 MARK, WINDOW, TURNS, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 3, 9, 10, 11, 12, 9 + 2 * 5
 
 
-def image(stack: Stack, unit: int) -> tuple[Block, int]:
+def image(stack: Stack, unit: int) -> tuple[MemoryBlock, int]:
     """A unit as bytes, and how many."""
     size = stack.unit_bytes(unit)
-    block = Block(size)
+    block = MemoryBlock(size)
     stack.write_unit(unit, block.address)
     return block, size
 
 
-def words(block: Block) -> np.ndarray:
+def words(block: MemoryBlock) -> np.ndarray:
     return np.frombuffer(block.memory, dtype=np.int32)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from outdraft.kernels.library import library
 from outdraft.kernels.text_index.suffix_array import (
-    Corpus,
     CorpusAnswer,
     CorpusQuery,
+    SortedText,
     look_up,
     look_up_reference,
     sort_suffixes,
@@ -27,7 +27,7 @@ texts = st.lists(st.integers(0, END), max_size=80)
 
 def make_corpus(text):
     tokens = np.array(text, dtype=np.int32)
-    return Corpus(tokens=tokens, order=sort_suffixes_reference(tokens), end=END)
+    return SortedText(tokens=tokens, order=sort_suffixes_reference(tokens), end=END)
 
 
 def sorted_natively(tokens, alphabet):
@@ -159,7 +159,7 @@ def test_arrays_that_the_kernels_cannot_read_are_errors():
         with pytest.raises(ValueError, match="int32"):
             sort_suffixes(bad_tokens, bad_order, 6)
     with pytest.raises(ValueError, match="int32"):
-        look_up(Corpus(tokens=tokens, order=order[:5], end=6), [1, 2], CorpusQuery())
+        look_up(SortedText(tokens=tokens, order=order[:5], end=6), [1, 2], CorpusQuery())
 
 
 @pytest.mark.parametrize("name", ["min_match", "max_match", "max_hits", "depth", "max_nodes"])

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from serving import serving
 
 from outdraft import LLM
-from outdraft.server.schema.base import ACCEPTED, Table
+from outdraft.server.schema.base import ACCEPTED, JsonTable
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.schema.responses import ResponsesRequest
@@ -66,7 +66,7 @@ def names(model: type[BaseModel]) -> list[str]:
 
 def tables(hint: Any) -> Iterator[type[BaseModel]]:
     """The tables that a field may hold."""
-    if isinstance(hint, type) and issubclass(hint, Table):
+    if isinstance(hint, type) and issubclass(hint, JsonTable):
         yield hint
     for one in get_args(hint):
         yield from tables(one)

@@ -12,7 +12,7 @@ from serving import opened, serving
 
 from outdraft import LLM
 from outdraft.server.doors import body_limit
-from outdraft.server.reading import Reading
+from outdraft.server.reading import LongTexts
 
 http = httpx.Client(timeout=60)
 
@@ -80,7 +80,7 @@ def test_long_texts_are_read_one_after_another() -> None:
         at_once[0] -= 1
 
     async def ask() -> None:
-        reading = Reading(1024)
+        reading = LongTexts(1024)
         await asyncio.gather(*(reading.read(1 << 20, read, True) for _ in range(5)), reading.read(100, read, False))
 
     asyncio.run(ask())

@@ -38,18 +38,6 @@ def paired_ratio(plain: Table, mine: Table) -> Interval:
     return _interval(float(middle), np.median(drawn[0] / drawn[1], axis=1))
 
 
-def median_ratio(one: Table, other: Table) -> Interval:
-    """The same prompts in two runs, whose rounds have nothing to do with each other: [P, R] and [P, S]."""
-    rng = np.random.default_rng(0)
-    prompts = rng.integers(one.shape[0], size=(DRAWS, one.shape[0]))
-    totals = []
-    for table in (one, other):
-        rounds = rng.integers(table.shape[1], size=(DRAWS, 1, table.shape[1]))
-        totals.append(np.median(np.take_along_axis(table[prompts], rounds, axis=2).sum(axis=1), axis=1))
-    middle = np.median(one.sum(axis=0)) / np.median(other.sum(axis=0))
-    return _interval(float(middle), totals[0] / totals[1])
-
-
 def _interval(value: float, drawn: Table) -> Interval:
     low, high = np.quantile(drawn, [(1 - MIDDLE) / 2, (1 + MIDDLE) / 2])
     return Interval(value=value, low=float(low), high=float(high))

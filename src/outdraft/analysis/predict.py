@@ -1,8 +1,9 @@
 """The formulas beside what was measured: cost of a draft, cost of a pass, alpha, and the best draft length by the
 formulas.
 
-Data in: records of `outdraft bench`, the cost curve included; data out: a `Prediction` for each method that drafts.
-Seconds become units of one plain target pass. Left out of the formulas: reading the prompt, and the loop's own time.
+Data in: records of `outdraft bench`, the cost curve included; data out: a `MethodPrediction` for each method that
+drafts. Seconds become units of one plain target pass. Left out of the formulas: reading the prompt, and the loop's own
+time.
 """
 
 from collections.abc import Sequence as Seq
@@ -15,7 +16,7 @@ from outdraft.analysis.theory import estimate_alpha, expected_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class MethodPrediction:
     """What the speed-up formula says of one measured method, beside what was measured."""
 
     method: str
@@ -31,7 +32,7 @@ class Prediction:
     best_speedup: float
 
 
-def predict(records: Records) -> list[Prediction]:
+def predict(records: Records) -> list[MethodPrediction]:
     """Every method of ours that drafted at a fixed depth; others have no k to speak of."""
     cells = [cell for cell in summarise(records) if cell.group == ALL and cell.method != PLAIN]
     by_method = {cell.method: [row for row in records.rows if row.method == cell.method] for cell in cells}
@@ -48,7 +49,7 @@ def predict(records: Records) -> list[Prediction]:
     return made
 
 
-def _prediction(cell: Cell, rows: Seq[Row], records: Records, pass_seconds: float) -> Prediction:
+def _prediction(cell: Cell, rows: Seq[Row], records: Records, pass_seconds: float) -> MethodPrediction:
     k, steps = _depth(rows[0]), sum(row.num_steps for row in rows)
     alpha = estimate_alpha(sum(row.num_accepted_tokens for row in rows), sum(row.num_rejections for row in rows))
     density = sum(row.num_draft_tokens for row in rows) / steps / k  # nodes a level, over all passes
@@ -63,7 +64,7 @@ def _prediction(cell: Cell, rows: Seq[Row], records: Records, pass_seconds: floa
 
     longest = 32 if curve is None else int((curve.rows[-1] - 1) / density)  # beyond it nothing was measured
     best = max(range(min(32, longest) + 1), key=speedup)
-    return Prediction(
+    return MethodPrediction(
         method=cell.method,
         k=k,
         alpha=alpha,

@@ -30,7 +30,6 @@ class Row(Line):
     reached: list[int]
     rejected: list[int]
     first_token_seconds: list[float]
-    joules: list[float] | None
     split: Mapping[str, float]
     peak_bytes: Mapping[str, int]
     agreement: int | None = None  # of another program: tokens before its first difference from plain decoding
@@ -51,7 +50,7 @@ class Row(Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class PassCurve:
     """Seconds of one pass of `rows[i]` rows over `past` cached ones, and what such a pass moves and multiplies."""
 
     past: int
@@ -79,7 +78,7 @@ class Records:
 
     path: Path
     rows: list[Row] = field(default_factory=list)
-    curve: Curve | None = None
+    curve: PassCurve | None = None
     num_others: int = 0  # rows of other setups in the same file
 
     @property
@@ -118,12 +117,12 @@ def read_records(path: Path, like: str | None = None) -> Records:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CurveLine:
     model: Any  # None in older files
-    curve: Curve
+    curve: PassCurve
 
 
 def _made(data: Mapping[str, Any]) -> Row | _CurveLine | None:
     if data["kind"] == "row":
         return from_line(Row, data)
     if data["kind"] == "curve":
-        return _CurveLine(model=data.get("model"), curve=from_line(Curve, data))
+        return _CurveLine(model=data.get("model"), curve=from_line(PassCurve, data))
     return None

@@ -42,7 +42,6 @@ class Cell:
     seconds_per_token: float
     first_token_seconds: float
     later_token_seconds: float | None  # per token after the first piece; None: there is nothing after it
-    joules_per_token: float | None
     peak_bytes: dict[str, int]
 
     @property
@@ -91,7 +90,6 @@ def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
     accepted, rejections = sum(row.num_accepted_tokens for row in rows), sum(row.num_rejections for row in rows)
     split = {part: sum(row.split[part] for row in rows) for part in ("draft", "target", "rest")}
     whole = sum(split.values())
-    joules = [sum(row.joules) / sum(row.tokens) for row in rows if row.joules is not None]
     return Cell(
         method=method,
         group=group,
@@ -112,7 +110,6 @@ def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
         seconds_per_token=per_token,
         first_token_seconds=median(seconds for row in rows for seconds in row.first_token_seconds),
         later_token_seconds=_later(rows),
-        joules_per_token=sum(joules) / len(joules) if len(joules) == len(rows) else None,
         peak_bytes={key: max(row.peak_bytes[key] for row in rows) for key in rows[0].peak_bytes},
     )
 

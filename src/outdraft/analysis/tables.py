@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 from outdraft.analysis.bootstrap import Interval
 from outdraft.analysis.lines import PLAIN
-from outdraft.analysis.records import Curve
+from outdraft.analysis.records import PassCurve
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, Cell
 
@@ -41,12 +41,11 @@ def speed_sheet(cells: Seq[Cell], title: str) -> Sheet:
 
 
 def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
-    """Over all groups: where the time went, the first token, memory, energy, acceptance by position."""
+    """Over all groups: where the time went, the first token, memory, acceptance by position."""
     shown = [cell for cell in cells if cell.group == ALL]
-    energy = any(cell.joules_per_token is not None for cell in shown)
     device = any("device" in cell.peak_bytes for cell in shown)
     columns = ["method", "draft", "target", "rest", "first\ntoken", "ms/token\nthen", "peak\nmemory"]
-    columns += ["on the\nGPU"] * device + ["joules\n/token"] * energy + ["accepted", "by position"]
+    columns += ["on the\nGPU"] * device + ["accepted", "by position"]
     rows = []
     for cell in shown:
         told = cell.num_agreeing is None  # other programs do not say where their time went
@@ -54,20 +53,16 @@ def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
         then = "" if cell.later_token_seconds is None else f"{1000 * cell.later_token_seconds:.2f}"
         row += [f"{1000 * cell.first_token_seconds:.1f} ms", then, _bytes(cell.peak_bytes.get("host"))]
         row += [_bytes(cell.peak_bytes.get("device"))] * device
-        row += [f"{cell.joules_per_token:.2f}" if cell.joules_per_token is not None else "?"] * energy
         drafted = bool(cell.acceptance_by_position)
         row += [f"{cell.acceptance_rate:.2f}" if drafted else "", _positions(cell.acceptance_by_position, bars)]
         rows.append(row)
     peers = any(cell.num_agreeing is not None for cell in shown)
-    notes = [
-        "peak memory is the whole process's, with every method's weights loaded"
-        + "; a peer's is its own process's" * peers
-    ]
-    notes += [] if energy else ["no energy: this machine shows no RAPL counters to us"]
-    return Sheet(title="Where the time went", columns=columns, rows=rows, notes=tuple(notes))
+    note = "peak memory is the whole process's, with every method's weights loaded"
+    note += "; a peer's is its own process's" * peers
+    return Sheet(title="Where the time went", columns=columns, rows=rows, notes=(note,))
 
 
-def curve_sheet(curve: Curve) -> Sheet:
+def curve_sheet(curve: PassCurve) -> Sheet:
     """What a target pass costs by its rows, and how near one row is to the time of reading the weights."""
     first = curve.seconds[0]
     rows = [

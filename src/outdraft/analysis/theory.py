@@ -33,14 +33,6 @@ def best_length(alpha: float, *, draft_cost: float, pass_cost: PassCost = flat, 
     return max(range(longest + 1), key=lambda k: expected_speedup(alpha, k, draft_cost=draft_cost, pass_cost=pass_cost))
 
 
-def lockstep_tokens(alpha: float, k: int, batch: int) -> float:
-    """Tokens a pass and row if every row of a batch keeps only what all of them accepted: 1 + sum of alpha^(i batch).
-
-    A ragged batch gives each row `expected_tokens(alpha, k)`.
-    """
-    return float(sum(alpha ** (i * batch) for i in range(k + 1)))
-
-
 def estimate_alpha(accepted: float, rejections: float) -> float:
     """The maximum-likelihood estimate of a truncated geometric distribution: A / (A + R); 0 if nothing was examined.
 

@@ -1,18 +1,13 @@
-"""The formulas as tables: alpha by c, context by batch, and what was measured beside what they say."""
+"""The formulas as tables: alpha by c, and what was measured beside what they say."""
 
 from collections.abc import Sequence as Seq
-from dataclasses import replace
-from math import inf
 
-from outdraft.analysis.long_context import SparseDraft
-from outdraft.analysis.predict import Prediction
+from outdraft.analysis.predict import MethodPrediction
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.theory import PassCost, best_length, expected_speedup, flat
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
 COSTS = (0.02, 0.05, 0.1, 0.2, 0.3)
-CONTEXTS = (1024, 4096, 16384, 32768, 65536, 131072)
-BATCHES = (1, 4, 16, 64, 256)
 
 
 def best(alpha: float, cost: float, pass_cost: PassCost = flat, longest: int = 32) -> tuple[int, float]:
@@ -40,7 +35,7 @@ def theory_sheet(
     )
 
 
-def prediction_sheet(predictions: Seq[Prediction]) -> Sheet:
+def prediction_sheet(predictions: Seq[MethodPrediction]) -> Sheet:
     """A row for each method that drafted at a fixed depth."""
     rows = [
         [
@@ -71,23 +66,3 @@ def prediction_sheet(predictions: Seq[Prediction]) -> Sheet:
     ]
     note = "the formulas leave out reading the prompt, the loop's own time, and that alpha is not the same everywhere"
     return Sheet(title="Measured, and by the formulas", columns=columns, rows=rows, notes=(note,))
-
-
-def context_sheet(draft: SparseDraft, batches: Seq[int], contexts: Seq[int], longest: int = 32) -> Sheet:
-    """A row for each context, a column for each batch: the best draft length, its speed-up; last, where gains begin."""
-    drafts = [replace(draft, batch=batch) for batch in batches]
-    cells = [[each.best(context, longest) for each in drafts] for context in contexts]
-    begins = [each.break_even(longest) for each in drafts]
-    return Sheet(
-        title=f"Drafting over {draft.budget} cached tokens: best length, its speed-up (alpha {draft.alpha:g})\n"
-        f"{draft.sizes}",
-        columns=["context", *(f"batch {batch}" for batch in batches)],
-        rows=[
-            *(
-                [f"{context}", *(f"{k} -> {gain:.2f}x" for k, gain in row)]
-                for context, row in zip(contexts, cells, strict=True)
-            ),
-            ["gains beyond", *("never" if length == inf else f"{length:.0f}" for length in begins)],
-        ],
-        notes=("0 -> 1.00x: plain decoding is best; a draft that sees the whole context costs what it saves",),
-    )

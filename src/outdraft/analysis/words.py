@@ -15,7 +15,7 @@ _SAID = ("max_tokens", "temperature", "seed", "logprobs")  # elsewhere, or it ch
 _OF_DRAWS = ("top_k", "top_p", "min_p", "typical_p")  # nothing to greedy decoding
 
 
-class Measured(Protocol):
+class Captioned(Protocol):
     """What a caption needs of any line of a record."""
 
     @property
@@ -35,7 +35,7 @@ def what_measured(records: Records) -> str:
     return f"outdraft bench: {model_words(records.rows[0])}"
 
 
-def model_words(row: Measured) -> str:
+def model_words(row: Captioned) -> str:
     """ "zoo:target, 15.7M parameters, bfloat16"."""
     name = str(row.model["name"])
     if row.model.get("inflate"):
@@ -65,7 +65,7 @@ def where_measured(records: Records) -> str:
     return machine_words(records.rows)
 
 
-def machine_words(rows: Seq[Measured]) -> str:
+def machine_words(rows: Seq[Captioned]) -> str:
     """The same of any lines, all of one machine."""
     row = rows[0]
     machine = row.machine

@@ -1,4 +1,4 @@
-"""One text on the clock: seconds, seconds to the first token, and joules where the machine gives them.
+"""One text on the clock: seconds, and seconds to the first token.
 
 The text is streamed, so that the first token has a time of its own; the loop and its counters serve all methods.
 Data in: an engine, a prompt's ids, sampling settings; data out: `Timed`.
@@ -8,7 +8,6 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from time import perf_counter
 
-from outdraft.bench.energy import Rapl
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
 from outdraft.options.params import SamplingParams
@@ -24,16 +23,12 @@ class Timed:
     seconds: float
     first_token_seconds: float
     num_first_tokens: int = 1  # how many came with the first piece
-    joules: float | None = None  # of the whole package, whatever else used it
 
 
-def time_text(
-    llm: LLM, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
-) -> Timed:
+def time_text(llm: LLM, ids: Seq[int], params: SamplingParams, *, references: Seq[Seq[int]] = ()) -> Timed:
     """Write one text. On a GPU too the last chunk is there only when its tokens are on the host."""
     tokens: list[int] = []
     text, first, num_first, stats = "", None, 0, RequestStats()
-    before = meter.read() if meter is not None else None
     began = perf_counter()
     for chunk in llm.stream({"prompt_token_ids": ids, "references": references}, params):
         if first is None:
@@ -49,5 +44,4 @@ def time_text(
         seconds=seconds,
         first_token_seconds=first if first is not None else seconds,
         num_first_tokens=num_first,
-        joules=meter.joules(before, meter.read()) if meter is not None else None,
     )

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from outdraft.bench.entrant import Entrant, Ours
 from outdraft.bench.lineup import Rival
-from outdraft.bench.trial import PLAIN, Trial, begin, join, time_round
+from outdraft.bench.trial import PLAIN, PromptTrial, begin, join, time_round
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import OutdraftError
@@ -84,11 +84,11 @@ def hold(
     )
 
 
-def _seconds(trials: Mapping[str, Mapping[str, Trial]], name: str, number: int) -> float:
+def _seconds(trials: Mapping[str, Mapping[str, PromptTrial]], name: str, number: int) -> float:
     return sum(of[name].rounds[number].seconds for of in trials.values())
 
 
-def _score(name: str, trials: Mapping[str, Mapping[str, Trial]], num_rounds: int) -> Score:
+def _score(name: str, trials: Mapping[str, Mapping[str, PromptTrial]], num_rounds: int) -> Score:
     stats = merge([of[name].first.stats for of in trials.values()])
     by_kind = {
         kind: {

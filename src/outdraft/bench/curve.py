@@ -13,7 +13,7 @@ from time import perf_counter
 
 import torch
 
-from outdraft.analysis.records import Curve
+from outdraft.analysis.records import PassCurve
 from outdraft.bench.subject import decoder_of, runner_of
 from outdraft.cache.slots import RowFormat
 from outdraft.core.draft import chain
@@ -32,7 +32,7 @@ MIN_REPEATS, MAX_REPEATS = 7, 40
 _ROOF_BYTES, _ROOF_SIDE = 1 << 28, 1024
 
 
-def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: float = 6.0) -> Curve:
+def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: float = 6.0) -> PassCurve:
     """About `budget` seconds, at least seven passes of each number of rows."""
     runner, network = runner_of(llm), decoder_of(llm)
     config = network.config
@@ -43,7 +43,7 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
     attention = 4 * config.num_layers * config.num_heads * config.head_dim * past
     row = RowFormat(dtype=network.dtype, device=runner.device, int8=runner.cache_config.dtype == "int8")
     seconds, bandwidth = _time_passes(llm, rows, past, budget)
-    return Curve(
+    return PassCurve(
         past=past,
         rows=list(rows),
         seconds=seconds,

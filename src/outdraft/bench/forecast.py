@@ -16,14 +16,14 @@ TRIAL, REPEATS = 16, 3  # tokens of a trial text, and how many texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class TextPace:
     """What one plain text takes. `seconds`: now, by the clock; `quiet`: at most, if no other program used the cores."""
 
     seconds: float
     quiet: float
 
 
-def text_pace(plain: LLM, max_tokens: int, prompt_len: int = 1) -> Pace:
+def text_pace(plain: LLM, max_tokens: int, prompt_len: int = 1) -> TextPace:
     """The pace of plain texts of `max_tokens` tokens after `prompt_len` of prompt: the median of three short texts.
 
     The processor time of a text bounds what it takes on a quiet machine, where no thread waits for a core. On a GPU,
@@ -43,7 +43,7 @@ def text_pace(plain: LLM, max_tokens: int, prompt_len: int = 1) -> Pace:
         share = min(1.0, worked / timed.seconds) if on_cpu and timed.seconds else 1.0
         paces.append((seconds, seconds * share))
     seconds, quiet = (median(column) for column in zip(*paces[1:], strict=True))
-    return Pace(seconds=seconds, quiet=quiet)
+    return TextPace(seconds=seconds, quiet=quiet)
 
 
 def in_words(seconds: float) -> str:

@@ -7,11 +7,11 @@ of a draft count from 1; lists by position begin with position 1.
 from dataclasses import dataclass
 from statistics import fmean
 
-from outdraft.bench.trial import Trial
+from outdraft.bench.trial import PromptTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MeasuredRow:
     """What was measured of one method on one workload."""
 
     suite: str
@@ -39,19 +39,24 @@ class Row:
     plain_tokens: list[int]
     plain_seconds: list[float]
     plain_first_token_seconds: list[float]
-    joules: list[float] | None
     split: dict[str, float]  # mean seconds of a round: draft, target, rest (all else inside and around the loop)
     peak_bytes: dict[str, int]
 
 
 def make_row(
-    mine: Trial, plain: Trial, *, suite: str, category: str, prompt: str, method: str, num_prompt_tokens: int
-) -> Row:
+    mine: PromptTrial,
+    plain: PromptTrial,
+    *,
+    suite: str,
+    category: str,
+    prompt: str,
+    method: str,
+    num_prompt_tokens: int,
+) -> MeasuredRow:
     """From the trials of one prompt."""
     stats = mine.first.stats
     longest = max(stats.reached, default=0)
-    joules = [one.joules for one in mine.rounds if one.joules is not None]
-    return Row(
+    return MeasuredRow(
         suite=suite,
         category=category,
         prompt=prompt,
@@ -77,13 +82,12 @@ def make_row(
         plain_tokens=[len(one.token_ids) for one in plain.rounds],
         plain_seconds=[one.seconds for one in plain.rounds],
         plain_first_token_seconds=[one.first_token_seconds for one in plain.rounds],
-        joules=joules if len(joules) == len(mine.rounds) else None,
         split=_split(mine),
         peak_bytes=mine.peak_bytes,
     )
 
 
-def _split(trial: Trial) -> dict[str, float]:
+def _split(trial: PromptTrial) -> dict[str, float]:
     draft = fmean(one.stats.draft_seconds for one in trial.rounds)
     target = fmean(one.stats.target_seconds for one in trial.rounds)
     return {"draft": draft, "target": target, "rest": fmean(one.seconds for one in trial.rounds) - draft - target}

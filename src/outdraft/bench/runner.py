@@ -2,7 +2,7 @@
 
 A conversation's later turns follow plain decoding's answers, which are every method's answers. Methods whose line is
 there already are left out; plain decoding runs with those that remain, because a speed-up is a ratio within a round.
-Data in: a `Plan` and a `Journal`; data out: lines in the journal, and an `Outcome`.
+Data in: a `BenchPlan` and a `RecordFile`; data out: lines in the journal, and an `BenchOutcome`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,27 +12,26 @@ from typing import Any
 
 from outdraft.bench.clock import time_text
 from outdraft.bench.curve import PAST, measure_curve
-from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.machine import describe, load_average
 from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.row import make_row
-from outdraft.bench.subject import Subject
+from outdraft.bench.subject import BenchTarget
 from outdraft.bench.suites import Prompt
-from outdraft.bench.suites.prompt import Asked, ask
+from outdraft.bench.suites.prompt import AskedPrompt, ask
 from outdraft.bench.trial import PLAIN, begin, time_round
-from outdraft.bench.write import Journal, as_record
+from outdraft.bench.write import RecordFile, as_record
 from outdraft.options.params import SamplingParams
 
 WARM_UP_TOKENS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BenchPlan:
     """What to measure. `entrants` holds plain decoding, as "none", and every method by its label."""
 
-    subject: Subject
+    subject: BenchTarget
     entrants: Mapping[str, Entrant]
     prompts: Seq[Prompt]
     params: SamplingParams
@@ -53,7 +52,7 @@ class Plan:
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class BenchOutcome:
     """What a run came to. `too_long`: prompts that the context does not hold; `failed`: rows of another text."""
 
     num_rows: int = 0
@@ -67,17 +66,16 @@ class Bench:
     """One run. `tell(message, n)` hears what goes on, and how many texts are done with."""
 
     def __init__(
-        self, plan: Plan, journal: Journal, tell: Callable[[str, int], None] = lambda message, n: None
+        self, plan: BenchPlan, journal: RecordFile, tell: Callable[[str, int], None] = lambda message, n: None
     ) -> None:
         self.plan, self.journal, self.tell = plan, journal, tell
         self.machine = describe(str(plan.subject.plain.config["device"]))
         self.machine |= {"neighbours": plan.neighbours} if plan.neighbours else {}
-        self.outcome = Outcome()
-        self._meter = find_meter()
+        self.outcome = BenchOutcome()
         self._warm: set[str] = set()
         self._configs = {label: entrant.config for label, entrant in plan.entrants.items()}
 
-    def run(self) -> Outcome:
+    def run(self) -> BenchOutcome:
         """Everything that is not there yet."""
         with busy_neighbours(self.plan.neighbours):
             for prompt in self.plan.prompts:
@@ -105,7 +103,7 @@ class Bench:
                 text = answer if answer is not None else self._answer(asked, params)
                 messages.append({"role": "assistant", "content": text.strip()})
 
-    def _run_turn(self, prompt: Prompt, name: str, asked: Asked, params: SamplingParams) -> str | None:
+    def _run_turn(self, prompt: Prompt, name: str, asked: AskedPrompt, params: SamplingParams) -> str | None:
         """Measure what is missing; plain decoding's text, if it was written."""
         keys = {label: self._key(label, prompt, name, asked, params) for label in self.plan.entrants}
         self.outcome.key = keys[PLAIN]
@@ -129,7 +127,6 @@ class Bench:
                 asked.ids,
                 params,
                 number=number,
-                meter=self._meter,
                 tell=lambda label: self.tell(f"{where}: {label}", 1),
                 references=asked.references,
             )
@@ -159,7 +156,7 @@ class Bench:
         more = {"config": self._configs[PLAIN], "load": load_average()}
         self.journal.append({"kind": "curve", "key": key, **curve, **more, **self._common()})
 
-    def _warm_up(self, entrants: Mapping[str, Entrant], asked: Asked) -> None:
+    def _warm_up(self, entrants: Mapping[str, Entrant], asked: AskedPrompt) -> None:
         """The first passes of an engine pay for things that are done once."""
         for label, entrant in entrants.items():
             if label not in self._warm:
@@ -167,13 +164,13 @@ class Bench:
                 entrant.time_text(asked.ids, SamplingParams(max_tokens=WARM_UP_TOKENS, ignore_eos=True))
                 self._warm.add(label)
 
-    def _answer(self, asked: Asked, params: SamplingParams) -> str:
+    def _answer(self, asked: AskedPrompt, params: SamplingParams) -> str:
         return time_text(self.plan.subject.plain, asked.ids, params).text
 
     def _common(self) -> dict[str, Any]:
         return {"model": self.plan.subject.told, "machine": self.machine}
 
-    def _key(self, label: str, prompt: Prompt, name: str, asked: Asked, params: SamplingParams) -> str:
+    def _key(self, label: str, prompt: Prompt, name: str, asked: AskedPrompt, params: SamplingParams) -> str:
         return digest(
             {
                 **self._common(),

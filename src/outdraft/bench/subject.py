@@ -22,7 +22,7 @@ from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class BenchTarget:
     """`told`: name, parameters, weights (a fingerprint), inflate. `original`: its weights before any rounding."""
 
     name: str  # with the steps that made it
@@ -31,7 +31,7 @@ class Subject:
     original: Path
 
 
-def load_subject(model: str, shelf: Shelf, *, inflated: str | None = None, **settings: Any) -> Subject:
+def load_subject(model: str, shelf: Shelf, *, inflated: str | None = None, **settings: Any) -> BenchTarget:
     """Load it. `inflated`: "4x12" is width times 4, 12 layers; `settings` are `LLM`'s."""
     base, at, steps = model.partition("@")
     told: dict[str, Any] = {"name": model if model.startswith("zoo:") else resolve(base).name + at + steps}
@@ -40,7 +40,7 @@ def load_subject(model: str, shelf: Shelf, *, inflated: str | None = None, **set
     told |= {"inflate": inflated, "weights": digest_weights(made.path)}
     plain = LLM(made.path, drafter="none", **settings)
     told["parameters"] = decoder_of(plain).num_parameters
-    return Subject(name=name, plain=plain, told=told, original=made.original)
+    return BenchTarget(name=name, plain=plain, told=told, original=made.original)
 
 
 def runner_of(llm: LLM) -> Runner:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from outdraft.bench.clock import Timed
-from outdraft.bench.energy import Rapl
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.identity import count_agreeing, find_difference
 from outdraft.bench.lineup import Rival
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class Trial:
+class PromptTrial:
     """One method on one prompt. `identical` is None where plain decoding's text is not promised.
 
     agreement: of another program, how many tokens it wrote before its first difference from plain decoding's, in the
@@ -50,9 +49,9 @@ def begin(
     tell: Callable[[str], None] = lambda label: None,
     *,
     references: Seq[Seq[int]] = (),
-) -> dict[str, Trial]:
+) -> dict[str, PromptTrial]:
     """The first text of every method, plain decoding's before all; `entrants[PLAIN]` must be there."""
-    trials: dict[str, Trial] = {}
+    trials: dict[str, PromptTrial] = {}
     for label in [PLAIN, *(label for label in entrants if label != PLAIN)]:
         tell(label)
         entrant = entrants[label]
@@ -63,7 +62,7 @@ def begin(
         difference = find_difference(first.token_ids, plain.token_ids) if promised else None
         if promised and difference is None and first.text != plain.text:
             difference = "the tokens are plain decoding's, their text is not"
-        trials[label] = Trial(
+        trials[label] = PromptTrial(
             first=first,
             identical=difference is None if promised else None,
             difference=difference,
@@ -74,20 +73,19 @@ def begin(
 
 
 def time_round(
-    trials: Mapping[str, Trial],
+    trials: Mapping[str, PromptTrial],
     entrants: Mapping[str, Entrant],
     ids: Seq[int],
     params: SamplingParams,
     *,
     number: int,
-    meter: Rapl | None = None,
     tell: Callable[[str], None] = lambda label: None,
     references: Seq[Seq[int]] = (),
 ) -> None:
     """One more text of every method; where plain decoding's is promised it is compared again."""
     for label in order(list(trials), number):
         tell(label)
-        trial, timed = trials[label], entrants[label].time_text(ids, params, meter, references=references)
+        trial, timed = trials[label], entrants[label].time_text(ids, params, references=references)
         trial.rounds.append(timed)
         plain_ids = trials[PLAIN].first.token_ids
         if trial.agreement is not None:

@@ -21,7 +21,7 @@ def as_record(kind: str, row: Any, **more: Any) -> dict[str, Any]:
     return {"kind": kind, **asdict(row), "when": now, "load": load_average(), **more}
 
 
-class Journal:
+class RecordFile:
     """Appends to `path`, which may exist; `keys` are those of its lines."""
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Journal:
         self._file.flush()
         self.keys.add(str(record["key"]))
 
-    def __enter__(self) -> "Journal":
+    def __enter__(self) -> "RecordFile":
         return self
 
     def __exit__(

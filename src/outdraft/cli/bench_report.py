@@ -1,4 +1,4 @@
-"""What `outdraft bench` shows: the measuring, tables and pictures of a record file, or what changed between two.
+"""What `outdraft bench` shows: the measuring, tables and picture of a record file.
 
 Data in: record files; data out: sheets on the terminal and beside the file, and an exit code: 1 if a text was wrong.
 """
@@ -6,15 +6,16 @@ Data in: record files; data out: sheets on the terminal and beside the file, and
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from outdraft.analysis.records import Records
     from outdraft.analysis.sheet import Sheet
-    from outdraft.bench.write import Journal
+    from outdraft.analysis.summary import Cell
+    from outdraft.bench.write import RecordFile
 
 
 def measure(
@@ -24,18 +25,18 @@ def measure(
     notes: Seq[str],
     total: int,
     unit: str,
-    make: "Callable[[Journal, Callable[[str, int], None]], Any]",
+    make: "Callable[[RecordFile, Callable[[str, int], None]], Any]",
 ) -> Any:
     """Run what `make` makes of the journal at `path` and a bar of `total` units; returns its outcome.
 
     `absent`: who is left out, and why. `notes`: to be said before.
     """
-    from outdraft.bench.write import Journal
+    from outdraft.bench.write import RecordFile
     from outdraft.cli.console import progress_bar
 
     for label, why in absent.items():
         console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
-    with Journal(path) as journal:
+    with RecordFile(path) as journal:
         if journal.num_found:
             console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
         for note in filter(None, notes):
@@ -55,7 +56,7 @@ def report_file(console: "Console", path: Path, *, by: str, plots: bool, as_json
 
     code = 0
     if holds_load(path):
-        code = report_load(console, path, plots=plots, as_json=as_json)
+        code = report_load(console, path, as_json=as_json)
         if not holds_rows(path):
             return code
     return max(code, report_rows(console, path, by=by, plots=plots, as_json=as_json))
@@ -87,20 +88,14 @@ def report_rows(
     sheets += [curve_sheet(records.curve)] if records.curve is not None else []
     others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
     written = _show(console, sheets, path.with_suffix(""), others if records.num_others else None)
-    if plots and (draw := _drawer(console, "pictures", "draw_pictures")) is not None:
-        written += draw(records, cells, path.with_suffix(""))
+    if plots:
+        written += _draw(console, records, cells, path.with_suffix(".png"))
     failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
     return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
 
 
 def report_load(
-    console: "Console",
-    path: Path,
-    *,
-    plots: bool,
-    as_json: bool,
-    like: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    console: "Console", path: Path, *, as_json: bool, like: str | None = None, more: Mapping[str, Any] | None = None
 ) -> int:
     """The same of many requests at once."""
     from outdraft.analysis.load import read_load, summarise_load
@@ -111,9 +106,6 @@ def report_load(
     stem = path.with_name(f"{path.stem}-load")
     others = f"{records.num_others} lines of the file are of another model, machine, sampling or requests, and left out"
     written = _show(console, [load_sheet(records, cells)], stem, others if records.num_others else None)
-    if plots and (draw := _drawer(console, "load", "draw_load")) is not None:
-        written.append(stem.with_suffix(".png"))
-        draw(records, cells, written[-1])
     failed = [f"{cell.method} with {cell.clients} clients" for cell in cells if cell.identical is False]
     return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
 
@@ -129,13 +121,15 @@ def _show(console: "Console", sheets: "list[Sheet]", stem: Path, others: str | N
     return write_sheets(stem, sheets)
 
 
-def _drawer(console: "Console", module: str, name: str) -> Any:
-    """What draws, where matplotlib is installed; None, and a word of it, where it is not."""
+def _draw(console: "Console", records: "Records", cells: "Seq[Cell]", path: Path) -> list[Path]:
+    """The picture, where matplotlib is installed; a word of it, where it is not."""
     try:
-        return getattr(import_module(f"outdraft.analysis.plots.{module}"), name)
+        from outdraft.analysis.plots.picture import draw_picture
     except ImportError:
-        console.print("no pictures: they need matplotlib, pip install 'outdraft[bench]'", markup=False)
-        return None
+        console.print("no picture: it needs matplotlib, pip install 'outdraft[bench]'", markup=False)
+        return []
+    draw_picture(records, cells, path)
+    return [path]
 
 
 def _end(
@@ -157,18 +151,3 @@ def _end(
         made = {"records": path, "written": written, "failed": failed}
         write_json(made | {"cells": [asdict(cell) for cell in cells]} | dict(more or {}))
     return 1 if failed else 0
-
-
-def compare_files(console: "Console", earlier: Path, later: Path, *, as_json: bool) -> int:
-    """Show what changed from one record file to another."""
-    from outdraft.analysis.compare import compare, compare_sheet
-    from outdraft.analysis.records import read_records
-    from outdraft.cli.console import write_json
-    from outdraft.cli.sheets import show_sheet
-
-    before, after = read_records(earlier), read_records(later)
-    changes = compare(before, after)
-    show_sheet(console, compare_sheet(before, after))
-    if as_json:
-        write_json([asdict(change) | {"verdict": change.verdict} for change in changes])
-    return 1 if any(change.failed for change in changes) else 0

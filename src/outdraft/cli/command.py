@@ -28,7 +28,7 @@ _FIRST = (  # what most users need, in the order of their first day; the others 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
+class NoFlags:
     """Of a command whose actions have them."""
 
 
@@ -38,7 +38,7 @@ class Command:
 
     name: str
     summary: str
-    options: type = NoOptions
+    options: type = NoFlags
     run: Callable[[Any], int] | None = None  # None: an action has to be named
     epilog: str = ""
     actions: tuple["Command", ...] = ()

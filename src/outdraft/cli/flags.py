@@ -172,6 +172,18 @@ SPECULATION = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFlags:
+    """Texts beside the prompt."""
+
+    reference: tuple[str, ...] = flag(
+        (), "a text file that the answer may copy from, for drafters that look up; may be repeated", metavar="FILE"
+    )
+    negative_prompt: str | None = flag(
+        None, "with --guidance-scale, the text to keep away from; default: the prompt's last token", metavar="TEXT"
+    )
+
+
 def read_references(paths: Seq[str]) -> list[str]:
     """The texts of `--reference` files. Raises `RequestError` naming one that cannot be read."""
     return [text for path in paths if (text := read_file("reference", path)) is not None]

@@ -1,6 +1,6 @@
 """`outdraft bench --load 1,4,16`: many requests at once. What is measured is set by the flags of `outdraft bench`.
 
-Data in: what a bench was asked (`Asked`) and `LoadFlags`; data out: a record file, a table, a picture, an exit code.
+Data in: what a bench was asked (`BenchInputs`) and `LoadFlags`; data out: a record file, a table, an exit code.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outdraft.bench.load.clients import Server
     from outdraft.bench.load.run import LoadPlan
     from outdraft.bench.shelf import Shelf
-    from outdraft.bench.subject import Subject
+    from outdraft.bench.subject import BenchTarget
     from outdraft.bench.suites.prompt import Prompt
     from outdraft.engine.llm import LLM
 
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BenchInputs:
     """What a bench was asked to measure, read and loaded: the same for texts one by one and for many at once.
 
     `chosen`: the methods that were named; empty: whatever is usual. `strict`: one that does not fit is an error.
     """
 
-    subject: "Subject"
+    subject: "BenchTarget"
     shelf: "Shelf"
     prompts: "Seq[Prompt]"
     params: SamplingParams
@@ -119,23 +119,20 @@ class LoadFlags:
 
     def check_unused(self, peers: Seq[str]) -> None:
         """Without --load, raise `ConfigError` for what means nothing there. `peers`: of --peer."""
-        from outdraft.bench.load.over_http import is_url_peer
-
         words = [f"--{flag_name(one.name)}" for one in fields(self) if getattr(self, one.name) != default_of(one)]
-        words += [f"--peer {one}" for one in peers if is_url_peer(one)]
+        words += [f"--peer {one}" for one in peers]
         if words:
             raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")
 
 
 def measure_load(
     console: "Console",
-    asked: Asked,
+    asked: BenchInputs,
     flags: LoadFlags,
     servers: Seq[tuple[str, str]],
     path: Path,
     *,
     neighbours: int,
-    plots: bool,
     as_json: bool,
 ) -> int:
     """Measure what is not in `path` yet, and show it."""
@@ -149,11 +146,11 @@ def measure_load(
     )
     if outcome.num_skipped:
         console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
-    return report_load(console, path, plots=plots, as_json=as_json, like=outcome.key, more={"absent": absent})
+    return report_load(console, path, as_json=as_json, like=outcome.key, more={"absent": absent})
 
 
 def _plan(
-    asked: Asked, flags: LoadFlags, servers: Seq[tuple[str, str]], neighbours: int
+    asked: BenchInputs, flags: LoadFlags, servers: Seq[tuple[str, str]], neighbours: int
 ) -> "tuple[LoadPlan, dict[str, str]]":
     """Everything loaded and checked before the first request; and who is left out, and why."""
     from outdraft.bench.load.jobs import make_jobs
@@ -190,7 +187,7 @@ def _plan(
     return plan, absent
 
 
-def _ours(asked: Asked, *, without: bool) -> "tuple[dict[str, Server], dict[str, str]]":
+def _ours(asked: BenchInputs, *, without: bool) -> "tuple[dict[str, Server], dict[str, str]]":
     """Plain decoding and our methods. `without`: if none is named, none."""
     from outdraft.bench.load.ours import OurServer
 

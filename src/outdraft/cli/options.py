@@ -50,6 +50,12 @@ def argument(default: Any, help: str, *, metavar: str | None = None) -> Any:
     return field(default=default, metadata={"help": help, "positional": True, "metavar": metavar})
 
 
+def same(options: type, name: str) -> Any:
+    """A field that becomes the same flag as the field of this name in `options`."""
+    found = next(one for one in fields(options) if one.name == name)
+    return field(default=found.default, metadata=found.metadata)
+
+
 def add_flags(parser: argparse._ActionsContainer, options: type) -> None:
     """Add every field of `options`, and of the dataclasses in it."""
     hints = get_type_hints(options)

@@ -28,7 +28,7 @@ REDRAW = 0.05  # seconds between two drawings, at least
 
 
 @dataclass(slots=True)
-class Runner:
+class RaceRunner:
     """One of the two streams, with its own clock."""
 
     title: str
@@ -73,14 +73,14 @@ def race(console: Console, prompt: str, engines: dict[str, LLM], params: Samplin
         assert llm.codec is not None
         llm.generate(prompt, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
         stream = llm.stream(prompt, params)
-        runners.append(Runner(title, stream, Colours(llm.codec), prompt, marks=not has_style(console)))
+        runners.append(RaceRunner(title, stream, Colours(llm.codec), prompt, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
     else:
         _in_turn(console, runners)
 
 
-def _side_by_side(console: Console, runners: list[Runner]) -> None:
+def _side_by_side(console: Console, runners: list[RaceRunner]) -> None:
     drawn = 0.0
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
         while unfinished := [runner for runner in runners if not runner.finished]:
@@ -91,7 +91,7 @@ def _side_by_side(console: Console, runners: list[Runner]) -> None:
         live.update(_grid(runners), refresh=True)
 
 
-def _grid(runners: list[Runner]) -> Table:
+def _grid(runners: list[RaceRunner]) -> Table:
     grid = Table.grid(expand=True, padding=(0, 1))
     for _ in runners:
         grid.add_column(ratio=1)
@@ -99,7 +99,7 @@ def _grid(runners: list[Runner]) -> Table:
     return grid
 
 
-def _in_turn(console: Console, runners: list[Runner]) -> None:
+def _in_turn(console: Console, runners: list[RaceRunner]) -> None:
     for runner in runners:
         console.print(Text(f"{runner.title}: ", style="bold"), end="")
         console.print(Text(runner.prompt, style="dim"), end="", soft_wrap=True)

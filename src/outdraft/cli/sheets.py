@@ -9,8 +9,8 @@ from rich.text import Text
 
 from outdraft.analysis.sheet import Sheet, to_csv, to_markdown
 
-_STYLES = {"FAILED": "bold red", "NO": "bold red", "slower": "red", "faster": "green", "yes": "green"}
-_WORDS = ("method", "suite", "by position", "identical", "verdict")  # columns of words; the others are figures
+_STYLES = {"FAILED": "bold red", "NO": "bold red", "yes": "green"}
+_WORDS = ("method", "suite", "by position", "identical")  # columns of words; the others are figures
 
 
 def show_sheet(console: Console, sheet: Sheet) -> None:

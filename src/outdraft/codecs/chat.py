@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outdraft.codecs.control_tokens import ControlTokens, Span
-from outdraft.codecs.provenance import Apart
+from outdraft.codecs.provenance import MarkedValues
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError, RequestError
 from outdraft.options.shown import shown
@@ -140,7 +140,7 @@ def render_chat(
 
     try:
         sources = "" if template is None else template.source + template.for_tools(()).source
-        apart = Apart(control, {**given, "messages": messages}, sources)
+        apart = MarkedValues(control, {**given, "messages": messages}, sources)
         text, own = apart.write(render)
     except RecursionError as error:
         raise RequestError("the messages, or what stands beside them, are nested too deeply") from error

@@ -25,7 +25,7 @@ _FIRST, _LAST = 0xE100, 0xF8FF  # private characters
 _ESCAPES = re.compile(r"\\u([ef][0-9a-f]{3})")
 
 
-class Apart:
+class MarkedValues:
     """What a caller gave for one rendering. `sources`: the template's own texts."""
 
     def __init__(self, control: ControlTokens, given: Mapping[str, Any], sources: str) -> None:

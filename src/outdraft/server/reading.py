@@ -16,7 +16,7 @@ T = TypeVar("T")
 _LONG = 1 << 17  # bytes of a body, or characters of a text
 
 
-class Reading:
+class LongTexts:
     """One for a server. `max_len`: tokens that the context holds."""
 
     def __init__(self, max_len: int) -> None:

@@ -25,7 +25,7 @@ from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.metrics import EngineWatch, Instruments
 from outdraft.server.parsers.found import Formats, find_formats
-from outdraft.server.reading import Reading
+from outdraft.server.reading import LongTexts
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.settings import ServerSettings
 
@@ -42,7 +42,7 @@ class Service:
         template = None if llm.codec is None else llm.codec.chat_template
         self.formats: Formats = find_formats(settings.tool_call_parser, settings.reasoning_parser, template)
         self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
-        self.reading = Reading(llm.config["max_model_len"])
+        self.reading = LongTexts(llm.config["max_model_len"])
         self.page_events = page_events(llm) if settings.kv_events else None
         self._under_way = 0
         self._idle = asyncio.Event()

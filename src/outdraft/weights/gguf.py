@@ -18,7 +18,7 @@ from torch import Tensor
 
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
-from outdraft.weights.gguf_header import GgufHeader, Place
+from outdraft.weights.gguf_header import GgufHeader, TensorPlace
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
 GRIDS = {"Q8_0": 8, "Q4_0": 4}  # bits of the types that are our own grid: a float16 scale, then 32 integers
@@ -63,7 +63,7 @@ class GgufFile:
         except (ValueError, struct.error) as error:  # bytes that are no UTF-8
             raise ModelLoadError(f"{self.path}: the metadata {key!r} are damaged ({error}): {_CURE}") from error
 
-    def _stored(self, place: Place) -> Stored:
+    def _stored(self, place: TensorPlace) -> Stored:
         """Raises `ValueError` for an unknown type, or data behind the file's end."""
         kind = self._gguf.GGMLQuantizationType(place.type)
         block, size = self._gguf.constants.GGML_QUANT_SIZES[kind]

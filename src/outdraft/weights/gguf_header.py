@@ -22,7 +22,7 @@ _MOST_DIMS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TensorPlace:
     """A tensor. `sizes`: slowest first. `type`: the number for how it is stored. `start`: after `data_start`."""
 
     sizes: tuple[int, ...]
@@ -51,7 +51,7 @@ class GgufHeader:
                 raise ValueError(f"the key {key!r} stands there twice")
             self._values[key] = kind, self._at
             self._skip(kind)
-        self.tensors: dict[str, Place] = {}
+        self.tensors: dict[str, TensorPlace] = {}
         for _ in range(num_tensors):
             name, place = self._text(), self._place()
             if name in self.tensors:
@@ -73,12 +73,12 @@ class GgufHeader:
         """All keys, as they stand there."""
         return iter(self._values)
 
-    def _place(self) -> Place:
+    def _place(self) -> TensorPlace:
         dims = self._next("I")
         if not 0 < dims <= _MOST_DIMS:
             raise ValueError(f"a tensor has {dims} dimensions, 1 to {_MOST_DIMS} are possible")
         sizes = tuple(self._next("Q") for _ in range(dims))
-        return Place(sizes=sizes[::-1], type=self._next("I"), start=self._next("Q"))
+        return TensorPlace(sizes=sizes[::-1], type=self._next("I"), start=self._next("Q"))
 
     def _next(self, code: str) -> Any:
         (value,) = struct.unpack_from("<" + code, self.data, self._at)

@@ -30,7 +30,7 @@ class Unit:
     checksum: int
 
 
-class Block:
+class MemoryBlock:
     """Memory of its own pages."""
 
     def __init__(self, size: int) -> None:
@@ -89,13 +89,13 @@ class UnitReader:
         self.held_bytes = held_bytes(sizes, self.resident)
         self.streamed = [i for i in range(len(units)) if i not in self.resident]
         self._checked: set[int] = set()
-        self._kept = {i: Block(sizes[i]) for i in sorted(self.resident)}
+        self._kept = {i: MemoryBlock(sizes[i]) for i in sorted(self.resident)}
         for i, block in self._kept.items():
             self._read(i, block)
         largest = max((sizes[i] for i in self.streamed), default=0)
-        self._free = [Block(largest) for _ in range(2)] if self.streamed else []
-        self._used: Block | None = None
-        self._ahead: tuple[int, Block, Future[None]] | None = None
+        self._free = [MemoryBlock(largest) for _ in range(2)] if self.streamed else []
+        self._used: MemoryBlock | None = None
+        self._ahead: tuple[int, MemoryBlock, Future[None]] | None = None
         self._start()
 
     def _start(self) -> None:
@@ -154,7 +154,7 @@ class UnitReader:
             reading.exception()
             self._free.append(block)
 
-    def _read(self, index: int, block: Block) -> None:
+    def _read(self, index: int, block: MemoryBlock) -> None:
         try:
             self._read_checked(index, block)
         except ModelLoadError:
@@ -165,7 +165,7 @@ class UnitReader:
             self._checked.clear()
             self._read_checked(index, block)
 
-    def _read_checked(self, index: int, block: Block) -> None:
+    def _read_checked(self, index: int, block: MemoryBlock) -> None:
         """A unit is checked when it is read first, and again when another program wrote to the file."""
         unit = self.units[index]
         self.file.read_into(block.memory[: align(unit.size)], unit.offset)

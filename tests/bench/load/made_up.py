@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from outdraft.bench.load.clients import Answer
-from outdraft.bench.load.jobs import Job
+from outdraft.bench.load.jobs import LoadJob
 from outdraft.options.params import SamplingParams
 
 
-def make_job(number: int, length: int = 4) -> Job:
+def make_job(number: int, length: int = 4) -> LoadJob:
     params = SamplingParams(max_tokens=length, ignore_eos=True)
-    return Job(number=number, name=f"made {number}", ids=(1, 2, number), params=params)
+    return LoadJob(number=number, name=f"made {number}", ids=(1, 2, number), params=params)
 
 
 class Counting:
@@ -44,7 +44,7 @@ class Counting:
     def rest(self) -> None:
         self.rested += 1
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: LoadJob) -> Answer:
         self.open += 1
         self.most = max(self.most, self.open)
         self.asked.append(job.number)

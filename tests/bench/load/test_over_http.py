@@ -8,8 +8,7 @@ from bench.load.made_up import http_server, make_job
 
 from outdraft.bench.load import over_http
 from outdraft.bench.load.clients import serve
-from outdraft.bench.load.over_http import HttpServer, is_url_peer, parse_server
-from outdraft.bench.peers.process import PeerError
+from outdraft.bench.load.over_http import HttpServer, PeerError, parse_server
 from outdraft.options.errors import ConfigError
 
 
@@ -92,7 +91,6 @@ def test_no_server_there():
 def test_how_a_server_is_spelled():
     assert parse_server("a.b=http://host:8080/v1/") == ("a.b", "http://host:8080")
     assert parse_server("a=https://host/x") == ("a", "https://host/x")
-    assert is_url_peer("a=http://h") and not is_url_peer("llama_cpp:bits=8")
     for wrong in ("http://host", "a=host:80", "a=ftp://host", "llama_cpp", "a b=http://h"):
         with pytest.raises(ConfigError, match="write NAME=URL"):
             parse_server(wrong)

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from outdraft.bench.peers import process
+from lab.bench.peers import process
 
 FAKE = """
 import json, os, sys, time

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from outdraft.bench.peers import entrant
-from outdraft.bench.peers.entrant import PeerEntrant
-from outdraft.bench.peers.process import PeerError
+from lab.bench.peers import entrant
+from lab.bench.peers.entrant import PeerEntrant
+from outdraft.bench.load.over_http import PeerError
 from outdraft.options.params import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=3, ignore_eos=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.bench.peers.process import WORKERS, PeerError, PeerMissing, Process
+from lab.bench.peers.process import WORKERS, PeerMissing, Process
+from outdraft.bench.load.over_http import PeerError
 
 SERVER = """#!{python}
 import json, sys

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outdraft.bench.peers.process import WORKERS
+from lab.bench.peers.process import WORKERS
 
 
 @pytest.fixture

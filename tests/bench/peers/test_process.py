@@ -6,8 +6,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from outdraft.bench.peers import process as line
-from outdraft.bench.peers.process import PeerError, PeerMissing, Process
+from lab.bench.peers import process as line
+from lab.bench.peers.process import PeerMissing, Process
+from outdraft.bench.load.over_http import PeerError
 from outdraft.options.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outdraft.bench.peers.spec import KINDS, parse_peer
+from lab.bench.peers.spec import KINDS, parse_peer
 from outdraft.options.errors import ConfigError
 
 
@@ -36,6 +36,6 @@ def test_what_is_refused(text: str, says: str):
 
 
 def test_every_peer_has_its_worker():
-    from outdraft.bench.peers.process import WORKERS
+    from lab.bench.peers.process import WORKERS
 
     assert {path.stem for path in WORKERS.glob("with_*.py")} == {f"with_{name}" for name in KINDS}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from outdraft.bench.peers import weights
-from outdraft.bench.peers.spec import parse_peer
+from lab.bench.peers import weights
+from lab.bench.peers.spec import parse_peer
 from outdraft.bench.shelf import Shelf
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.bench.peers.process import WORKERS, Process
 from outdraft import LLM, SamplingParams
-from outdraft.bench.peers.process import WORKERS, Process
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 

@@ -40,7 +40,7 @@ def test_the_peers_prompt_is_not_counted_as_ours_is_not(pair, monkeypatch):
     pytest.importorskip("transformers")
     clock = count().__next__
     monkeypatch.setattr(peer, "perf_counter", clock)
-    monkeypatch.setattr("outdraft.bench.peers.workers.with_transformers.perf_counter", clock)
+    monkeypatch.setattr("lab.bench.peers.workers.with_transformers.perf_counter", clock)
     told = peer.time_transformers(pair, depth=2, tokens=8, repeats=1)
     assert told["plain"] == 7 and 0 < told["assisted"] <= 7
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from starlette.types import ASGIApp
 
-from outdraft.server.fleet.ask import Ask, Head, ReplicaLost, ask_here
+from outdraft.server.fleet.ask import Head, ProxiedRequest, ReplicaLost, ask_here
 from outdraft.server.fleet.route_key import RouteKey
 
 
@@ -14,11 +14,11 @@ class PlannedFleet:
 
     def __init__(self, apps: list[ASGIApp], dies: Callable[[int], int | None] = lambda i: None) -> None:
         self.apps, self.dies = apps, dies
-        self.asks: list[Ask] = []
+        self.asks: list[ProxiedRequest] = []
         self.keys: list[RouteKey] = []
         self.num_open = 0
 
-    async def send(self, ask: Ask, key: RouteKey) -> AsyncGenerator[Head | bytes, None]:
+    async def send(self, ask: ProxiedRequest, key: RouteKey) -> AsyncGenerator[Head | bytes, None]:
         i = len(self.asks)
         assert i < 50, "it never gives up"
         self.asks.append(ask)

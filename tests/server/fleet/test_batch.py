@@ -6,7 +6,7 @@ import random
 import pytest
 
 from outdraft.options.errors import ConfigError
-from outdraft.server.fleet.batch.jobs import Job, read_jobs, seed_of
+from outdraft.server.fleet.batch.jobs import BatchJob, read_jobs, seed_of
 from outdraft.server.fleet.batch.ledger import Ledger
 from outdraft.server.fleet.batch.worker import BatchWorker
 
@@ -99,7 +99,7 @@ def test_an_answer_to_something_else_does_not_count(worker, tmp_path):
 def test_a_batch_that_was_written_and_not_reported_is_not_done_again(worker, tmp_path, monkeypatch):
     """The actor has died between writing and telling: Ray hands its batch out again."""
     worker._ledger = Ledger(tmp_path, ENGINE)
-    jobs = [Job(**{key: value for key, value in line(i).items() if key != "method"}) for i in range(3)]
+    jobs = [BatchJob(**{key: value for key, value in line(i).items() if key != "method"}) for i in range(3)]
     first = worker.answer(jobs)
     monkeypatch.setattr(worker, "_app", None)
     assert worker.answer(jobs) == first
@@ -147,15 +147,15 @@ def test_what_is_no_batch_is_refused_before_anything_is_asked(tmp_path, lines, s
 
 def test_seeds_of_requests_are_their_own():
     assert len({seed_of(seed, f"{i}") for seed in range(10) for i in range(100)}) == 1000
-    own = Job(custom_id="x", url="/v1/completions", body={"prompt": "a", "seed": 3})
-    greedy = Job(custom_id="x", url="/v1/completions", body={"prompt": "a", "temperature": 0})
-    tokens = Job(custom_id="x", url="/inference/v1/generate", body={"token_ids": [1]})
+    own = BatchJob(custom_id="x", url="/v1/completions", body={"prompt": "a", "seed": 3})
+    greedy = BatchJob(custom_id="x", url="/v1/completions", body={"prompt": "a", "temperature": 0})
+    tokens = BatchJob(custom_id="x", url="/inference/v1/generate", body={"token_ids": [1]})
     assert own.seeded(1) is own and greedy.seeded(1) is greedy
     assert tokens.seeded(1).body["sampling_params"]["seed"] == seed_of(1, "x")
 
 
 def test_results_are_written_when_every_request_has_its_answer(tmp_path):
-    jobs = [Job(custom_id=name, url="/v1/completions", body={}) for name in ("a", "b")]
+    jobs = [BatchJob(custom_id=name, url="/v1/completions", body={}) for name in ("a", "b")]
     ledger = Ledger(tmp_path, ENGINE)
     for job, is_there in zip(jobs, (False, True), strict=True):
         ledger.write([{"custom_id": job.custom_id, "asked": ledger.key(job), "response": {"status_code": 200}}])

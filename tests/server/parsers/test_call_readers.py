@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outdraft.server.parsers.call_reader import Piece
 from outdraft.server.parsers.found import TOOLS
-from outdraft.server.parsers.json_text import Call
+from outdraft.server.parsers.json_text import WrittenCall
 
 NAMES = frozenset({"weather", "look_up"})
 ROME, BERN = ("weather", {"city": "Rome"}), ("weather", {"city": "Bern"})
@@ -118,7 +118,7 @@ def read(kind: str, pieces: Seq[str]) -> tuple[str, list[tuple[str, dict[str, ob
     assert form is not None
     reader = form.reads(NAMES, opened=False)
     found = [one for piece in pieces for one in reader.push(piece)] + reader.finish()
-    calls = [(one.name, json.loads(one.arguments)) for one in found if isinstance(one, Call)]
+    calls = [(one.name, json.loads(one.arguments)) for one in found if isinstance(one, WrittenCall)]
     return "".join(one for one in found if isinstance(one, str)), calls, found
 
 
@@ -177,13 +177,13 @@ def test_text_goes_on_at_once_and_a_mark_never_does() -> None:
 
 def test_every_call_has_an_id_of_its_own() -> None:
     _, _, found = read("hermes", [HERMES[3][0]])
-    ids = [one.id for one in found if isinstance(one, Call)]
+    ids = [one.id for one in found if isinstance(one, WrittenCall)]
     assert len(set(ids)) == 2 and all(one.startswith("call_") for one in ids)
 
 
 def test_half_characters_in_arguments_stay_escapes() -> None:
     _, _, found = read("hermes", ['<tool_call>{"name": "weather", "arguments": {"a": "\\ud800"}}</tool_call>'])
-    assert isinstance(found[0], Call) and found[0].arguments == '{"a": "\\ud800"}'
+    assert isinstance(found[0], WrittenCall) and found[0].arguments == '{"a": "\\ud800"}'
 
 
 def test_a_list_behind_the_prompts_own_mark() -> None:
@@ -191,7 +191,7 @@ def test_a_list_behind_the_prompts_own_mark() -> None:
     assert form is not None
     reader = form.reads(NAMES, opened=True)
     found = [*reader.push('[{"name": "weather", "arguments": {}}'), *reader.push("]"), *reader.finish()]
-    assert [one.name for one in found if isinstance(one, Call)] == ["weather"] and len(found) == 1
+    assert [one.name for one in found if isinstance(one, WrittenCall)] == ["weather"] and len(found) == 1
 
 
 def test_mistral_ids_are_nine_letters_and_the_same_every_time() -> None:

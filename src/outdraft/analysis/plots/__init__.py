@@ -1,1 +1,1 @@
-"""Pictures of bench records, by matplotlib (the extra `bench`). `panels` draws one each; `pictures` composes them."""
+"""The picture of a bench record, by matplotlib (the extra `bench`): `panels` are its parts, `picture` composes them."""

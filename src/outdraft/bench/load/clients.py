@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
-from outdraft.bench.load.jobs import Job
+from outdraft.bench.load.jobs import LoadJob
 from outdraft.engine.stats import RequestStats
 from outdraft.options.params import SamplingParams
 
@@ -62,7 +62,7 @@ class Server(Protocol):
     def rest(self) -> None:
         """After a round: return when its threads sleep, so that the next one has the cores."""
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: LoadJob) -> Answer:
         """Send one request and read its answer to the end."""
 
 
@@ -81,7 +81,7 @@ class Served:
         return sum(answer.num_tokens for answer in self.answers.values())
 
 
-def serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
+def serve(server: Server, jobs: Seq[LoadJob], clients: int) -> Served:
     """Have `clients` of them work through the requests. The first error ends the round and is raised."""
     server.prepare()
     before = server.work_seconds()
@@ -92,7 +92,7 @@ def serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
     return Served(answers=answers, seconds=seconds, work_seconds=work)
 
 
-async def _serve(server: Server, jobs: Seq[Job], clients: int) -> tuple[dict[int, Answer], float]:
+async def _serve(server: Server, jobs: Seq[LoadJob], clients: int) -> tuple[dict[int, Answer], float]:
     waiting, answers = iter(jobs), dict[int, Answer]()
     began = perf_counter()
     running = [asyncio.create_task(_client(server, waiting, answers)) for _ in range(min(clients, len(jobs)))]
@@ -105,6 +105,6 @@ async def _serve(server: Server, jobs: Seq[Job], clients: int) -> tuple[dict[int
     return answers, perf_counter() - began
 
 
-async def _client(server: Server, waiting: Iterator[Job], answers: dict[int, Answer]) -> None:
+async def _client(server: Server, waiting: Iterator[LoadJob], answers: dict[int, Answer]) -> None:
     for job in waiting:  # one list for all of them
         answers[job.number] = await server.ask(job)

@@ -16,7 +16,7 @@ from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LoadJob:
     """One request. `number` tells it from the others of its load; every answer has `params.max_tokens` tokens."""
 
     number: int
@@ -27,7 +27,7 @@ class Job:
 
 def make_jobs(
     codec: TextCodec, prompts: Seq[Prompt], count: int, params: SamplingParams, *, seed: int, max_len: int
-) -> list[Job]:
+) -> list[LoadJob]:
     """The first `count` requests of the mix with this seed; fewer requests are a prefix of more.
 
     Only the first turn of a conversation is asked. With `params.seed`, every request has a seed of its own.
@@ -46,7 +46,7 @@ def make_jobs(
             f"{longest} it exceeds the context of {max_len}; lower --max-tokens, or take another --suite"
         )
     rng = random.Random(seed)
-    jobs: list[Job] = []
+    jobs: list[LoadJob] = []
     seen: set[tuple[int, ...]] = set()
     left_out = 0
     while len(jobs) < count:
@@ -64,6 +64,6 @@ def make_jobs(
             length = rng.randint(-(-longest // 2), longest)
             seed_of_its_own = None if params.seed is None else params.seed + number
             mine = replace(params, max_tokens=length, seed=seed_of_its_own, ignore_eos=True)
-            jobs.append(Job(number=number, name=name, ids=ids, params=mine))
+            jobs.append(LoadJob(number=number, name=name, ids=ids, params=mine))
         left_out += 1
     return jobs[:count]

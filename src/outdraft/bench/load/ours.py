@@ -5,8 +5,8 @@ from time import perf_counter, process_time
 
 from outdraft.bench.entrant import Ours
 from outdraft.bench.load.clients import Answer
-from outdraft.bench.load.jobs import Job
-from outdraft.bench.peers.quiet import wait_until_idle
+from outdraft.bench.load.jobs import LoadJob
+from outdraft.bench.load.quiet import wait_until_idle
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 
@@ -36,7 +36,7 @@ class OurServer:
         """Pools of threads poll for a while after their work."""
         wait_until_idle([os.getpid()])
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: LoadJob) -> Answer:
         """Raises what the engine raises for this request."""
         arrivals: list[float] = []
         tokens: list[int] = []

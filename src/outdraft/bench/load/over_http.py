@@ -19,12 +19,11 @@ from typing import Any
 
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.http_stream import HttpError, read_events, read_json
-from outdraft.bench.load.jobs import Job
+from outdraft.bench.load.jobs import LoadJob
 from outdraft.bench.load.processes import find_processes, processor_seconds
-from outdraft.bench.peers.process import PeerError
-from outdraft.bench.peers.quiet import wait_until_idle
+from outdraft.bench.load.quiet import wait_until_idle
 from outdraft.engine.stats import RequestStats
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.params import SamplingParams
 
 FIELDS: Mapping[str, Any] = {  # beside OpenAI's own; a program that does not know one leaves it alone
@@ -38,9 +37,8 @@ _PAUSE = 0.25  # seconds in which a server's threads fall asleep
 _URL = re.compile(r"([^=:,\s]+)=(https?://\S+)")
 
 
-def is_url_peer(text: str) -> bool:
-    """Whether `--peer` names a running server."""
-    return _URL.fullmatch(text) is not None
+class PeerError(OutdraftError):
+    """A peer failed; the message quotes it."""
 
 
 def parse_server(text: str) -> tuple[str, str]:
@@ -97,14 +95,14 @@ class HttpServer:
         else:
             sleep(_PAUSE)
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: LoadJob) -> Answer:
         """Raises `PeerError` that quotes what the server said."""
         try:
             return await self._ask(job)
         except HttpError as error:
             raise self._error(error) from error
 
-    async def _ask(self, job: Job) -> Answer:
+    async def _ask(self, job: LoadJob) -> Answer:
         body = {
             "model": self._model,
             "prompt": list(job.ids),

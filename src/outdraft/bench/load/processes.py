@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from outdraft.bench.peers.quiet import read_ticks
+from outdraft.bench.load.quiet import read_ticks
 
 _HERE = ("localhost", "127.0.0.1", "::1")
 _LISTENS = "0A"  # the kernel's number of that state

@@ -18,7 +18,7 @@ QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRow:
+class MeasuredLoad:
     """What was measured of one method at one number of clients; lists are by round."""
 
     method: str
@@ -57,14 +57,14 @@ def make_row(
     foreign: bool,
     jobs: str,
     num_prompt_tokens: int,
-) -> LoadRow:
+) -> MeasuredLoad:
     """From all rounds of this method and plain decoding's of the same rounds. Texts are compared with plain's first."""
     wanted = plain[0].answers
     difference = first_difference(rounds, wanted) if promised else None
     told = [answer.stats for answer in rounds[0].answers.values() if answer.stats is not None]
     stats = merge(told)
     answers = [[served.answers[number] for number in sorted(served.answers)] for served in rounds]
-    return LoadRow(
+    return MeasuredLoad(
         method=method,
         clients=clients,
         jobs=jobs,

@@ -1,7 +1,7 @@
 """The whole load: for each number of clients, interleaved rounds of every method, then a line for each.
 
 Plain decoding takes part in every round, because a speed-up is a ratio within one; what is in the record
-already is left out. Data in: a `LoadPlan` and a `Journal`; data out: lines in the journal, and a `LoadOutcome`.
+already is left out. Data in: a `LoadPlan` and a `RecordFile`; data out: lines in the journal, and a `LoadOutcome`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,13 +11,13 @@ from typing import Any
 
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.load.clients import Served, Server, serve
-from outdraft.bench.load.jobs import Job
+from outdraft.bench.load.jobs import LoadJob
 from outdraft.bench.load.row import make_row
 from outdraft.bench.machine import describe
 from outdraft.bench.neighbours import busy_neighbours
-from outdraft.bench.subject import Subject
+from outdraft.bench.subject import BenchTarget
 from outdraft.bench.trial import PLAIN, order
-from outdraft.bench.write import Journal, as_record
+from outdraft.bench.write import RecordFile, as_record
 from outdraft.options.params import SamplingParams
 
 FEWEST_REQUESTS = 8  # of a round
@@ -28,9 +28,9 @@ WARM_UP_TOKENS = 16
 class LoadPlan:
     """What to measure. `servers` holds plain decoding, as "none", and every other server by label."""
 
-    subject: Subject
+    subject: BenchTarget
     servers: Mapping[str, Server]
-    jobs: Seq[Job]  # as many as the greatest number of clients needs
+    jobs: Seq[LoadJob]  # as many as the greatest number of clients needs
     params: SamplingParams  # of which the jobs' differ in length and seed
     levels: Seq[int]  # numbers of clients
     requests: int  # of each round; 0: twice the clients, at least `FEWEST_REQUESTS`
@@ -38,7 +38,7 @@ class LoadPlan:
     engine: Mapping[str, Any] = field(default_factory=dict)  # how requests are scheduled: words of `LLM`
     neighbours: int = 0
 
-    def jobs_at(self, clients: int) -> Seq[Job]:
+    def jobs_at(self, clients: int) -> Seq[LoadJob]:
         """The requests of a round with so many clients."""
         return self.jobs[: num_requests(clients, self.requests)]
 
@@ -67,7 +67,7 @@ class LoadBench:
     """One run. `tell(message, n)` hears what goes on, and how many answers are done with."""
 
     def __init__(
-        self, plan: LoadPlan, journal: Journal, tell: Callable[[str, int], None] = lambda message, n: None
+        self, plan: LoadPlan, journal: RecordFile, tell: Callable[[str, int], None] = lambda message, n: None
     ) -> None:
         self.plan, self.journal, self.tell = plan, journal, tell
         self.machine = describe(str(plan.subject.plain.config["device"]))
@@ -103,7 +103,7 @@ class LoadBench:
         for label in missing:
             self._write(label, clients, jobs, rounds, keys[label])
 
-    def _write(self, label: str, clients: int, jobs: Seq[Job], rounds: Mapping[str, Seq[Served]], key: str) -> None:
+    def _write(self, label: str, clients: int, jobs: Seq[LoadJob], rounds: Mapping[str, Seq[Served]], key: str) -> None:
         server = self.plan.servers[label]
         row = make_row(
             label,
@@ -124,18 +124,18 @@ class LoadBench:
     def _common(self) -> dict[str, Any]:
         return {"model": self.plan.subject.told, "machine": self.machine, "engine": dict(self.plan.engine)}
 
-    def _key(self, label: str, clients: int, jobs: Seq[Job]) -> str:
+    def _key(self, label: str, clients: int, jobs: Seq[LoadJob]) -> str:
         config, sampling = self.plan.servers[label].config, asdict(self.plan.params)
         what = {"load": clients, "method": label, "jobs": _fingerprint(jobs), "rounds": self.plan.rounds}
         what |= {"config": config}
         return digest({**self._common(), **what, "sampling": sampling})
 
 
-def _fingerprint(jobs: Seq[Job]) -> str:
+def _fingerprint(jobs: Seq[LoadJob]) -> str:
     return digest([[job.ids, job.params.max_tokens, job.params.seed] for job in jobs])
 
 
-def _shorter(jobs: Seq[Job]) -> list[Job]:
+def _shorter(jobs: Seq[LoadJob]) -> list[LoadJob]:
     """The same requests, of a few tokens."""
     return [
         replace(

@@ -47,17 +47,17 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class RecordedPass:
     """A recorded one."""
 
     work: Work
     seconds: float
 
 
-class Costs:
+class LearnedCosts:
     """Raises `ConfigError` for a trace of hardly any passes."""
 
-    def __init__(self, passes: Seq[Pass]) -> None:
+    def __init__(self, passes: Seq[RecordedPass]) -> None:
         if len(passes) < _FEWEST:
             raise ConfigError(
                 f"the trace has {len(passes)} passes: record at least {_FEWEST}, for nothing can be said of fewer"

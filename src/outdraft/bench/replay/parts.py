@@ -12,8 +12,8 @@ from random import Random
 
 import torch
 
-from outdraft.bench.replay.costs import Costs, Work
-from outdraft.bench.replay.trace import Asked
+from outdraft.bench.replay.costs import LearnedCosts, Work
+from outdraft.bench.replay.trace import TracedRequest
 from outdraft.core.cache import PAGE
 from outdraft.core.coins import Coins
 from outdraft.core.draft import Draft, chain
@@ -45,9 +45,9 @@ class SimulatedTarget:
     """`Target` and its `Room`: counts the rows of every sequence that has begun, and advances the clock."""
 
     clock: SimulatedClock
-    costs: Costs
+    costs: LearnedCosts
     random: Random
-    asked: Mapping[int, Asked]  # by sequence
+    asked: Mapping[int, TracedRequest]  # by sequence
     mixes: bool
     slices: int
     num_pages: int | None
@@ -148,7 +148,7 @@ class SimulatedSlices:
 class AsRecorded:
     """`Drafter` and `Verifier`: every round has as many nodes and keeps as many of them as in the recording."""
 
-    asked: Mapping[int, Asked]  # by sequence
+    asked: Mapping[int, TracedRequest]  # by sequence
     lossless: bool = True
     needs: Needs = field(default_factory=Needs)
     traits: Traits = field(default_factory=Traits)

@@ -17,11 +17,11 @@ from dataclasses import dataclass, fields, replace
 from io import StringIO
 from random import Random
 
-from outdraft.bench.replay.costs import Costs
+from outdraft.bench.replay.costs import LearnedCosts
 from outdraft.bench.replay.parts import Always, AsRecorded, SimulatedClock, SimulatedTarget
 from outdraft.bench.replay.pauses import Pauses, learn_pauses
 from outdraft.bench.replay.summary import Summary, middle, summarise
-from outdraft.bench.replay.trace import Asked, Trace, read_lines
+from outdraft.bench.replay.trace import Trace, TracedRequest, read_lines
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.decode.parts import Parts
@@ -39,7 +39,7 @@ _CONFIG = {"model": "simulated", "drafter": {"name": "as recorded"}}
 class Machine:
     """What the replay runs on. `num_pages`: of the key/value cache; None: any number. Others: see `core/room.py`."""
 
-    costs: Costs
+    costs: LearnedCosts
     pauses: Pauses
     mixes: bool = True
     slices: int = 1
@@ -50,7 +50,7 @@ def learn(trace: Trace) -> Machine:
     """The machine that a trace was recorded on. Raises `ConfigError` for a trace of hardly any passes."""
     setup = trace.setup
     return Machine(
-        costs=Costs(trace.passes),
+        costs=LearnedCosts(trace.passes),
         pauses=learn_pauses(trace.pauses),
         mixes=setup["mixes"],
         slices=setup.get("slices", 1),
@@ -63,18 +63,18 @@ def scheduling_of(trace: Trace) -> SchedulerSettings:
     return SchedulerSettings(**{one.name: trace.setup[one.name] for one in fields(SchedulerSettings)})
 
 
-def replay(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettings) -> Summary:
+def replay(requests: Seq[TracedRequest], machine: Machine, scheduling: SchedulerSettings) -> Summary:
     """Of a few runs whose noise is drawn anew, the middle of each number: who waits for whom hangs on little."""
     return middle([summarise(simulate(requests, machine, scheduling, seed=seed).requests) for seed in range(_RUNS)])
 
 
-def simulate(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettings, *, seed: int = 0) -> Trace:
+def simulate(requests: Seq[TracedRequest], machine: Machine, scheduling: SchedulerSettings, *, seed: int = 0) -> Trace:
     """The same requests, with the times that they have in the replay, by arrival. `seed`: of the machine's noise.
 
     Raises `RequestError` for memory in which one of them never fits.
     """
     clock = SimulatedClock()
-    asked: dict[int, Asked] = {}
+    asked: dict[int, TracedRequest] = {}
     target = SimulatedTarget(
         clock=clock,
         costs=machine.costs,
@@ -97,7 +97,11 @@ def simulate(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettin
 
 
 def _run(
-    engine: Engine, clock: SimulatedClock, requests: Iterable[Asked], asked: dict[int, Asked], pauses: Pauses
+    engine: Engine,
+    clock: SimulatedClock,
+    requests: Iterable[TracedRequest],
+    asked: dict[int, TracedRequest],
+    pauses: Pauses,
 ) -> None:
     """Send every request at its time, and take back at its time who left. `asked` notes whose a sequence is."""
     waiting = sorted(requests, key=lambda one: one.at, reverse=True)
@@ -126,9 +130,9 @@ def _run(
         num_ended += sum(event.finish_reason is not None for event in engine.step())
 
 
-def _as_served(requests: Seq[Asked]) -> list[Asked]:
+def _as_served(requests: Seq[TracedRequest]) -> list[TracedRequest]:
     """A request that wrote nothing would write what the one before it wrote that ended by itself."""
-    served: list[Asked] = []
+    served: list[TracedRequest] = []
     rounds = next((one.rounds for one in requests if one.reason in ("stop", "length")), [])
     for one in sorted(requests, key=lambda one: one.at):
         if not one.rounds:
@@ -139,7 +143,7 @@ def _as_served(requests: Seq[Asked]) -> list[Asked]:
     return served
 
 
-def _request(one: Asked) -> Request:
+def _request(one: TracedRequest) -> Request:
     """It may write as much as it did; and as much as it was allowed to where its text was not over."""
     was_cut_off = one.reason == "timeout" or one.patience is not None
     num_tokens = one.most if was_cut_off and one.most is not None else one.num_tokens

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from outdraft.bench.replay.trace import Asked
+from outdraft.bench.replay.trace import TracedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Summary:
     num_late: int  # requests that had not ended when their time was over
 
 
-def summarise(requests: Seq[Asked]) -> Summary:
+def summarise(requests: Seq[TracedRequest]) -> Summary:
     """Of all requests of a run."""
     refused, late = (sum(one.reason == reason for one in requests) for reason in ("refused", "timeout"))
     written = [one for one in requests if one.first is not None]

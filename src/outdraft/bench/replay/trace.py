@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from outdraft.bench.replay.costs import Pass, Work
+from outdraft.bench.replay.costs import RecordedPass, Work
 from outdraft.bench.replay.pauses import Pause
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
@@ -14,7 +14,7 @@ OPEN = "unfinished"  # the recording ended before the request did
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class TracedRequest:
     """One request, and what came of it. Times are seconds since the recording began."""
 
     id: int
@@ -34,7 +34,7 @@ class Asked:
         """Tokens that the request wrote in all its rounds."""
         return sum(tokens for _, tokens in self.rounds)
 
-    def sent(self, at: float) -> "Asked":
+    def sent(self, at: float) -> "TracedRequest":
         """The same request, sent at another time."""
         moved = at - self.at
         return replace(self, at=at, end=None if self.end is None else self.end + moved)
@@ -51,8 +51,8 @@ class Trace:
     """What was recorded. `setup`: the first line."""
 
     setup: dict[str, Any]
-    requests: list[Asked]
-    passes: list[Pass]
+    requests: list[TracedRequest]
+    passes: list[RecordedPass]
     pauses: list[Pause]
 
 
@@ -80,8 +80,8 @@ def read_trace(path: str | Path) -> Trace:
 
 def read_lines(told: list[dict[str, Any]]) -> Trace:
     """A trace from its lines."""
-    requests: dict[int, Asked] = {}
-    passes: list[Pass] = []
+    requests: dict[int, TracedRequest] = {}
+    passes: list[RecordedPass] = []
     pauses: list[Pause] = []
     open_ids: set[int] = set()
     free = 0.0  # since when the engine could have begun a pass
@@ -89,7 +89,7 @@ def read_lines(told: list[dict[str, Any]]) -> Trace:
     for line in told[1:]:
         at = float(line["at"])
         if "asks" in line:
-            requests[line["asks"]] = Asked(
+            requests[line["asks"]] = TracedRequest(
                 id=line["asks"],
                 at=at,
                 prompt=line["prompt"],
@@ -108,7 +108,7 @@ def read_lines(told: list[dict[str, Any]]) -> Trace:
         elif "slice" in line:
             free, is_awake, asked, ended = at, True, 0, 0
         else:
-            passes.append(Pass(work=_work(line), seconds=line["seconds"]))
+            passes.append(RecordedPass(work=_work(line), seconds=line["seconds"]))
             if requests:  # else the recording began within
                 pause = max(0.0, at - line["seconds"] - free)
                 pauses.append(Pause(seconds=pause, is_awake=is_awake, num_asked=asked, num_ended=ended))
@@ -129,7 +129,7 @@ def _work(line: dict[str, Any]) -> Work:
     )
 
 
-def _follow(line: dict[str, Any], at: float, requests: dict[int, Asked]) -> None:
+def _follow(line: dict[str, Any], at: float, requests: dict[int, TracedRequest]) -> None:
     for number, num_rows in line["cached"].items():
         if int(number) in requests:
             requests[int(number)].cached = num_rows

@@ -21,7 +21,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedPrompt:
     """What the engine is given: ids, and the texts that end the answer."""
 
     ids: tuple[int, ...]
@@ -29,10 +29,10 @@ class Asked:
     references: tuple[tuple[int, ...], ...] = ()
 
 
-def ask(codec: TextCodec, prompt: Prompt, messages: Seq[Mapping[str, str]]) -> Asked:
+def ask(codec: TextCodec, prompt: Prompt, messages: Seq[Mapping[str, str]]) -> AskedPrompt:
     """The prompt after `messages`, by the model's chat template where the turns are a conversation."""
     references = tuple(tuple(codec.encode(text, add_special=False)) for text in prompt.references)
     if not prompt.chat:
-        return Asked(ids=tuple(codec.encode(messages[-1]["content"])), references=references)
+        return AskedPrompt(ids=tuple(codec.encode(messages[-1]["content"])), references=references)
     rendered = render_chat(codec.chat_template, messages, control=codec.control)
-    return Asked(ids=tuple(codec.encode_chat(rendered)), stop=rendered.stop, references=references)
+    return AskedPrompt(ids=tuple(codec.encode_chat(rendered)), stop=rendered.stop, references=references)

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import ZOO_OPTIONS, ZOO_TARGET
-from outdraft.cli.flags import ROLES, ChoiceFlags, EngineFlags
-from outdraft.cli.options import flag
+from outdraft.cli.flags import ROLES, ChoiceFlags, EngineFlags, TextFlags
+from outdraft.cli.options import flag, same
 from outdraft.options.errors import ConfigError, OutdraftError
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ class Options:
     sampling: ChoiceFlags = field(
         metadata={"title": "sampling (temperature 0 here means: greedy, and 0.8 for the sampled checks)"}
     )
-    negative_prompt: str | None = flag(
-        None, "with --guidance-scale, the text to keep away from; default: the prompt's last token", metavar="TEXT"
-    )
+    negative_prompt: str | None = same(TextFlags, "negative_prompt")
     prompts: int = flag(50, "prompts of the identity checks")
     tokens: int = flag(128, "tokens written for each of them")
     samples: int | None = flag(

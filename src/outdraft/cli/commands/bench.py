@@ -1,10 +1,10 @@
 """`outdraft bench`: measure methods against plain decoding, keep every figure, and end with a table and a picture.
 
-Four ways: measure (and go on with a file that is there), `--load` (many requests at once), `--report` (only look at a
-file), `--compare` (two files).
+Three ways: measure (and go on with a file that is there), `--load` (many requests at once), `--report` (only look at a
+file).
 """
 
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,10 +12,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
-from outdraft.cli.bench_report import compare_files, measure, report_file, report_rows
-from outdraft.cli.flags import ROLES, SamplingFlags
-from outdraft.cli.load import Asked, LoadFlags, measure_load
-from outdraft.cli.options import default_of, flag
+from outdraft.cli.bench_report import measure, report_file, report_rows
+from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
+from outdraft.cli.load import BenchInputs, LoadFlags, measure_load
+from outdraft.cli.options import default_of, flag, same
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.bench.entrant import Entrant
-    from outdraft.bench.runner import Outcome, Plan
+    from outdraft.bench.runner import BenchOutcome, BenchPlan
     from outdraft.engine.llm import LLM
 
-SUMMARY = "measure methods against plain decoding: records, tables, pictures"
+    Join = Callable[[BenchInputs, dict[str, Entrant]], dict[str, str]]
+
+SUMMARY = "measure methods against plain decoding: records, tables, a picture"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
   outdraft bench --quick                                            # the zoo; it says how long it will take
   outdraft bench --method eagle:k=3 --method eagle:k=5,width=3 --suite prose --suite code
   outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
   outdraft bench --out runs/today.jsonl                             # again, to go on after an interruption
-  outdraft bench --load 1,4,16 --max-tokens 32                      # many requests at once
-  outdraft bench --compare yesterday.jsonl today.jsonl"""
+  outdraft bench --load 1,4,16 --max-tokens 32                      # many requests at once"""
 _ONE_BY_ONE = ("by", "curve", "past")  # flags that say nothing of many requests at once
 QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 2, 3, 48
 OVERHEAD_SECONDS = 3.0  # of warming up, tables and pictures; and as much for the cost curve
@@ -52,7 +53,7 @@ class Options:
         (),
         "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
         "recipe:NAME; may be repeated; "
-        "without it (and without --peer) the demo's line-up, as far as it fits the model",
+        "without it the demo's line-up, as far as it fits the model",
         metavar="METHOD",
     )
     recipe: tuple[str, ...] = flag(
@@ -65,9 +66,7 @@ class Options:
     )
     peer: tuple[str, ...] = flag(
         (),
-        "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
-        "k=, bits=, draft=MODEL, python=PATH; with --load a running server, NAME=URL; may be repeated (docs/bench.md); "
-        "texts then have one length",
+        "with --load: NAME=URL, a running server of another engine in the same rounds; may be repeated",
         metavar="PEER",
     )
     suite: tuple[str, ...] = flag(
@@ -83,38 +82,23 @@ class Options:
         None, "the acceptance rule of methods that name none; default: auto, or the recipe's", metavar="NAME"
     )
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
-    dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
-    device: str = flag(
-        "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
-    )
-    exact: bool | None = flag(
-        None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
-    )
-    guard: float | None = flag(
-        None,
-        "without exact rows: logit differences up to this are decided as plain decoding "
-        "decides; 0 is off; 0.001 by default in float32, else off",
-        metavar="GAP",
-    )
-    enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
-    max_model_len: int | None = flag(None, "a shorter context than the model's own")
-    kv_cache: str | None = flag(None, "layout of the key/value cache: static (default), paged", metavar="NAME")
-    kv_cache_dtype: str = flag(
-        "auto",
-        "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
-        metavar="NAME",
-    )
+    dtype: str = same(EngineFlags, "dtype")
+    device: str = same(EngineFlags, "device")
+    exact: bool | None = same(EngineFlags, "exact")
+    guard: float | None = same(EngineFlags, "guard")
+    enforce_eager: bool = same(EngineFlags, "enforce_eager")
+    max_model_len: int | None = same(EngineFlags, "max_model_len")
+    kv_cache: str | None = same(EngineFlags, "kv_cache")
+    kv_cache_dtype: str = same(EngineFlags, "kv_cache_dtype")
     inflate: str | None = flag(
         None,
         "a bigger target of the same distribution, to see what one costs: 4x12 is width times 4, 12 layers",
         metavar="WIDTHxDEPTH",
     )
-    cache: str | None = flag(
-        None, "where inflated models and the peers' forms of them are kept (default: ~/.cache/outdraft)", metavar="DIR"
-    )
+    cache: str | None = flag(None, "where inflated models are kept (default: ~/.cache/outdraft)", metavar="DIR")
     out: str | None = flag(
         None,
-        "the record file (JSON lines); an existing one is continued; tables and pictures "
+        "the record file (JSON lines); an existing one is continued; tables and a picture "
         "are written beside it (default: bench-DATE-TIME/bench.jsonl)",
         metavar="FILE",
     )
@@ -123,11 +107,8 @@ class Options:
     past: int = flag(128, "cached tokens before the rows of that curve")
     load: LoadFlags = field(metadata={"title": "many requests at once"})
     neighbours: int = flag(0, "also run this many programs that keep a core busy each, as on a laptop in use")
-    plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
-    report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
-    compare: tuple[str, ...] = flag(
-        (), "measure nothing: what changed from one record file to another", metavar="FILE", words=2
-    )
+    plots: bool = flag(True, "draw a picture (needs matplotlib: pip install 'outdraft[bench]')")
+    report: str | None = flag(None, "measure nothing: tables and picture of this record file", metavar="FILE")
     json: bool = flag(
         False,
         "machine output: records, written, cells [method, group, speedup, ...], failed; what was "
@@ -135,20 +116,17 @@ class Options:
     )
 
 
-def run(options: Options) -> int:
-    """Measure; with --compare or --report only read what was measured before."""
+def run(options: Options, join: "Join | None" = None) -> int:
+    """Measure; with --report only read what was measured before."""
     from outdraft.cli.console import make_console
 
     console = make_console(stderr=options.json)
-    if options.compare:
-        earlier, later = map(user_path, options.compare)
-        return compare_files(console, earlier, later, as_json=options.json)
     if options.report is not None:
         file = user_path(options.report)
         return report_file(console, file, by=options.by, plots=options.plots, as_json=options.json)
     _check(options)
     path = user_path(options.out or f"bench-{datetime.now():%Y%m%d-%H%M%S}/bench.jsonl")
-    return _measure(console, options, path) if options.load.load is None else _load(console, options, path)
+    return _measure(console, options, path, join) if options.load.load is None else _load(console, options, path)
 
 
 def _load(console: "Console", options: Options, path: Path) -> int:
@@ -156,16 +134,9 @@ def _load(console: "Console", options: Options, path: Path) -> int:
     from outdraft.bench.load.over_http import parse_server
 
     servers = [parse_server(text) for text in options.peer]
-    asked = _read(options, peers=bool(servers), **options.load.settings())
+    asked = _read(options, one_length=bool(servers), **options.load.settings())
     return measure_load(
-        console,
-        asked,
-        options.load,
-        servers,
-        path,
-        neighbours=options.neighbours,
-        plots=options.plots,
-        as_json=options.json,
+        console, asked, options.load, servers, path, neighbours=options.neighbours, as_json=options.json
     )
 
 
@@ -183,20 +154,19 @@ def _check(options: Options) -> None:
             raise ConfigError(f"--{name} is for texts that are measured one by one: leave it out, or leave --load out")
 
 
-def _measure(console: "Console", options: Options, path: Path) -> int:
+def _measure(console: "Console", options: Options, path: Path, join: "Join | None") -> int:
     from outdraft.bench.runner import Bench
 
-    with ExitStack() as closing:
-        plan, absent = make_plan(options, closing)
-        outcome = measure(
-            console,
-            path,
-            absent,
-            _forecast(plan),
-            plan.num_texts,
-            "texts",
-            lambda journal, tell: Bench(plan, journal, tell),
-        )
+    plan, absent = make_plan(options, join)
+    outcome = measure(
+        console,
+        path,
+        absent,
+        _forecast(plan),
+        plan.num_texts,
+        "texts",
+        lambda journal, tell: Bench(plan, journal, tell),
+    )
     if outcome.too_long and outcome.key is None:
         raise ConfigError(
             f"no prompt fits: {outcome.too_long[0]} and --max-tokens {plan.params.max_tokens} exceed the context "
@@ -210,7 +180,7 @@ def _measure(console: "Console", options: Options, path: Path) -> int:
     )
 
 
-def _forecast(plan: "Plan") -> list[str]:
+def _forecast(plan: "BenchPlan") -> list[str]:
     """About how long it takes, if every method is as quick as plain decoding; and whether the machine is busy."""
     from outdraft.bench.forecast import how_long, text_pace
     from outdraft.bench.machine import busy_note
@@ -224,23 +194,23 @@ def _forecast(plan: "Plan") -> list[str]:
     return [f"at most {plan.num_texts} texts of {tokens} tokens: {took}", busy_note()]
 
 
-def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, str]]":
-    """Everything loaded and checked, before the first text; and who is left out, and why. `closing` ends the peers."""
-    from outdraft.bench.entrant import Ours
-    from outdraft.bench.peers.entrant import join_peers
-    from outdraft.bench.peers.spec import parse_peer
-    from outdraft.bench.runner import Plan
+def make_plan(options: Options, join: "Join | None" = None) -> "tuple[BenchPlan, dict[str, str]]":
+    """Everything loaded and checked, before the first text; and who is left out, and why.
 
-    peers = [parse_peer(text) for text in options.peer]
-    asked = _read(options, peers=bool(peers))
-    lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
+    `join` adds other programs to the entrants and returns those that it had to leave out: texts then have one length.
+    """
+    from outdraft.bench.entrant import Ours
+    from outdraft.bench.runner import BenchPlan
+
+    asked = _read(options, one_length=join is not None)
+    lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if join is None]
 
     def ours(llm: "LLM", rival: Rival | None) -> "Entrant":
         return Ours(llm, rival.threads if rival is not None else None)
 
     entrants, absent = asked.gather(lineup, ours)
-    absent |= join_peers(entrants, peers, asked.subject, asked.shelf, closing)
-    plan = Plan(
+    absent |= {} if join is None else join(asked, entrants)
+    plan = BenchPlan(
         subject=asked.subject,
         entrants=entrants,
         prompts=asked.prompts,
@@ -253,9 +223,9 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     return plan, absent
 
 
-def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
-    """Everything but who else takes part: loaded, checked. `peers`: greedy texts of one length; `settings`: `LLM`'s."""
-    from outdraft.bench.peers.entrant import check_params
+def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs:
+    """Everything but who else takes part: loaded, checked. `one_length`: of greedy texts; `settings`: `LLM`'s."""
+    from outdraft.bench.entrant import check_greedy
     from outdraft.bench.shelf import Shelf
     from outdraft.bench.subject import load_subject
     from outdraft.bench.suites import DEFAULT, load_suites
@@ -265,8 +235,8 @@ def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
     if options.quick:
         count, rounds = count or QUICK_PROMPTS, min(rounds, QUICK_ROUNDS)
         params = replace(params, max_tokens=min(params.max_tokens or QUICK_TOKENS, QUICK_TOKENS))
-    if peers:
-        check_params(params)
+    if one_length:
+        check_greedy(params)
         params = replace(params, ignore_eos=True)
     zoo = options.model.partition("@")[0] == ZOO_TARGET
     methods = (*options.method, *(f"recipe:{name}" for name in options.recipe))
@@ -279,7 +249,7 @@ def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
-    return Asked(
+    return BenchInputs(
         subject=subject,
         shelf=shelf,
         prompts=prompts,
@@ -290,7 +260,7 @@ def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
     )
 
 
-def _notes(outcome: "Outcome") -> list[str]:
+def _notes(outcome: "BenchOutcome") -> list[str]:
     notes = []
     if outcome.num_skipped:
         notes.append(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new")

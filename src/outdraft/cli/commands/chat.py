@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from outdraft.cli.flags import KeepingFlags, SamplingFlags, read_references
-from outdraft.cli.options import argument, flag
+from outdraft.cli.flags import KeepingFlags, SamplingFlags, TextFlags, read_references
+from outdraft.cli.options import argument, flag, same
 from outdraft.cli.remote.flags import RemoteFlags
 from outdraft.options.errors import ConfigError, RequestError
 
@@ -47,9 +47,7 @@ class Options:
     sampling: ChatSampling = field(metadata={"title": "sampling"})
     remote: RemoteFlags = field(metadata={"title": "a running server"})
     system: str | None = flag(None, "a system message to begin with")
-    reference: tuple[str, ...] = flag(
-        (), "a text file that the answer may copy from, for drafters that look up; may be repeated", metavar="FILE"
-    )
+    reference: tuple[str, ...] = same(TextFlags, "reference")
     color: bool = flag(False, "colour the answers by the source of each token")
 
 

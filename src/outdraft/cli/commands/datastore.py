@@ -1,6 +1,6 @@
-"""`outdraft datastore`: make the file that retrieval looks things up in, say what is in one, and time it.
+"""`outdraft datastore`: make the file that retrieval looks things up in, and say what is in one.
 
-The command reads flags and shows; the work is `drafters/shared/look_up/datastore/` and `bench/indices.py`.
+The command reads flags and shows; the work is `drafters/shared/look_up/datastore/`.
 """
 
 import math
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
     from outdraft.drafters.shared.look_up.datastore.file import Header
 
-SUMMARY = "build, describe or time a datastore: a file of texts for drafters that look up"
+SUMMARY = "build or describe a datastore: a file of texts for drafters that look up"
 EPILOG = """A text file is one document; a .jsonl file has one a line, as "text" or as "token_ids". Both may be
 packed (.gz). Examples:
   outdraft datastore build FILE --model zoo:target --data CORPUS
   outdraft datastore build FILE --model MODEL --text notes.txt --from-outputs answers.jsonl
-  outdraft datastore info FILE
-  outdraft datastore bench FILE --json"""
+  outdraft datastore info FILE"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +49,6 @@ class InfoOptions:
 
     file: str | None = argument(None, "the datastore")
     json: bool = flag(False, "machine output: the header")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchOptions:
-    """Which file, and how much to time."""
-
-    file: str | None = argument(None, "the datastore")
-    queries: int = flag(3000, "look-ups that are timed")
-    tokens: int = flag(200_000, "the most tokens that suffix trees learn")
-    json: bool = flag(False, "machine output: header, microseconds")
 
 
 def _path(file: str | None, action: str) -> Path:
@@ -127,46 +116,6 @@ def info(options: InfoOptions) -> int:
     return 0
 
 
-def bench(options: BenchOptions) -> int:
-    """Time look-ups, suffix trees and automata over its text."""
-    path = _path(options.file, "bench")
-    if options.queries < 1 or options.tokens < 1:
-        raise ConfigError(f"--queries {options.queries} --tokens {options.tokens}: both must be at least 1")
-    from outdraft.bench.indices import time_indices
-    from outdraft.cli.console import make_console, write_json
-    from outdraft.drafters.shared.look_up.datastore.file import open_datastore
-
-    store = open_datastore(path)
-    told = time_indices(store, queries=options.queries, num_tokens=options.tokens)
-    if options.json:
-        write_json({**_describe(store.header), **told})
-        return 0
-    from rich.table import Table
-
-    console = make_console()
-    console.print(f"{path}  {_words(store.header)}", markup=False, soft_wrap=True)
-    table = Table(title="microseconds", title_justify="left", box=None, pad_edge=False)
-    for name in ("index", "append", "evict", "look-up p50", "p99", "bytes a token"):
-        table.add_column(name, justify="left" if name == "index" else "right", no_wrap=True)
-    for label, row in _rows(told):
-        table.add_row(label, *("" if value is None else f"{value:,.1f}" for value in row))
-    console.print(table, soft_wrap=True)
-    console.print("append, evict: for each token; the first look-ups may have waited for the disk", style="dim")
-    return 0
-
-
-def _rows(told: dict[str, Any]) -> Iterator[tuple[str, tuple[float | None, ...]]]:
-    """Label, then append, evict, p50, p99, bytes a token."""
-    store, automaton = told["datastore"], told["automaton"]
-    for label, spread in (("datastore, first look-ups", "first_us"), ("datastore, the same again", "again_us")):
-        yield label, (None, None, store[spread]["p50"], store[spread]["p99"], 8.0)
-    for row in told["suffix_tree"]:
-        near, whole, held = row["look_up_us"], row["look_up_whole_depth_us"], row["bytes_per_token"]
-        yield f"suffix tree, depth {row['depth']}", (row["append_us"], row["evict_us"], near["p50"], near["p99"], held)
-        yield "  its whole depth matched", (None, None, whole["p50"], whole["p99"], None)
-    yield "suffix automaton", (automaton["append_us"], None, None, None, automaton["bytes_per_token"])
-
-
 def _describe(header: "Header") -> dict[str, Any]:
     return {
         "num_tokens": header.num_tokens,
@@ -199,5 +148,4 @@ def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
 ACTIONS = (
     Command(name="build", summary="write a datastore of texts", options=BuildOptions, run=build),
     Command(name="info", summary="say what is in a datastore", options=InfoOptions, run=info),
-    Command(name="bench", summary="time look-ups in a datastore", options=BenchOptions, run=bench),
 )

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family
-from outdraft.cli.options import flag
+from outdraft.cli.flags import EngineFlags
+from outdraft.cli.options import flag, same
 from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ class Options:
     """The model, and how much is written and measured of it."""
 
     model: str = flag(ZOO_TARGET, "the target; drafters that need weights trained for another are left out")
-    dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
-    device: str = flag(
-        "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
-    )
+    dtype: str = same(EngineFlags, "dtype")
+    device: str = same(EngineFlags, "device")
     max_tokens: int = flag(64, "tokens of each text")
     seconds: float = flag(12.0, "about how long to measure (at least three rounds)")
     all: bool = flag(False, "every head that was trained for this model beside the five, the fastest first")

@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.flags import EngineFlags, FormFlags, SamplingFlags, read_references
-from outdraft.cli.options import argument, flag
+from outdraft.cli.flags import EngineFlags, FormFlags, SamplingFlags, TextFlags, read_references
+from outdraft.cli.options import argument, flag, same
 from outdraft.cli.remote.flags import RemoteFlags
 from outdraft.options.errors import RequestError
 
@@ -35,12 +35,8 @@ class Options:
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     form: FormFlags = field(metadata={"title": "form of the answer"})
     remote: RemoteFlags = field(metadata={"title": "a running server"})
-    reference: tuple[str, ...] = flag(
-        (), "a text file that the answer may copy from, for drafters that look up; may be repeated", metavar="FILE"
-    )
-    negative_prompt: str | None = flag(
-        None, "with --guidance-scale, the text to keep away from; default: the prompt's last token", metavar="TEXT"
-    )
+    reference: tuple[str, ...] = same(TextFlags, "reference")
+    negative_prompt: str | None = same(TextFlags, "negative_prompt")
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
     stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
     json: bool = flag(False, "machine output: text, ids, sources, finish_reason, variant, lossless, metrics, config")

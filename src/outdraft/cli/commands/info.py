@@ -22,12 +22,12 @@ EPILOG = """Please add its output to a bug report. Examples:
   outdraft info --model DIR --json"""
 WIDTH = 20  # of the column of names
 OPTIONAL = {  # package -> what needs it
-    "matplotlib": "pictures of bench, theory and trial",
+    "matplotlib": "the picture of bench",
     "gguf": "GGUF files",
     "datasets": "train from Parquet",
     "tensorboard": "train --tensorboard",
     "optuna": "tune-skip",
-    "transformers": "models that outdraft does not compute itself, and the peer of that name in bench",
+    "transformers": "models that outdraft does not compute itself",
 }
 
 

@@ -10,7 +10,7 @@ from outdraft.options.ranges import check_range
 
 if TYPE_CHECKING:
     from outdraft.bench.replay.summary import Summary
-    from outdraft.bench.replay.trace import Asked, Trace
+    from outdraft.bench.replay.trace import Trace, TracedRequest
 
 SUMMARY = "run a recorded trace of requests again, in simulated time, with other limits"
 EPILOG = """record with: with outdraft.record_trace(llm, "monday.jsonl"): ...
@@ -93,7 +93,7 @@ def _replays(options: Options, trace: "Trace") -> "Iterator[tuple[str, Summary]]
 
     machine, as_it_was = learn(trace), scheduling_of(trace)
 
-    def again(requests: "list[Asked]", num_pages: int | None = machine.num_pages, **changes: Any) -> "Summary":
+    def again(requests: "list[TracedRequest]", num_pages: int | None = machine.num_pages, **changes: Any) -> "Summary":
         return replay(requests, replace(machine, num_pages=num_pages), replace(as_it_was, **changes))
 
     yield "replayed", again(trace.requests)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.shared.features.network import Embed, FeatureForm, NativeParts
-from outdraft.kernels.decoder.entrance import Entrance, Origin
+from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block, blocks_of, embedding_rows, make_linear, make_norm
@@ -199,7 +199,7 @@ class Eagle3Net(nn.Module):
             fusion=None if self.fc is None else weight_of(self.fc),
             token_norm=norm_of(first.attn_norm),
             feature_norm=norm_of(first.hidden_norm),
-            origin=Origin.NORMED_FEATURE if first.normed else Origin.FEATURE,
+            origin=FirstState.NORMED_FEATURE if first.normed else FirstState.FEATURE,
             norms_carried=config.norm_output,
         )
         layers = [replace(parts_of(first), attn_norm=None), *map(parts_of, blocks_of(self.others))]

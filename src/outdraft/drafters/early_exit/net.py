@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.kernels.decoder.entrance import Residual
+from outdraft.kernels.decoder.entrance import ResidualBlock
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.native import NativeDecoder, norm_of, weight_of
 from outdraft.models.target.guess import NativeGuesser, guess_with
@@ -60,7 +60,7 @@ def pack_guesser(target: NativeDecoder, head: EarlyExitHead | None, exit_layer: 
     """The target's first layers, this head (None: as it is), the target's norm and head: on the native kernels."""
     if head is None:
         return guess_with(target, num_layers=exit_layer)
-    residual = Residual(up=weight_of(head.up), down=weight_of(head.down), norm=norm_of(head.norm))
+    residual = ResidualBlock(up=weight_of(head.up), down=weight_of(head.down), norm=norm_of(head.norm))
     return guess_with(target, num_layers=exit_layer, exit=residual, eps=head.config.norm_eps)
 
 

@@ -27,7 +27,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     read_layers,
 )
 from outdraft.drafters.shared.features.network import Embed, NativeParts
-from outdraft.kernels.decoder.entrance import Entrance, Origin
+from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.files.load import read_json
@@ -93,7 +93,7 @@ class MtpNet(BorrowedHeadNet):
             token_norm=norm_of(self.pre_fc_norm_embedding),
             feature_norm=norm_of(self.pre_fc_norm_hidden),
             join=weight_of(self.fc),
-            origin=Origin.ZERO,
+            origin=FirstState.ZERO,
             norms_carried=True,
         )
         layers = [parts_of(layer) for layer in blocks_of(self.layers)]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from outdraft.kernels.declared import CDistribution, CGuessChain
 from outdraft.kernels.decoder.distributions import Warp
-from outdraft.kernels.decoder.guesser import Guesser, Rows
+from outdraft.kernels.decoder.guesser import Guesser, GuessRows
 from outdraft.kernels.decoder.rows import ints, pointer
 from outdraft.kernels.library import check
 
@@ -36,7 +36,7 @@ class Chains:
 
 def guess_chains(
     guesser: Guesser,
-    rows: Rows,
+    rows: GuessRows,
     depths: Seq[int],
     draws: Seq[Draw | None],
     *,

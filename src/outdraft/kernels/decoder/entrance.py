@@ -1,4 +1,4 @@
-"""What may stand before a guesser's layers (`Entrance`) and behind them (`Residual`)."""
+"""What may stand before a guesser's layers (`Entrance`) and behind them (`ResidualBlock`)."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.rows import pointer
 
 
-class Origin(Enum):
+class FirstState(Enum):
     """What the layers' state begins with."""
 
     ZERO = 0
@@ -36,7 +36,7 @@ class Entrance:
     tap_eps: float = 0.0
     token_norm: Tensor | None = None  # [D] float32
     feature_norm: Tensor | None = None  # [D] float32
-    origin: Origin = Origin.FEATURE
+    origin: FirstState = FirstState.FEATURE
     norms_carried: bool = False  # a state that stands in for a feature goes through the guesser's own norm first
 
     def describe(self) -> CEntrance:
@@ -57,7 +57,7 @@ class Entrance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Residual:
+class ResidualBlock:
     """State h -> h + down silu(up norm(h))."""
 
     up: Weight

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.declared import CFeed, CLinear
-from outdraft.kernels.decoder.entrance import Entrance, Residual
+from outdraft.kernels.decoder.entrance import Entrance, ResidualBlock
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, pointer, table_size
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import check, require_library
@@ -25,7 +25,7 @@ from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class GuessRows:
     """Rows of one pass, span after span."""
 
     tokens: Seq[int]
@@ -61,7 +61,7 @@ class Guesser:
         ids: Tensor | None = None,
         num_ids: int = 0,
         entrance: Entrance | None = None,
-        exit: Residual | None = None,
+        exit: ResidualBlock | None = None,
     ) -> None:
         """embedding [V, D] bf16, multiplied by `embedding_scale`; ids [V']."""
         self.native = require_library()
@@ -94,7 +94,7 @@ class Guesser:
         if getattr(self, "handle", None):
             self.native.od_guesser_free(self.handle)
 
-    def feed(self, rows: Rows, wanted: Seq[int], *, scored: bool = True) -> tuple[Tensor, Tensor]:
+    def feed(self, rows: GuessRows, wanted: Seq[int], *, scored: bool = True) -> tuple[Tensor, Tensor]:
         """States [M, D] and logits [M, V] (empty unless `scored`) of the wanted rows; `rows.kept` is filled."""
         count = len(wanted)
         states = torch.empty(count, self.width)
@@ -105,7 +105,7 @@ class Guesser:
         check(self.native.od_guesser_feed(self.handle, ctypes.byref(described)))
         return states, logits
 
-    def describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
+    def describe(self, rows: GuessRows, order: Seq[int] | None = None) -> CFeed:
         """For the C interface; `order`: of the spans. Raises `CapabilityError` for an id without an embedding."""
         if rows.tokens and not 0 <= min(rows.tokens) <= max(rows.tokens) < self._num_ids:
             wrong = next(token for token in rows.tokens if not 0 <= token < self._num_ids)

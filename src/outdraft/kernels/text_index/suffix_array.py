@@ -27,7 +27,7 @@ _POLL = 0.1  # seconds between looks at a running sort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
+class SortedText:
     """A text and the order of its suffixes, [N] int32 each. `end`: the token between documents, above all others."""
 
     tokens: Ids
@@ -94,7 +94,7 @@ def sort_suffixes_reference(tokens: Ids) -> Ids:
     return order.astype(np.int32)
 
 
-def look_up(corpus: Corpus, context: Seq[int], query: CorpusQuery) -> CorpusAnswer:
+def look_up(corpus: SortedText, context: Seq[int], query: CorpusQuery) -> CorpusAnswer:
     """What followed the longest end of `context` that the corpus has.
 
     Raises `RuntimeError` where its order is none (a damaged file), `ValueError` for arrays that kernels cannot read.
@@ -115,7 +115,7 @@ def look_up(corpus: Corpus, context: Seq[int], query: CorpusQuery) -> CorpusAnsw
     return CorpusAnswer(tokens[:n], parents[:n], counts[:n], answer.match, answer.hits)
 
 
-def look_up_reference(corpus: Corpus, context: Seq[int], query: CorpusQuery) -> CorpusAnswer:
+def look_up_reference(corpus: SortedText, context: Seq[int], query: CorpusQuery) -> CorpusAnswer:
     """The same, one match length after the other."""
     text = corpus.tokens
     for match in range(min(query.max_match, len(context)), query.min_match - 1, -1):

@@ -23,7 +23,7 @@ from outdraft.models.remake.pieces import Pieces
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.read_file import open_file
 from outdraft.weights.direct import align
-from outdraft.weights.units import Block, Unit
+from outdraft.weights.units import MemoryBlock, Unit
 
 FORMAT = (
     3  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
@@ -58,7 +58,7 @@ def write_packed(file: BinaryIO, pieces: Pieces) -> None:
 
 
 def _append(file: BinaryIO, size: int, write: Callable[[int], None]) -> Unit:
-    block = Block(size)
+    block = MemoryBlock(size)
     write(block.address)
     offset = file.tell()
     file.write(block.memory[: align(size)])

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.chains import Chains, Draw, guess_chains
-from outdraft.kernels.decoder.entrance import Residual
-from outdraft.kernels.decoder.guesser import Guesser, Rows
+from outdraft.kernels.decoder.entrance import ResidualBlock
+from outdraft.kernels.decoder.guesser import Guesser, GuessRows
 from outdraft.models.networks.native import NativeDecoder, embedding_scale, spans_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import Rope, RopeTables
@@ -73,11 +73,11 @@ class NativeGuesser:
         taps: Seq[Tensor],
         skip: Skip,
         kept: Mapping[int, Tensor],
-    ) -> Rows:
+    ) -> GuessRows:
         if (length := max(positions) + steps + 1) > self._tables[0].shape[-3]:
             self._tables = self._rope.table(length, torch.float32, torch.device("cpu"))
         (cos, sin), spans = self._tables, ctx.spans()
-        return Rows(
+        return GuessRows(
             tokens=tokens,
             positions=positions,
             spans=spans_of(ctx) if spans is None else spans,
@@ -94,7 +94,7 @@ def guess_with(
     decoder: NativeDecoder,
     *,
     num_layers: int | None = None,
-    exit: Residual | None = None,
+    exit: ResidualBlock | None = None,
     eps: float = 0.0,
     ids: Tensor | None = None,
     num_ids: int = 0,

@@ -1,7 +1,7 @@
 """What the endpoints that write text have in common: queue the request, then one reply, or a stream of pieces.
 
-Shape.whole(results)    the body of a whole reply
-Shape.events(answers)   the pieces of a stream, as bytes
+ReplyShape.whole(results)    the body of a whole reply
+ReplyShape.events(answers)   the pieces of a stream, as bytes
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -32,7 +32,7 @@ async def answer(
     body: SamplingFields,
     prompts: Seq[Prompt],
     params: SamplingParams,
-    shape: "Shape",
+    shape: "ReplyShape",
 ) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
     if body.stream_options is not None and not body.stream:
@@ -53,7 +53,7 @@ async def answer(
         close()
 
 
-class Shape:
+class ReplyShape:
     """How an endpoint writes what the engine wrote.
 
     Every reply has a head (id, time, model) and a foot (usage and statistics); a stream ends with [DONE].

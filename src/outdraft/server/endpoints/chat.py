@@ -13,8 +13,8 @@ from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.endpoints.answering import Shape, answer, reason
-from outdraft.server.parsers.json_text import Call
+from outdraft.server.endpoints.answering import ReplyShape, answer, reason
+from outdraft.server.parsers.json_text import WrittenCall
 from outdraft.server.parsers.message import MessageReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
@@ -28,10 +28,10 @@ def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions", tags=["text"], summary="Answer a conversation")
     async def chat(body: ChatRequest, request: Request) -> Response:
         asked = await service.reading.read(request.scope.get(SIZE, 0), converse, service, body)
-        return await answer(request, service, body, [asked.prompt], asked.params, Chat(service, body, asked))
+        return await answer(request, service, body, [asked.prompt], asked.params, ChatShape(service, body, asked))
 
 
-class Chat(Shape):
+class ChatShape(ReplyShape):
     """The shape of its replies."""
 
     kind, piece_kind = "chat.completion", "chat.completion.chunk"
@@ -139,5 +139,5 @@ class Deltas:
         return delta
 
 
-def _called(call: Call) -> dict[str, Any]:
+def _called(call: WrittenCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

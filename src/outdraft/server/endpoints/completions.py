@@ -10,7 +10,7 @@ from starlette.responses import Response
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
-from outdraft.server.endpoints.answering import Shape, answer, reason
+from outdraft.server.endpoints.answering import ReplyShape, answer, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import Offsets, of_completion, of_ids
@@ -26,7 +26,7 @@ def add(app: FastAPI, service: Service) -> None:
         return await answer(request, service, body, body.prompts(), params, Completion(service, body))
 
 
-class Completion(Shape):
+class Completion(ReplyShape):
     """The shape of its replies."""
 
     kind = piece_kind = "text_completion"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
-from outdraft.server.endpoints.answering import Shape, answer, reason
+from outdraft.server.endpoints.answering import ReplyShape, answer, reason
 from outdraft.server.schema.tokens import GenerateRequest, TokenSampling
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import number, of_ids
@@ -29,7 +29,7 @@ def add(app: FastAPI, service: Service) -> None:
         return await answer(request, service, settings, prompts, params, Generation(service, settings))
 
 
-class Generation(Shape):
+class Generation(ReplyShape):
     """The shape of its replies."""
 
     def __init__(self, service: Service, body: TokenSampling) -> None:

@@ -19,7 +19,7 @@ from outdraft.options.errors import OutdraftError
 from outdraft.server.connection import event
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.endpoints.answering import Shape, answer, reason
+from outdraft.server.endpoints.answering import ReplyShape, answer, reason
 from outdraft.server.errors import ApiError, broke_off, renamed, told
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.responses import LOGPROBS, SEALED, ResponsesRequest
@@ -52,7 +52,7 @@ def add(app: FastAPI, service: Service) -> None:
             raise renamed(told(error), _CALLED) from error
 
 
-class Responding(Shape):
+class Responding(ReplyShape):
     """The shape of its replies."""
 
     def __init__(self, service: Service, body: ResponsesRequest, chat: ChatRequest, asked: Conversation) -> None:

@@ -1,6 +1,6 @@
 """A request over HTTP as plain data, which can be sent to another machine, and what comes back.
 
-Ask  -->  Fleet.send  -->  Head, bytes, bytes, ...        `ReplicaLost` where the replica that answered has died
+ProxiedRequest  -->  Fleet.send  -->  Head, bytes, bytes, ...      `ReplicaLost` where the replica that answers died
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from outdraft.server.fleet.route_key import RouteKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ProxiedRequest:
     """A request: everything that an ASGI application wants to know of it."""
 
     method: str
@@ -53,7 +53,7 @@ class ReplicaLost(Exception):
 class Fleet(Protocol):
     """Engines that answer requests; which of them, is its affair."""
 
-    def send(self, ask: Ask, key: RouteKey) -> AsyncIterator[Head | bytes]:
+    def send(self, ask: ProxiedRequest, key: RouteKey) -> AsyncIterator[Head | bytes]:
         """The reply: its head, then pieces of its body. Raises `ReplicaLost` at any point.
 
         A caller that wants no more of it closes the iterator, which cancels the request.
@@ -61,7 +61,7 @@ class Fleet(Protocol):
         ...
 
 
-async def ask_here(app: ASGIApp, ask: Ask) -> AsyncGenerator[Head | bytes, None]:
+async def ask_here(app: ASGIApp, ask: ProxiedRequest) -> AsyncGenerator[Head | bytes, None]:
     """The reply of an ASGI application in this process, asked without a socket: the replica's end of `Fleet.send`.
 
     Pieces that are there at the same time come as one. Closing it hangs up on the application.
@@ -108,7 +108,7 @@ async def ask_here(app: ASGIApp, ask: Ask) -> AsyncGenerator[Head | bytes, None]
             await running
 
 
-def _scope(ask: Ask) -> dict[str, Any]:
+def _scope(ask: ProxiedRequest) -> dict[str, Any]:
     return {
         "type": "http",
         "asgi": {"version": "3.0"},

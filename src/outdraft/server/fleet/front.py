@@ -23,9 +23,9 @@ from starlette.types import Receive, Scope, Send
 from outdraft.server.connection import EventStream, JsonReply, error_reply, unless_gone
 from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.errors import ApiError, told
-from outdraft.server.fleet.ask import Ask, Fleet
+from outdraft.server.fleet.ask import Fleet, ProxiedRequest
 from outdraft.server.fleet.cut_stream import CutStream, can_resume
-from outdraft.server.fleet.relay import Relay, Tally
+from outdraft.server.fleet.relay import Relay, RelayTally
 from outdraft.server.fleet.route_key import route_key
 from outdraft.server.settings import ServerSettings
 
@@ -37,7 +37,7 @@ class Front:
     """The ASGI application. `settings`: those that the replicas have."""
 
     def __init__(self, fleet: Fleet, settings: ServerSettings) -> None:
-        self._fleet, self._tally = fleet, Tally()
+        self._fleet, self._tally = fleet, RelayTally()
         self._limited = BodyLimit(self._serve, most=settings.max_body_bytes, seconds=settings.body_timeout)
         self._drain_timeout = settings.drain_timeout
         self._is_draining = False
@@ -94,7 +94,7 @@ class Front:
     async def _answer(self, request: Request) -> Response:
         body = await request.body()
         read = _read(body)
-        ask = Ask(
+        ask = ProxiedRequest(
             method=request.method,
             path=request.url.path,
             query=request.scope["query_string"],

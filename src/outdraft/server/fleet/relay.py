@@ -8,7 +8,7 @@ import orjson
 
 from outdraft.server.connection import event
 from outdraft.server.errors import ApiError
-from outdraft.server.fleet.ask import Ask, Fleet, Head, ReplicaLost
+from outdraft.server.fleet.ask import Fleet, Head, ProxiedRequest, ReplicaLost
 from outdraft.server.fleet.cut_stream import CutStream
 from outdraft.server.fleet.route_key import RouteKey
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("outdraft.server.fleet")
 
 
 @dataclass(slots=True)
-class Tally:
+class RelayTally:
     """What a front has done since it began."""
 
     requests: int = 0
@@ -29,7 +29,9 @@ class Tally:
 class Relay:
     """`stream`: of a request that can go on in the middle. `tally` counts."""
 
-    def __init__(self, fleet: Fleet, ask: Ask, key: RouteKey, stream: CutStream | None, tally: Tally) -> None:
+    def __init__(
+        self, fleet: Fleet, ask: ProxiedRequest, key: RouteKey, stream: CutStream | None, tally: RelayTally
+    ) -> None:
         self._fleet, self._ask, self._key, self._stream, self._tally = fleet, ask, key, stream, tally
         tally.requests += 1
         self._pieces: AsyncIterator[Head | bytes] | None = None

@@ -1,6 +1,6 @@
 """Takes an answer apart into text and calls while it is written.
 
-    "Let me look.\n<tool_call>{...}</tool_call>"   ->   "Let me look."   Call(...)
+    "Let me look.\n<tool_call>{...}</tool_call>"   ->   "Let me look."   WrittenCall(...)
 
 Text goes on at once, except for its last characters where they may begin a mark, and blanks, which are left out next
 to a call. A call goes on when it is complete and valid, so that every call that a client gets can be used; what looks
@@ -10,9 +10,9 @@ comes out.
 
 from collections.abc import Iterator
 
-from outdraft.server.parsers.json_text import Balance, Call
+from outdraft.server.parsers.json_text import Balance, WrittenCall
 
-Piece = str | Call
+Piece = str | WrittenCall
 
 
 class CallReader:
@@ -46,8 +46,8 @@ class CallReader:
                     return
                 self._inside = False
                 for piece in found:
-                    self._fresh = isinstance(piece, Call)
-                    self._num_calls += isinstance(piece, Call)
+                    self._fresh = isinstance(piece, WrittenCall)
+                    self._num_calls += isinstance(piece, WrittenCall)
                     yield piece
             elif self._begins_bare():
                 self._inside = True

@@ -10,7 +10,7 @@ _LABELS = {"name", "id", "type"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class WrittenCall:
     """A function that the model calls. `arguments` is valid JSON, an object."""
 
     id: str
@@ -53,7 +53,7 @@ def read_json(text: str) -> Any:
         return None
 
 
-def call_of(value: Any) -> Call | None:
+def call_of(value: Any) -> WrittenCall | None:
     """{"name": ..., "arguments": {...}} as a call. None if it is none.
 
     Models write the arguments under other keys than the one that they were taught, and as JSON within a text. A table
@@ -70,7 +70,7 @@ def call_of(value: Any) -> Call | None:
     return None if not name or not isinstance(given, dict) else made(name, given)
 
 
-def made(name: str, arguments: dict[str, Any]) -> Call | None:
+def made(name: str, arguments: dict[str, Any]) -> WrittenCall | None:
     """A call with an id of its own; None for numbers beyond those of JSON."""
     try:
         written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
@@ -78,7 +78,7 @@ def made(name: str, arguments: dict[str, Any]) -> Call | None:
             written = json.dumps(arguments, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    return Call(id=f"call_{uuid4().hex[:24]}", name=name, arguments=written)
+    return WrittenCall(id=f"call_{uuid4().hex[:24]}", name=name, arguments=written)
 
 
 def _refuse(constant: str) -> None:

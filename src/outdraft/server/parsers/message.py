@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from outdraft.codecs.text import TextCodec
 from outdraft.server.parsers.call_reader import CallReader, Piece
-from outdraft.server.parsers.json_text import Call
+from outdraft.server.parsers.json_text import WrittenCall
 from outdraft.server.parsers.thinking import ThinkingReader
 
 
@@ -29,9 +29,9 @@ class Said:
         return "".join(part for part in self.parts if isinstance(part, str))
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[WrittenCall, ...]:
         """The calls, in the order in which they were written."""
-        return tuple(part for part in self.parts if isinstance(part, Call))
+        return tuple(part for part in self.parts if isinstance(part, WrittenCall))
 
 
 class MessageReader:

@@ -78,7 +78,7 @@ def _failing_fast(schema: Any) -> Any:
     return {**{key: _failing_fast(one) for key, one in schema.items()}, **fast}
 
 
-class Table(BaseModel):
+class JsonTable(BaseModel):
     """A JSON object whose fields are all known, and of exactly their types.
 
     `CURES`: fields that clients send and that are not here, with what to send in their place. What is null or empty
@@ -126,7 +126,7 @@ def _check_type(kind: Any, known: Seq[str], cure: str) -> None:
 
 
 @cache
-def _names(table: type[Table]) -> dict[str, None]:
+def _names(table: type[JsonTable]) -> dict[str, None]:
     return dict.fromkeys(field.alias or name for name, field in table.model_fields.items())
 
 
@@ -154,7 +154,7 @@ Name = Annotated[str, Field(max_length=LONGEST_NAME)]  # it names something, and
 Metadata = Annotated[dict[str, Any], AfterValidator(_is_short)]
 
 
-class Body(Table):
+class Body(JsonTable):
     """A request's body."""
 
     user: Name | None = None

@@ -9,12 +9,12 @@ from outdraft.options.limits import MOST_PARTS
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
-from outdraft.server.schema.base import NO_BREAKPOINT, Name, No, Table, otherwise
+from outdraft.server.schema.base import NO_BREAKPOINT, JsonTable, Name, No, otherwise
 from outdraft.server.schema.conversation_size import CallId, Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import SamplingFields
 
 
-class TextPart(Table):
+class TextPart(JsonTable):
     """A piece of a message."""
 
     CURES: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": NO_BREAKPOINT}
@@ -24,7 +24,7 @@ class TextPart(Table):
     text: str
 
 
-class Called(Table):
+class Called(JsonTable):
     """A function that an earlier answer called, with its arguments as JSON in a text."""
 
     name: Name
@@ -32,7 +32,7 @@ class Called(Table):
     parsed_arguments: Any = None  # OpenAI's client has read the arguments; they are not taken from here
 
 
-class ToolCall(Table):
+class ToolCall(JsonTable):
     """A call in an earlier answer."""
 
     id: CallId
@@ -53,7 +53,7 @@ class ToolCall(Table):
         return {"id": spell(self.id), "type": self.type, "function": {"name": self.function.name, "arguments": read}}
 
 
-class Message(Table):
+class Message(JsonTable):
     """One message of the conversation."""
 
     CURES: ClassVar[Mapping[str, str]] = {
@@ -89,7 +89,7 @@ class Message(Table):
         return sent
 
 
-class Function(Table):
+class Function(JsonTable):
     """What a tool is called, what it does, and the schema of its arguments."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -98,7 +98,7 @@ class Function(Table):
     strict: bool | None = None
 
 
-class Tool(Table):
+class Tool(JsonTable):
     """A function that the model may call."""
 
     type: Literal["function"]
@@ -109,20 +109,20 @@ class Tool(Table):
         return self.model_dump(exclude_none=True, exclude={"function": {"strict"}})
 
 
-class NamedFunction(Table):
+class NamedFunction(JsonTable):
     """A function by its name."""
 
     name: Name
 
 
-class ToolChoice(Table):
+class ToolChoice(JsonTable):
     """The function that must be called."""
 
     type: Literal["function"]
     function: NamedFunction
 
 
-class Prediction(Table):
+class Prediction(JsonTable):
     """What the answer will probably be: a text that drafters may copy from."""
 
     type: Literal["content"]

@@ -8,10 +8,10 @@ from pydantic import Field
 from outdraft.options.errors import RequestError
 from outdraft.options.structured import ELSEWHERE, StructuredOutputsParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Table
+from outdraft.server.schema.base import JsonTable
 
 
-class StructuredOutputs(Table):
+class StructuredOutputs(JsonTable):
     """Exactly one of the first five."""
 
     CURES: ClassVar[Mapping[str, str]] = ELSEWHERE
@@ -36,7 +36,7 @@ class StructuredOutputs(Table):
             raise ApiError(400, str(error), param="structured_outputs") from error
 
 
-class JsonSchema(Table):
+class JsonSchema(JsonTable):
     """A schema with a name. It is held whatever `strict` says."""
 
     CURES: ClassVar[Mapping[str, str]] = {"description": "the model is not shown it: say it in a message"}
@@ -46,7 +46,7 @@ class JsonSchema(Table):
     strict: bool | None = None
 
 
-class ResponseFormat(Table):
+class ResponseFormat(JsonTable):
     """text, json_object, or json_schema with its schema."""
 
     TYPE_CURE: ClassVar[str] = "write tags into a grammar of structured_outputs"

@@ -14,14 +14,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import NO_BREAKPOINT, Name, Table
+from outdraft.server.schema.base import NO_BREAKPOINT, JsonTable, Name
 from outdraft.server.schema.chat import Called, Message, ToolCall
 
 _MARK = b"outdraft thought\n"
 _STATES = Literal["in_progress", "completed", "incomplete"]
 
 
-class Part(Table):
+class Part(JsonTable):
     """A piece of a message's text."""
 
     CURES: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": NO_BREAKPOINT}
@@ -33,7 +33,7 @@ class Part(Table):
     logprobs: list[dict[str, Any]] | None = None
 
 
-class _Item(Table):
+class _Item(JsonTable):
     CURES: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("caller", "created_by"), "the model alone calls: leave it out"),
         **dict.fromkeys(("async", "async_"), "the client calls when it likes: leave it out"),
@@ -71,7 +71,7 @@ class OutputItem(_Item):
     output: str | list[Part]
 
 
-class Thought(Table):
+class Thought(JsonTable):
     """A piece of a thought."""
 
     type: Literal["reasoning_text", "summary_text"]

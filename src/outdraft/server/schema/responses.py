@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Metadata, Name, No, Table, otherwise
+from outdraft.server.schema.base import JsonTable, Metadata, Name, No, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.conversation_size import Counted, FewTools, Variables
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
@@ -23,7 +23,7 @@ _LENGTH = "how long the text becomes is said in instructions: leave it out"
 _NO_MEMORY = "nothing is stored here: send the whole conversation in input"
 
 
-class FunctionTool(Table):
+class FunctionTool(JsonTable):
     """A function that the model may call."""
 
     CURES: ClassVar[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ class FunctionTool(Table):
         return Tool(type="function", function=Function(**told))
 
 
-class FunctionChoice(Table):
+class FunctionChoice(JsonTable):
     """The function that must be called."""
 
     TYPE_CURE: ClassVar[str] = _NO_TOOLS
@@ -54,7 +54,7 @@ class FunctionChoice(Table):
     name: Name
 
 
-class TextFormat(Table):
+class TextFormat(JsonTable):
     """text, json_object, or json_schema with its schema."""
 
     CURES: ClassVar[Mapping[str, str]] = JsonSchema.CURES
@@ -76,7 +76,7 @@ class TextFormat(Table):
         return ResponseFormat(type=self.type, json_schema=form)
 
 
-class TextConfig(Table):
+class TextConfig(JsonTable):
     """What the text looks like."""
 
     CURES: ClassVar[Mapping[str, str]] = {"verbosity": _LENGTH}
@@ -84,7 +84,7 @@ class TextConfig(Table):
     format: TextFormat | None = None
 
 
-class Reasoning(Table):
+class Reasoning(JsonTable):
     """How the model thinks."""
 
     CURES: ClassVar[Mapping[str, str]] = dict.fromkeys(

@@ -31,7 +31,7 @@ from outdraft.options.ranges import MOST_NODES
 from outdraft.options.shown import shown
 from outdraft.options.structured import StructuredOutputsParams
 from outdraft.server.errors import TOO_LONG, ApiError, clean
-from outdraft.server.schema.base import Body, Name, No, Table, otherwise, too_long
+from outdraft.server.schema.base import Body, JsonTable, Name, No, otherwise, too_long
 from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of
 
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -81,7 +81,7 @@ _OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
 _GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server made means nothing to the reader
 
 
-class Speculative(Table):
+class SpeculativeFields(JsonTable):
     """How one request is drafted. What is left out is the server's own choice; the text is the same either way."""
 
     method: Name | None = None  # one of the methods that this server holds
@@ -90,7 +90,7 @@ class Speculative(Table):
     policy: Name | None = None  # fixed: always as many as num_speculative_tokens says; else the server's own
 
 
-class ObfuscationOptions(Table):
+class ObfuscationOptions(JsonTable):
     """What a stream gives beside the text."""
 
     include_obfuscation: Annotated[No | None, otherwise("events have no padding here: send false, or leave it out")] = (
@@ -110,7 +110,7 @@ class AskFields(Body):
 
     model: Name | None = None
     references: Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)] | None = None  # that drafters copy from
-    speculative: Speculative | No | None = None  # False: plain decoding
+    speculative: SpeculativeFields | No | None = None  # False: plain decoding
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
     cache_salt: Name | None = None
@@ -148,7 +148,7 @@ class ChoiceFields(AskFields):
     def beside(self) -> Mapping[str, Any]:
         """What `LLM.open` is given of the request beside prompts and sampling settings."""
         asked = self.speculative
-        drafted = asked.model_dump(exclude_none=True) if isinstance(asked, Speculative) else asked
+        drafted = asked.model_dump(exclude_none=True) if isinstance(asked, SpeculativeFields) else asked
         return {
             "references": self.references,
             "negative_prompt": self.negative_prompt,

@@ -10,7 +10,7 @@ from pydantic import Field
 from outdraft.options.limits import MOST_IDS
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Name, Table
+from outdraft.server.schema.base import JsonTable, Name
 from outdraft.server.schema.chat import ChatRequest, Message, Tool
 from outdraft.server.schema.conversation_size import Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import AskFields, SamplingFields, StreamOptions
@@ -19,7 +19,7 @@ _Ids = list[Annotated[int, Field(ge=0)]]
 _BESIDE = ("stream_options", "return_draft_tree", *AskFields.model_fields)
 
 
-class TokenizeRequest(Table):
+class TokenizeRequest(JsonTable):
     """A text, or a conversation."""
 
     model: Name | None = None
@@ -57,7 +57,7 @@ class TokenizeRequest(Table):
         return None if self.messages is None else ChatRequest(messages=self.messages, **given)
 
 
-class DetokenizeRequest(Table):
+class DetokenizeRequest(JsonTable):
     """Token ids that are to be written as text."""
 
     model: Name | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-from outdraft.server.parsers.json_text import Call
+from outdraft.server.parsers.json_text import WrittenCall
 from outdraft.server.parsers.message import Said
 from outdraft.server.schema.items import sealed
 from outdraft.server.service import new_id
@@ -36,7 +36,7 @@ class ResponseItems:
         if said.reasoning:
             yield from self._write("reasoning", said.reasoning)
         for part in said.parts:
-            if isinstance(part, Call):
+            if isinstance(part, WrittenCall):
                 yield from self.close("completed")
                 yield from self._call(part)
             else:
@@ -80,7 +80,7 @@ class ResponseItems:
         shown = {"output_index": len(self.items) - 1, "item": deepcopy(self.items[-1])}
         yield {"type": "response.output_item.added", **shown}
 
-    def _call(self, call: Call) -> Iterator[Event]:
+    def _call(self, call: WrittenCall) -> Iterator[Event]:
         """A call is sent at once, because it is certain when it is complete; no event has its log probabilities."""
         self._waiting = []
         made = {"id": new_id("fc_"), "type": "function_call", "call_id": call.id, "name": call.name, "arguments": ""}

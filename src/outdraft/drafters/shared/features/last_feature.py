@@ -26,7 +26,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     read_layers,
 )
 from outdraft.drafters.shared.features.network import Embed, NativeParts
-from outdraft.kernels.decoder.entrance import Entrance, Origin
+from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
@@ -97,7 +97,7 @@ class LastFeatureNet(BorrowedHeadNet):
             tap_eps=target.config.norm_eps,
             tap_norms=norm_of(target.final_norm),
             join=weight_of(self.fc),
-            origin=Origin.ZERO,
+            origin=FirstState.ZERO,
         )
         layers = [parts_of(layer) for layer in blocks_of(self.layers)]
         return NativeParts(layers=layers, rope=self.rope, entrance=entrance, embedding=self.embedding)

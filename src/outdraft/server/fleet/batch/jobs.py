@@ -21,14 +21,14 @@ _URLS = ("/v1/completions", "/v1/chat/completions", "/inference/v1/generate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class BatchJob:
     """One request. `body`: what is sent to the endpoint at `url`."""
 
     custom_id: str
     url: str
     body: dict[str, Any] = field(hash=False)
 
-    def seeded(self, seed: int) -> "Job":
+    def seeded(self, seed: int) -> "BatchJob":
         """The same, with a seed where it has none and is sampled."""
         inner = self.url == "/inference/v1/generate"
         settings = self.body.get("sampling_params") or {} if inner else self.body
@@ -44,7 +44,7 @@ def seed_of(seed: int, custom_id: str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def read_jobs(path: str | Path) -> list[Job]:
+def read_jobs(path: str | Path) -> list[BatchJob]:
     """All requests of a file. Raises `ConfigError` naming the line that is none, and an id that comes twice."""
     try:
         with Path(path).open("rb") as lines:
@@ -53,7 +53,7 @@ def read_jobs(path: str | Path) -> list[Job]:
         raise ConfigError(f"{path} cannot be read: {error}; name a file with one request a line") from error
 
 
-def _jobs(lines: Iterable[bytes], name: str) -> Iterator[Job]:
+def _jobs(lines: Iterable[bytes], name: str) -> Iterator[BatchJob]:
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -67,7 +67,7 @@ def _jobs(lines: Iterable[bytes], name: str) -> Iterator[Job]:
         yield job
 
 
-def _job(line: bytes, where: str) -> Job:
+def _job(line: bytes, where: str) -> BatchJob:
     try:
         read = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -83,4 +83,4 @@ def _job(line: bytes, where: str) -> Job:
         raise ConfigError(f"{where} has body={shown(body)}: it is the request's JSON object, without stream")
     if unknown := sorted(read.keys() - {"custom_id", "method", "url", "body"}):
         raise ConfigError(f"{where} has {shown(unknown[0])}, which the server does not read: put settings into body")
-    return Job(custom_id=custom_id, url=url, body=body)
+    return BatchJob(custom_id=custom_id, url=url, body=body)

@@ -22,7 +22,7 @@ import orjson
 
 from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
-from outdraft.server.fleet.batch.jobs import Job
+from outdraft.server.fleet.batch.jobs import BatchJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,12 @@ class Ledger:
         except OSError as error:
             raise ConfigError(f"{folder} cannot be made: {error}; name a folder for the answers") from error
 
-    def key(self, job: Job) -> str:
+    def key(self, job: BatchJob) -> str:
         """What its answer has as `asked`. `job`: with its seed."""
         asked = orjson.dumps([job.custom_id, job.url, job.body, self._engine], default=str, option=orjson.OPT_SORT_KEYS)
         return blake2b(asked, digest_size=16).hexdigest()
 
-    def missing(self, jobs: Seq[Job], *, retry_failed: bool = False) -> list[Job]:
+    def missing(self, jobs: Seq[BatchJob], *, retry_failed: bool = False) -> list[BatchJob]:
         """Requests, with their seeds, that have no answer.
 
         `retry_failed`: those that failed are asked again; their answers are dropped.
@@ -70,7 +70,7 @@ class Ledger:
             answers = self._answers()
         return [job for job in jobs if self.key(job) not in answers]
 
-    def find(self, jobs: Seq[Job]) -> list[dict[str, Any]] | None:
+    def find(self, jobs: Seq[BatchJob]) -> list[dict[str, Any]] | None:
         """The answers to exactly these requests, if they were written together before."""
         path = self._part(map(self.key, jobs))
         return list(_lines(path)) if path.exists() else None
@@ -82,7 +82,7 @@ class Ledger:
         with new_file(self._part(one["asked"] for one in answers)) as path, path.open("wb") as file:
             file.writelines(orjson.dumps(one) + b"\n" for one in answers)
 
-    def finish(self, jobs: Seq[Job], todo: Seq[Job]) -> Account:
+    def finish(self, jobs: Seq[BatchJob], todo: Seq[BatchJob]) -> Account:
         """Count, and write `results.jsonl` where nothing is missing. `todo`: what the run had to do."""
         answers, mine = self._answers(), {job.custom_id for job in todo}
         told = [answers.get(self.key(job)) for job in jobs]

@@ -12,8 +12,8 @@ import orjson
 
 from outdraft.engine.llm import LLM
 from outdraft.server.app import make_app
-from outdraft.server.fleet.ask import Ask, Head, ask_here
-from outdraft.server.fleet.batch.jobs import Job
+from outdraft.server.fleet.ask import Head, ProxiedRequest, ask_here
+from outdraft.server.fleet.batch.jobs import BatchJob
 from outdraft.server.fleet.batch.ledger import Ledger
 from outdraft.server.fleet.route_key import route_key
 from outdraft.server.service import Service
@@ -30,7 +30,7 @@ class BatchWorker:
         llm = LLM(**engine)
         self._app = make_app(Service(llm, ServerSettings(served_model_name=(str(engine["model"]),))))
 
-    def answer(self, jobs: Seq[Job]) -> list[dict[str, Any]]:
+    def answer(self, jobs: Seq[BatchJob]) -> list[dict[str, Any]]:
         """The answers to these requests, which are on disk then; if they were there before, nothing is asked."""
         found = self._ledger.find(jobs)
         if found is None:
@@ -38,15 +38,15 @@ class BatchWorker:
             self._ledger.write(found)
         return found
 
-    async def _ask_all(self, jobs: Seq[Job]) -> list[dict[str, Any]]:
+    async def _ask_all(self, jobs: Seq[BatchJob]) -> list[dict[str, Any]]:
         """All at once, those that begin alike one after another, for the prefix cache's sake."""
         ordered = sorted(jobs, key=lambda job: route_key(job.body).pages)
         told = await asyncio.gather(*map(self._ask, ordered))
         return sorted(told, key=lambda one: [job.custom_id for job in jobs].index(one["custom_id"]))
 
-    async def _ask(self, job: Job) -> dict[str, Any]:
+    async def _ask(self, job: BatchJob) -> dict[str, Any]:
         head, body = Head(500), b""
-        ask = Ask(method="POST", path=job.url, headers=_JSON, body=orjson.dumps(job.body))
+        ask = ProxiedRequest(method="POST", path=job.url, headers=_JSON, body=orjson.dumps(job.body))
         async for piece in ask_here(self._app, ask):
             if isinstance(piece, Head):
                 head = piece

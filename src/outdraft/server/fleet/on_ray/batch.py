@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import ray.data
 
-from outdraft.server.fleet.batch.jobs import Job, read_jobs
+from outdraft.server.fleet.batch.jobs import BatchJob, read_jobs
 from outdraft.server.fleet.batch.ledger import Account, Ledger, has_worked
 from outdraft.server.fleet.batch.worker import BatchWorker
 
@@ -23,7 +23,7 @@ class BatchActor:
         self._worker = BatchWorker(engine, folder)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        jobs = [Job(**orjson.loads(line)) for line in batch["job"]]
+        jobs = [BatchJob(**orjson.loads(line)) for line in batch["job"]]
         answers = self._worker.answer(jobs)
         return {"custom_id": [one["custom_id"] for one in answers], "worked": [has_worked(one) for one in answers]}
 
@@ -62,5 +62,5 @@ def answer_batch(
     return ledger.finish(jobs, todo)
 
 
-def _plain(job: Job) -> dict[str, Any]:
+def _plain(job: BatchJob) -> dict[str, Any]:
     return {"custom_id": job.custom_id, "url": job.url, "body": job.body}

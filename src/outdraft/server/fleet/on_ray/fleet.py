@@ -7,7 +7,7 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 
-from outdraft.server.fleet.ask import Ask, Head, ReplicaLost
+from outdraft.server.fleet.ask import Head, ProxiedRequest, ReplicaLost
 from outdraft.server.fleet.route_key import RouteKey
 
 
@@ -21,7 +21,7 @@ class RayFleet:
     def _answer(self) -> Any:
         return self._replicas.answer.options(stream=True)
 
-    async def send(self, ask: Ask, key: RouteKey) -> AsyncGenerator[Head | bytes, None]:
+    async def send(self, ask: ProxiedRequest, key: RouteKey) -> AsyncGenerator[Head | bytes, None]:
         """See `Fleet`. The key is an argument of the call because a router of Ray's sees nothing else of it."""
         call = (self._answer if ask.streams else self._replicas.answer_whole).remote(ask, key)
         is_over = False

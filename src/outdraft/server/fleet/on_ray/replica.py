@@ -12,7 +12,7 @@ import torch
 from outdraft.core.cores import count_cores
 from outdraft.engine.llm import LLM
 from outdraft.server.app import make_app
-from outdraft.server.fleet.ask import Ask, Head, ask_here
+from outdraft.server.fleet.ask import Head, ProxiedRequest, ask_here
 from outdraft.server.fleet.front import Front
 from outdraft.server.fleet.on_ray.fleet import RayFleet
 from outdraft.server.fleet.route_key import RouteKey
@@ -33,13 +33,13 @@ class EngineReplica:
         self._llm = LLM(**engine)
         self._app = make_app(Service(self._llm, settings))
 
-    async def answer(self, ask: Ask, key: RouteKey) -> AsyncIterator[Head | bytes]:
+    async def answer(self, ask: ProxiedRequest, key: RouteKey) -> AsyncIterator[Head | bytes]:
         """The reply to a request, piece by piece. The key was for the router."""
         async with aclosing(ask_here(self._app, ask)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    async def answer_whole(self, ask: Ask, key: RouteKey) -> list[Head | bytes]:
+    async def answer_whole(self, ask: ProxiedRequest, key: RouteKey) -> list[Head | bytes]:
         """The same at once: one answer of Ray's costs less than a stream of them."""
         return [piece async for piece in self.answer(ask, key)]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence as Seq
 
 from outdraft.server.parsers.call_reader import CallReader, Piece
-from outdraft.server.parsers.json_text import Call, call_of, made, read_json
+from outdraft.server.parsers.json_text import WrittenCall, call_of, made, read_json
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further, literal
 
 _MARK, _ID, _ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
@@ -49,7 +49,7 @@ class MistralReader(CallReader):
         return [*calls] or [body]
 
 
-def _calls(head: str, body: str) -> list[Call]:
+def _calls(head: str, body: str) -> list[WrittenCall]:
     """All of a list, or none."""
     value = read_json(body)
     if (named := _NAMED.fullmatch(head)) is not None:

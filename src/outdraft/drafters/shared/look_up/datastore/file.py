@@ -24,7 +24,7 @@ import numpy as np
 
 from outdraft.codecs.text import TextCodec
 from outdraft.drafters.shared.look_up.span_index import Sequel, paths
-from outdraft.kernels.text_index.suffix_array import Corpus, CorpusAnswer, CorpusQuery, look_up
+from outdraft.kernels.text_index.suffix_array import CorpusAnswer, CorpusQuery, SortedText, look_up
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
@@ -62,7 +62,7 @@ class Datastore:
 
     path: Path
     header: Header
-    corpus: Corpus
+    corpus: SortedText
     pages: mmap.mmap  # of the header: it gives the size of what is mapped, whatever stands at the path by now
 
     def look_up(self, tokens: Seq[int], query: CorpusQuery) -> CorpusAnswer:
@@ -139,14 +139,14 @@ def open_for(path: str | Path, port: TargetPort) -> Datastore:
     return store
 
 
-def map_corpus(path: Path, header: Header, *, mode: str) -> Corpus:
+def map_corpus(path: Path, header: Header, *, mode: str) -> SortedText:
     """Tokens and order of a file whose header is known."""
     n = header.num_tokens
     if n == 0:
         empty = np.zeros(0, np.int32)
-        return Corpus(tokens=empty, order=empty, end=header.vocab_size)
+        return SortedText(tokens=empty, order=empty, end=header.vocab_size)
     both = np.memmap(path, dtype="<i4", mode=mode, offset=HEADER_BYTES, shape=(2, n))  # type: ignore[call-overload]
-    return Corpus(tokens=both[0], order=both[1], end=header.vocab_size)
+    return SortedText(tokens=both[0], order=both[1], end=header.vocab_size)
 
 
 class DatastoreIndex:

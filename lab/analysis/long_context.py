@@ -14,10 +14,17 @@ arithmetic is left out: it does a few operations for each byte that it reads. Da
 speed-ups, the best k, and the context beyond which there is a gain.
 """
 
-from dataclasses import dataclass
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 from math import inf
 
+from outdraft.analysis.sheet import Sheet, to_markdown
 from outdraft.analysis.theory import expected_speedup, expected_tokens
+
+CONTEXTS = (1024, 4096, 16384, 32768, 65536, 131072)
+BATCHES = (1, 4, 16, 64, 256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +90,37 @@ class SparseDraft:
     @property
     def _attention(self) -> float:
         return self.batch * self.kv_bytes / self.bandwidth
+
+
+def context_sheet(draft: SparseDraft, batches: Seq[int], contexts: Seq[int], longest: int = 32) -> Sheet:
+    """A row for each context, a column for each batch: the best draft length, its speed-up; last, where gains begin."""
+    drafts = [replace(draft, batch=batch) for batch in batches]
+    cells = [[each.best(context, longest) for each in drafts] for context in contexts]
+    begins = [each.break_even(longest) for each in drafts]
+    return Sheet(
+        title=f"Drafting over {draft.budget} cached tokens: best length, its speed-up (alpha {draft.alpha:g})\n"
+        f"{draft.sizes}",
+        columns=["context", *(f"batch {batch}" for batch in batches)],
+        rows=[
+            *(
+                [f"{context}", *(f"{k} -> {gain:.2f}x" for k, gain in row)]
+                for context, row in zip(contexts, cells, strict=True)
+            ),
+            ["gains beyond", *("never" if length == inf else f"{length:.0f}" for length in begins)],
+        ],
+        notes=("0 -> 1.00x: plain decoding is best; a draft that sees the whole context costs what it saves",),
+    )
+
+
+def main(words: Seq[str] | None = None) -> None:
+    """The table of docs/theory.md: `python -m lab.analysis.long_context --budget 512`."""
+    parser = ArgumentParser(prog="python -m lab.analysis.long_context", description=context_sheet.__doc__)
+    parser.add_argument(
+        "--budget", type=int, default=SparseDraft().budget, help="cached tokens that a draft step reads"
+    )
+    parser.add_argument("--alpha", type=float, default=SparseDraft().alpha, help="the chance of acceptance")
+    sys.stdout.write(to_markdown(context_sheet(SparseDraft(**vars(parser.parse_args(words))), BATCHES, CONTEXTS)))
+
+
+if __name__ == "__main__":
+    main()

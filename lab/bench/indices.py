@@ -1,18 +1,24 @@
 """Seconds of the indices over texts: look-ups in a datastore, and a suffix tree's and an automaton's costs.
 
+    python -m lab.bench.indices FILE          # a file of `outdraft datastore build`; prints JSON
+
 Contexts come from the datastore's own text, with a wrong token before their last m, so that matches of all lengths are
 asked for in turn. Suffix trees and automata learn a piece of the same text, cut into documents. Data in: an open
 datastore; data out: figures as plain data, microseconds.
 """
 
+import argparse
+import json
 import random
+import sys
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from outdraft.drafters.shared.look_up.datastore.file import Datastore
+from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_datastore
 from outdraft.kernels.text_index.automaton import make_automaton
 from outdraft.kernels.text_index.suffix_array import CorpusQuery, look_up
 from outdraft.kernels.text_index.suffix_tree import GuessLimits, make_suffix_tree
@@ -113,3 +119,18 @@ def _spread(call: Callable[[list[int]], object], given: Seq[list[int]]) -> Sprea
     return Spread(
         p50=times[len(times) // 2], p99=times[min(len(times) - 1, len(times) * 99 // 100)], mean=sum(times) / len(times)
     )
+
+
+def main(words: Seq[str] | None = None) -> None:
+    """Print the figures of one datastore."""
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.indices", description="Time look-ups in a datastore.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--queries", type=int, default=3000, help="look-ups that are timed")
+    parser.add_argument("--tokens", type=int, default=200_000, help="the most tokens that suffix trees learn")
+    asked = parser.parse_args(words)
+    told = time_indices(open_datastore(asked.file), queries=asked.queries, num_tokens=asked.tokens)
+    sys.stdout.write(json.dumps(told, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,14 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from outdraft.bench.load.over_http import PeerError
 from outdraft.options.errors import ConfigError, OutdraftError
 
 WORKERS = Path(__file__).parent / "workers"
 _PATIENCE = 15.0  # seconds from closing the line to the end of the process
-
-
-class PeerError(OutdraftError):
-    """A peer failed; the message quotes it."""
 
 
 class PeerMissing(OutdraftError):
