@@ -18,7 +18,7 @@ from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.reliability import FILE, Reliability, Share, read_calibration
 from outdraft.core.events import StepEvent
-from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
@@ -128,5 +128,5 @@ METHOD = PolicyMethod(
     summary="draft while a path's calibrated chance of acceptance pays for one more token",
     build=build,
     options=CalibratedOptions,
-    paper=Paper(title="On calibration of modern neural networks", year=2017, link="https://arxiv.org/abs/1706.04599"),
+    paper=arxiv("1706.04599", "On calibration of modern neural networks"),
 )

@@ -20,7 +20,7 @@ from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -123,15 +123,10 @@ class EstimatorPolicy:
         )
 
 
-def build(options: EstimatorOptions, arms: Seq[Arm]) -> EstimatorPolicy:
-    """One arm for each drafter to choose among."""
-    return EstimatorPolicy(options, len(arms))
-
-
 METHOD = PolicyMethod(
     name="estimator",
     summary="the depth with the greatest expected speed-up, from running estimates of acceptance and cost",
-    build=build,
+    build=lambda options, arms: EstimatorPolicy(options, len(arms)),
     options=EstimatorOptions,
     paper=Paper(
         title="A drop-in solution for on-the-fly adaptation of speculative decoding in large language models",

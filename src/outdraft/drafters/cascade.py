@@ -27,7 +27,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -305,10 +305,6 @@ METHOD = DrafterMethod(
     summary="drafters that draft for each other, down to a look-up in the text",
     build=build,
     options=CascadeOptions,
-    paper=Paper(
-        title="Cascade speculative drafting for even faster LLM inference",
-        year=2023,
-        link="https://arxiv.org/abs/2312.11462",
-    ),
+    paper=arxiv("2312.11462", "Cascade speculative drafting for even faster LLM inference"),
     describe=describe,
 )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 
 from outdraft.core.draft import Continuation, Draft, host_tree
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import top_rows
@@ -265,11 +265,7 @@ METHOD = DrafterMethod(
     summary="a smaller model grows a tree at its likeliest branch, before the target's pass and during it",
     build=build,
     options=EdgeLlmOptions,
-    paper=Paper(
-        title="LLMCad: fast and scalable on-device large language model inference",
-        year=2023,
-        link="https://arxiv.org/abs/2309.04255",
-    ),
+    paper=arxiv("2309.04255", "LLMCad: fast and scalable on-device large language model inference"),
     describe=describe_model,
     shape_of=lambda options: "tree",
 )

@@ -19,7 +19,7 @@ from typing import Literal
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth
@@ -117,9 +117,5 @@ METHOD = DrafterMethod(
     summary="fill tokens, then the target's own answers to its last guess, until they agree (no model)",
     build=build,
     options=JacobiOptions,
-    paper=Paper(
-        title="Accelerating transformer inference for translation via parallel decoding",
-        year=2023,
-        link="https://arxiv.org/abs/2305.10427",
-    ),
+    paper=arxiv("2305.10427", "Accelerating transformer inference for translation via parallel decoding"),
 )

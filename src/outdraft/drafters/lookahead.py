@@ -23,7 +23,7 @@ import torch
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
@@ -214,10 +214,6 @@ METHOD = DrafterMethod(
     summary="n-grams from Jacobi iteration in extra rows of the target's own passes (no model)",
     build=build,
     options=LookaheadOptions,
-    paper=Paper(
-        title="Break the sequential dependency of LLM inference using lookahead decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2402.02057",
-    ),
+    paper=arxiv("2402.02057", "Break the sequential dependency of LLM inference using lookahead decoding"),
     shape_of=lambda options: "tree",
 )

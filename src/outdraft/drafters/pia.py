@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
@@ -213,11 +213,9 @@ METHOD = DrafterMethod(
     summary="a trie of short branches of the prompt and of all outputs, frequent ones first (no model)",
     build=build,
     options=PiaOptions,
-    paper=Paper(
-        title="Lookahead: an inference acceleration framework for large language model with lossless generation "
-        "accuracy",
-        year=2023,
-        link="https://arxiv.org/abs/2312.12728",
+    paper=arxiv(
+        "2312.12728",
+        "Lookahead: an inference acceleration framework for large language model with lossless generation accuracy",
     ),
     shape_of=lambda options: "tree",
 )

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
@@ -137,10 +137,9 @@ METHOD = DrafterMethod(
     summary="a tree from each token's last seen best successors, kept across requests (no model)",
     build=build,
     options=RecyclingOptions,
-    paper=Paper(
-        title="Turning trash into treasure: accelerating inference of large language models with token recycling",
-        year=2024,
-        link="https://arxiv.org/abs/2408.08696",
+    paper=arxiv(
+        "2408.08696",
+        "Turning trash into treasure: accelerating inference of large language models with token recycling",
     ),
     shape_of=lambda options: "tree",
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.composed.nested import build_nested, shape_of_nested
@@ -178,10 +178,6 @@ METHOD = DrafterMethod(
     summary="copy on from the longest match, by suffix automata of the request and of a datastore (no model)",
     build=build,
     options=SamOptions,
-    paper=Paper(
-        title="SAM decoding: speculative decoding via suffix automaton",
-        year=2024,
-        link="https://arxiv.org/abs/2411.10666",
-    ),
+    paper=arxiv("2411.10666", "SAM decoding: speculative decoding via suffix automaton"),
     shape_of=shape_of,
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from outdraft.core.draft import Draft, HostTree, host_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draw_options import SampleOptions
@@ -224,11 +224,7 @@ METHOD = DrafterMethod(
     summary="a smaller model's tree, in the shape that is best for measured acceptance and measured cost",
     build=build,
     options=SequoiaOptions,
-    paper=Paper(
-        title="Sequoia: scalable, robust, and hardware-aware speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2402.12374",
-    ),
+    paper=arxiv("2402.12374", "Sequoia: scalable, robust, and hardware-aware speculative decoding"),
     describe=describe,
     shape_of=lambda options: "tree",
 )

@@ -19,7 +19,7 @@ from heapq import heappop, heappush, heappushpop
 from math import log
 
 from outdraft.core.draft import Draft
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
@@ -129,10 +129,9 @@ METHOD = DrafterMethod(
     summary="the best paths of a smaller model, hundreds of nodes, for targets that are slow to read",
     build=build,
     options=SpecExecOptions,
-    paper=Paper(
-        title="SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer devices",
-        year=2024,
-        link="https://arxiv.org/abs/2406.02532",
+    paper=arxiv(
+        "2406.02532",
+        "SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer devices",
     ),
     describe=describe_model,
     shape_of=lambda options: "tree",

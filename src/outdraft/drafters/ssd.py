@@ -29,7 +29,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -305,5 +305,5 @@ METHOD = DrafterMethod(
     summary="prepares the next guess for several outcomes of the pass under way",
     build=build,
     options=SsdOptions,
-    paper=Paper(title="Speculative speculative decoding", year=2026, link="https://arxiv.org/abs/2603.03251"),
+    paper=arxiv("2603.03251", "Speculative speculative decoding"),
 )

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -235,9 +235,8 @@ METHOD = DrafterMethod(
     summary="a small drafter, the target over retrieved keys, the target: for very long contexts",
     build=build,
     options=TriForceOptions,
-    paper=Paper(
-        title="TriForce: lossless acceleration of long sequence generation with hierarchical speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2404.11912",
+    paper=arxiv(
+        "2404.11912",
+        "TriForce: lossless acceleration of long sequence generation with hierarchical speculative decoding",
     ),
 )

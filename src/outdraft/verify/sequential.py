@@ -6,7 +6,7 @@ no rule accepts more. q is not read. Out: a path and one more token with the tar
 whatever it is.
 """
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions
 from outdraft.verify.shared.in_turn import judge_in_turn
@@ -23,10 +23,6 @@ METHOD = RuleMethod(
     summary="tries deterministic candidates one by one with the target's own probabilities",
     build=lambda options: PerDraft(judge),
     options=NoOptions,
-    paper=Paper(
-        title="EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees",
-        year=2024,
-        link="https://arxiv.org/abs/2406.16858",
-    ),
+    paper=arxiv("2406.16858", "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees"),
     judges=("chain", "tree"),
 )

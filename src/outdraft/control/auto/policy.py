@@ -294,8 +294,3 @@ class AutoPolicy:
 def _plain(resting: frozenset[int]) -> Budget:
     """Plain decoding, of which a large batch needs one for each text and round."""
     return Budget(depth=0, resting=resting)
-
-
-def build(options: AutoOptions, arms: Seq[Arm]) -> AutoPolicy:
-    """One arm for each drafter to choose among."""
-    return AutoPolicy(options, arms)

@@ -13,7 +13,7 @@ import torch
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
@@ -117,11 +117,7 @@ METHOD = DrafterMethod(
     summary="slots over the vocabulary and a blank that collapse into guesses of any length; a chain or a tree",
     build=build,
     options=CtcOptions,
-    paper=Paper(
-        title="Speculative decoding with CTC-based draft model for LLM inference acceleration",
-        year=2024,
-        link="https://arxiv.org/abs/2412.00061",
-    ),
+    paper=arxiv("2412.00061", "Speculative decoding with CTC-based draft model for LLM inference acceleration"),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

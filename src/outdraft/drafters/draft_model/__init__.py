@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.draft_model.static import StaticDraftModel
@@ -138,11 +138,7 @@ METHOD = DrafterMethod(
     summary="a smaller model of the same vocabulary writes ahead; a chain, or a tree",
     build=build,
     options=DraftModelOptions,
-    paper=Paper(
-        title="Fast inference from transformers via speculative decoding",
-        year=2022,
-        link="https://arxiv.org/abs/2211.17192",
-    ),
+    paper=arxiv("2211.17192", "Fast inference from transformers via speculative decoding"),
     describe=describe_model,
     shape_of=lambda options: "chain" if options.is_chain else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 3}},

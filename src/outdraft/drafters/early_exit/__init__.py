@@ -19,7 +19,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, Resume
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -165,9 +165,5 @@ METHOD = DrafterMethod(
     summary="the target's first layers draft, the others verify: one model, one cache",
     build=build,
     options=EarlyExitOptions,
-    paper=Paper(
-        title="LayerSkip: enabling early exit inference and self-speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2404.16710",
-    ),
+    paper=arxiv("2404.16710", "LayerSkip: enabling early exit inference and self-speculative decoding"),
 )

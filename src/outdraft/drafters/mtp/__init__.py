@@ -4,7 +4,7 @@ DeepSeek-AI, "DeepSeek-V3 technical report", 2024, https://arxiv.org/abs/2412.19
 "FastMTP: accelerating LLM inference with enhanced multi-token prediction", 2025, https://arxiv.org/abs/2509.18362.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.mtp.net import load_mtp
 from outdraft.drafters.shared.features.drafter import feature_method
 
@@ -42,9 +42,5 @@ METHOD = feature_method(
     load_mtp,
     summary="a multi-token-prediction layer on the target's last feature, applied again to its own output",
     also_called=_VLLM,
-    paper=Paper(
-        title="FastMTP: accelerating LLM inference with enhanced multi-token prediction",
-        year=2025,
-        link="https://arxiv.org/abs/2509.18362",
-    ),
+    paper=arxiv("2509.18362", "FastMTP: accelerating LLM inference with enhanced multi-token prediction"),
 )
