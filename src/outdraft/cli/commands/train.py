@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
 SUMMARY = "train a draft for a target, check one, or let the target write training texts"
 EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
 it does with what the trainer promised: exit code 1 if a promise is broken, 3 if there are too few rounds to say. A TOML
-file (--recipe) has the same keys as the flags. Several workers share every batch under
+file (--plan) has the same keys as the flags. Several workers share every batch under
 torchrun --nproc-per-node 2 -m outdraft.cli.main train ... Examples:
   outdraft train eagle --target zoo:target --data answers.jsonl --out DIR --tokens 2000000
   outdraft train draft_model --target MODEL --data chats.jsonl --out DIR --dry-run
@@ -42,7 +42,7 @@ class Options:
         "where the draft, its record and its checkpoints go; answers: the .jsonl file, which grows",
         metavar="PATH",
     )
-    recipe: str | None = flag(None, "a TOML file with the same keys; a flag overrides its key", metavar="FILE")
+    plan: str | None = flag(None, "a TOML file with the same keys; a flag overrides its key", metavar="FILE")
     init: str | None = flag(None, "a trained draft of this kind to go on from", metavar="DIR")
     tokens: int | None = flag(None, "tokens to learn from; default: once through the data")
     depth: int | None = flag(None, "draft tokens in evaluations and in the promised acceptance rates; default: 4")
@@ -146,7 +146,7 @@ def _train(options: Options) -> int:
     if options.temperature:
         raise ConfigError("--temperature is for answers; drafts are judged at the plan's temperature, 1 by default")
     flags = {name: getattr(options, name) for name in PLAN_FIELDS if hasattr(options, name) and name != "temperature"}
-    given = merged(read_plan(options.recipe) if options.recipe is not None else {}, flags)
+    given = merged(read_plan(options.plan) if options.plan is not None else {}, flags)
     plan = make_plan(given)
     console = make_console(stderr=True)
     with join_team(plan.device) as team:
