@@ -74,10 +74,6 @@ def trained(places):
 NEW = ("--target", "AT/target", "--data", "AT/x.jsonl", "--out", "OUT")
 CASES = {
     "wrong target, checked": (("check", "AT/draft", "--target", "AT/other"), "was trained for another target"),
-    "wrong target, calibrated": (
-        ("calibration", "AT/draft", "--target", "AT/other", "--data", "AT/x.jsonl"),
-        "was trained for another target",
-    ),
     "wrong target, resumed": (
         (
             "eagle",
@@ -195,9 +191,7 @@ def test_bad_input_is_one_clear_error_and_nothing_is_lost(outdraft, trained, tmp
     words, says = CASES[case]
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     given = [word.replace("AT/", f"{trained}/").replace("OUT", str(tmp_path / "out")) for word in words]
-    ran = outdraft(
-        "train", *given, *(() if words[0] in ("check", "calibration", "answers") or "--plan" in words else LOOP)
-    )
+    ran = outdraft("train", *given, *(() if words[0] in ("check", "answers") or "--plan" in words else LOOP))
     assert ran.code == 2, ran.err
     last = ran.err.strip().splitlines()
     assert says in " ".join(" ".join(last).split()), ran.err
