@@ -14,7 +14,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import ArmDepth, Costs
+from outdraft.control.shared.costs import ArmDepth, MeasuredCosts
 from outdraft.control.shared.reliability import Reliability
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod, arxiv
@@ -54,7 +54,7 @@ class CalibratedPolicy:
         self.reliability = Reliability(options.memory)
         self.calibration = self.reliability.fit()
         self.theta = options.start if options.theta is None else options.theta
-        self._costs = Costs(1)
+        self._costs = MeasuredCosts(1)
         self._tokens = self._seconds = 0.0
         self._num_rounds = 0
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
@@ -68,7 +68,7 @@ class EstimatorPolicy:
     def __init__(self, options: EstimatorOptions, num_arms: int) -> None:
         self._options = options
         self._num_arms = num_arms
-        self.costs = Costs(num_arms)
+        self.costs = MeasuredCosts(num_arms)
         self._alphas: dict[int, list[Alpha]] = {}
         self._chosen: dict[int, ArmDepth] = {}
 

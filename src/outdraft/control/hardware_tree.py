@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.core.policy import Budget
@@ -63,7 +63,7 @@ class HardwareTreePolicy:
 
     def __init__(self, options: HardwareTreeOptions) -> None:
         self._options = options
-        self.costs = Costs(1)
+        self.costs = MeasuredCosts(1)
         self._hits = [0.0] * options.width
         self._walks = [0.0] * options.width
         self._num_rounds = 0

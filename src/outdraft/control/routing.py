@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.core.policy import Budget
@@ -51,7 +51,7 @@ class RoutingPolicy:
     def __init__(self, options: RoutingOptions, num_arms: int) -> None:
         self._options = options
         self._num_arms = num_arms
-        self.costs = Costs(num_arms)
+        self.costs = MeasuredCosts(num_arms)
         self._routes: dict[int, list[_Route]] = {}
         self._chosen: dict[int, ArmDepth] = {}
 

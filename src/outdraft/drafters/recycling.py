@@ -45,7 +45,7 @@ def share(rank: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class RankTemplate:
     """N nodes, node 0 the pending token; level by level, so a parent precedes its children."""
 
     parents: Ints  # [N], -1 for node 0
@@ -54,7 +54,7 @@ class Template:
     ends: tuple[int, ...]  # [levels + 1] nodes above the end of level i, node 0 being level 0
 
 
-def template(levels: Seq[int], width: int) -> Template:
+def template(levels: Seq[int], width: int) -> RankTemplate:
     """`levels[i]` nodes at depth i + 1, of ranks below `width`; fewer where so many cannot hang from those above."""
     parents, ranks, promise, ends = [-1], [0], [2.0], [1]
     above = [0]
@@ -68,7 +68,7 @@ def template(levels: Seq[int], width: int) -> Template:
         ends.append(len(parents))
     places = np.empty(len(parents), np.int64)
     places[np.argsort(-np.array(promise), kind="stable")] = np.arange(len(parents))
-    return Template(parents=np.array(parents), ranks=np.array(ranks), places=places, ends=tuple(ends))
+    return RankTemplate(parents=np.array(parents), ranks=np.array(ranks), places=places, ends=tuple(ends))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

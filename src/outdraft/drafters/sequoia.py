@@ -28,7 +28,7 @@ from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nod
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
 from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, Text, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.drafters.shared.trees.tree import Tree, TreeShape
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -92,7 +92,7 @@ class SequoiaOptions(SampleOptions, ModelOptions):
             raise ConfigError(f"verify_cost={self.verify_cost}: at least the costs of 1 and of 2 nodes, above 0")
 
 
-class Static(Shape):
+class Static(TreeShape):
     """A topology, filled rank by rank."""
 
     def __init__(self, topology: Topology) -> None:
@@ -143,7 +143,7 @@ class SequoiaDrafter(ModelDrafter):
         for seq, budget, cutoff in zip(seqs, budgets, cutoffs_of(budgets), strict=True):
             nodes = usable_nodes(seq, budget, self._options.nodes)
             depth = min(usable_depth(seq, budget), self._options.depth, self.model.room(seq.tokens))
-            shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else Shape()
+            shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else TreeShape()
             trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
         drafts = grow_trees(trees, self.model.feed_trees, sample=self._options.sample)
         self._guessed |= {seq.id for seq, draft in zip(seqs, drafts, strict=True) if draft.num_nodes > 1}

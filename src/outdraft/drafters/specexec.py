@@ -26,7 +26,7 @@ from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usabl
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
 from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.tree import GREEDY, Shape, Tree
+from outdraft.drafters.shared.trees.tree import GREEDY, Tree, TreeShape
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -56,7 +56,7 @@ class SpecExecOptions(ModelOptions):
             raise ConfigError(f"temperature={self.temperature}: must be above 0")
 
 
-class BestFirst(Shape):
+class BestFirst(TreeShape):
     """The `nodes` best paths of one tree, found by feeding the best unfed nodes, `beams` at a time."""
 
     def __init__(self, *, nodes: int, beams: int, branch: int, decay: float = 1.0, min_log_prob: float) -> None:

@@ -8,14 +8,14 @@ overlap lets it; sharing the noise is sound here because the guess cannot change
 """
 
 from outdraft.core.method import RuleMethod, arxiv
-from outdraft.verify.shared.case import NoOptions, follow_draws
+from outdraft.verify.shared.case import NoRuleOptions, follow_draws
 from outdraft.verify.shared.per_draft import PerDraft
 
 METHOD = RuleMethod(
     name="coupled",
     summary="the target's own keyed draw at each node: the same seed gives the same text with any drafter or none",
     build=lambda options: PerDraft(follow_draws, coupled=True),
-    options=NoOptions,
+    options=NoRuleOptions,
     paper=arxiv("2408.07978", "Coupling without Communication and Drafter-Invariant Speculative Decoding"),
     judges=("chain", "tree"),
     prefers_drawn=True,

@@ -9,7 +9,7 @@ In: sampled trees (on chains this is `rejection`); deterministic ones with a one
 """
 
 from outdraft.core.method import RuleMethod, arxiv
-from outdraft.verify.shared.case import NoOptions
+from outdraft.verify.shared.case import NoRuleOptions
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.siblings import judge_siblings
 
@@ -17,7 +17,7 @@ METHOD = RuleMethod(
     name="multi_draft",
     summary="rejection sampling over siblings that were drawn without replacement",
     build=lambda options: PerDraft(judge_siblings),
-    options=NoOptions,
+    options=NoRuleOptions,
     paper=arxiv(
         "2402.14160", "Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement"
     ),

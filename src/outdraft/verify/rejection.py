@@ -8,7 +8,7 @@ token, whose joint distribution is the target's.
 
 from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.chain import chain_nodes, token_masses
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.proposal import Proposal, draw_bonus, normalised, ratio
@@ -34,7 +34,7 @@ METHOD = RuleMethod(
     name="rejection",
     summary="token-wise rejection sampling, the classic rule for chains",
     build=lambda options: PerDraft(judge),
-    options=NoOptions,
+    options=NoRuleOptions,
     paper=arxiv("2211.17192", "Fast Inference from Transformers via Speculative Decoding"),
     judges=("chain",),
     prefers_drawn=True,

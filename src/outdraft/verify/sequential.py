@@ -8,7 +8,7 @@ whatever it is.
 
 from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.in_turn import judge_in_turn
 from outdraft.verify.shared.per_draft import PerDraft
 
@@ -22,7 +22,7 @@ METHOD = RuleMethod(
     name="sequential",
     summary="tries deterministic candidates one by one with the target's own probabilities",
     build=lambda options: PerDraft(judge),
-    options=NoOptions,
+    options=NoRuleOptions,
     paper=arxiv("2406.16858", "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees"),
     judges=("chain", "tree"),
 )

@@ -17,7 +17,7 @@ from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
-from outdraft.drafters.ctc.collapse import Trie, chain_of, likeliest, trie_of
+from outdraft.drafters.ctc.collapse import StringTrie, chain_of, likeliest, trie_of
 from outdraft.drafters.ctc.net import CtcNet
 from outdraft.drafters.shared.heads.drafter import open_heads
 from outdraft.drafters.shared.heads.states import states_of
@@ -85,7 +85,7 @@ class CtcDrafter(StateDrafter):
             made.append(dict(zip(tokens, values, strict=True)) | ({blank: empty} if self._options.width > 1 else {}))
         return [made[i : i + count] for i in range(0, len(made), count)]
 
-    def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> Trie:
+    def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> StringTrie:
         blank = self._net.blank
         if self._options.width == 1:
             best = [next(iter(slot.items())) for slot in slots]
@@ -94,7 +94,7 @@ class CtcDrafter(StateDrafter):
         return trie_of(strings, depth=depth, nodes=nodes, token=cutoff.token, path=cutoff.path)
 
 
-def _draft(seq: Sequence, trie: Trie | None, cutoff: Cutoff) -> Draft:
+def _draft(seq: Sequence, trie: StringTrie | None, cutoff: Cutoff) -> Draft:
     """The tree below the pending token."""
     if trie is None:
         return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))

@@ -48,7 +48,7 @@ class TargetFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class TargetOrigin:
     """Where the target came from; None where that is not known."""
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
@@ -162,5 +162,5 @@ class TargetPort:
     layers: TargetLayers
     rows: TargetRows
     costs: TargetCosts
-    origin: Origin
+    origin: TargetOrigin
     cache: CacheConfig  # of what rows a drafter keeps itself

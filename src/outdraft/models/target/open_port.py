@@ -15,7 +15,7 @@ from outdraft.core.target import Recorder
 from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
-from outdraft.models.networks.port import Origin, TargetFacts, TargetPort
+from outdraft.models.networks.port import TargetFacts, TargetOrigin, TargetPort
 from outdraft.models.target.guess import guess_with
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.cached import CachedContext
@@ -25,7 +25,7 @@ from outdraft.nn.segment import chain_segments
 _REPEATS = 5  # of a pass whose time is measured
 
 
-class Layers:
+class OpenedLayers:
     """`TargetLayers` over a network."""
 
     def __init__(self, network: Network, *, exact: bool, record: Recorder | None) -> None:
@@ -74,7 +74,7 @@ class Layers:
         return self._network.logits(out[length - 1 :: length])
 
 
-class Rows:
+class OpenedRows:
     """`TargetRows` over a cache."""
 
     def __init__(self, cache: KVCache, *, exact: bool) -> None:
@@ -108,7 +108,7 @@ class Rows:
         return self._cache.memory(seq.id)
 
 
-class Costs:
+class OpenedCosts:
     """`TargetCosts` of a network."""
 
     def __init__(self, network: Network, *, exact: bool) -> None:
@@ -137,7 +137,7 @@ def open_port(
     max_len: int,
     exact: bool,
     record: Recorder | None,
-    origin: Origin,
+    origin: TargetOrigin,
     own_rows: CacheConfig,
 ) -> TargetPort:
     """The door to a network that reads and writes this cache. `own_rows`: the cache of a drafter's own rows."""
@@ -156,9 +156,9 @@ def open_port(
     )
     return TargetPort(
         facts=facts,
-        layers=Layers(network, exact=exact, record=record),
-        rows=Rows(cache, exact=exact),
-        costs=Costs(network, exact=exact),
+        layers=OpenedLayers(network, exact=exact, record=record),
+        rows=OpenedRows(cache, exact=exact),
+        costs=OpenedCosts(network, exact=exact),
         origin=origin,
         cache=own_rows,
     )

@@ -26,7 +26,7 @@ from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
-from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
+from outdraft.drafters.shared.networks.streaming_cache import StreamingCache, StreamWindow
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.chains import Chains, Draw
@@ -95,7 +95,12 @@ class DraftModel:
     rewinds = True  # a text may lose its end again
 
     def __init__(
-        self, decoder: Network, *, chunk: int = 256, cache: CacheConfig | None = None, stream: Stream | None = None
+        self,
+        decoder: Network,
+        *,
+        chunk: int = 256,
+        cache: CacheConfig | None = None,
+        stream: StreamWindow | None = None,
     ) -> None:
         config = decoder.config
         self.decoder = decoder

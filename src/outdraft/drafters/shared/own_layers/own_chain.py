@@ -29,7 +29,7 @@ from outdraft.nn.context import AttentionContext
 Watch = Callable[[list[int], Tensor], None]  # indices of sequences, their logits [n, V] of one step
 
 
-class Place(Protocol):
+class RowPlace(Protocol):
     """Where the rows of a guess stand: `TargetRows.tentative`, or a view."""
 
     def __call__(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int], /) -> AttentionContext:
@@ -41,7 +41,7 @@ def grow_own_chains(
     seqs: Seq[Sequence],
     budgets: Seq[Budget],
     network: DraftNetwork,
-    place: Place,
+    place: RowPlace,
     options: DrawOptions,
     skips: Seq[Skip] | None = None,
     watch: Watch | None = None,
@@ -56,7 +56,7 @@ def grow_own_chains(
 
 
 def _own_network(
-    seqs: Seq[Sequence], network: DraftNetwork, place: Place, skips: Seq[Skip], watch: Watch | None
+    seqs: Seq[Sequence], network: DraftNetwork, place: RowPlace, skips: Seq[Skip], watch: Watch | None
 ) -> ChainNetwork:
     """Rows that stand tentatively behind the texts."""
 

@@ -58,7 +58,7 @@ _MAKING = {  # how the integers were found, and how other programs run them
 }
 
 
-class Asked(Mapping[str, object]):
+class AskedTable(Mapping[str, object]):
     """The same table; `unread` are its keys that say something and that no reader has asked for."""
 
     def __init__(self, told: Mapping[str, object]) -> None:
