@@ -14,7 +14,7 @@ https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: log
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,26 +39,15 @@ C = TypeVar("C")
 _ENDLESS = 1 << 30  # tokens of a text, where the cache drops what is old
 
 
-class Readable(Protocol):
-    """A text that a draft model may read: an id and its tokens."""
-
-    @property
-    def id(self) -> int:
-        """The key under which its memory is kept."""
-        ...
-
-    @property
-    def tokens(self) -> list[int]:
-        """In the draft model's ids."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
     """A drafter's own view of a sequence."""
 
     id: int
     tokens: list[int]
+
+
+Readable = Sequence | Text  # what a draft model may read: an id, under which its memory is kept, and tokens in its ids
 
 
 class _Memory:
