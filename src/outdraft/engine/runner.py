@@ -22,10 +22,10 @@ from outdraft.core.special_rows import vectors_of
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.layer_by_layer import LayerByLayer, catch_up, embedded, put_in, scored
 from outdraft.engine.plain_rows import PlainRows
+from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetOrigin
-from outdraft.models.target.guess import guess_with
 from outdraft.models.target.open_port import open_port
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import Segment

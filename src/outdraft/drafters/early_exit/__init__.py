@@ -33,8 +33,8 @@ from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.kernels.decoder.chains import Chains, Draw
+from outdraft.models.networks.guess import NativeGuesser
 from outdraft.models.networks.port import TargetPort
-from outdraft.models.target.guess import NativeGuesser
 from outdraft.options.errors import CapabilityError
 from outdraft.options.ranges import check_range
 from outdraft.weights.hub import resolve

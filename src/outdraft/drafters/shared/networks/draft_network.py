@@ -13,10 +13,10 @@ from torch import Tensor
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.models.networks.fitted import FittedNetwork, unfitted
+from outdraft.models.networks.guess import NativeGuesser, guess_with
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
-from outdraft.models.target.guess import NativeGuesser, guess_with
 from outdraft.nn.context import AttentionContext
 
 # In PyTorch: ids [N], places [N], context, skip -> states [N, D] after the layers; and norm and head: [M, D] -> [M, V]
