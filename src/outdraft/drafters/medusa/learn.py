@@ -40,8 +40,6 @@ class MedusaLearning(HeadLearning):
         check_range(self, "warmup_share", least=0.0, most=1.0)
         check_range(self, "target_weight", least=0.0)
         check_range(self, "target_lr_share", least=0.0, most=1.0)
-        check_range(self, "num_heads", least=1, most=64)
-        check_range(self, "num_layers", least=1, most=16)
 
 
 def _learner(net: MedusaNet, target: Decoder, options: MedusaLearning, seed: int, directory: Path | None) -> Learner:
