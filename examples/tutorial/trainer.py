@@ -28,16 +28,16 @@ from outdraft.training.config import LoopConfig
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from tutorial.models import Model, directory_of
 
 _HELD_OUT = 8  # one row of so many, unless the caller names which
 _PADDING = -1  # no id
 
 
-def _as_rows(ids: Tensor) -> Rows:
+def _as_rows(ids: Tensor) -> PackedRows:
     """Rows [n, T + 1] of which some end early. What a position sees lies before it, so no text sees padding."""
-    return Rows(ids=ids.clamp_min(0), documents=torch.zeros_like(ids), counts=ids[:, 1:] != _PADDING)
+    return PackedRows(ids=ids.clamp_min(0), documents=torch.zeros_like(ids), counts=ids[:, 1:] != _PADDING)
 
 
 class _Rows:
@@ -46,7 +46,7 @@ class _Rows:
     def __init__(self, ids: Tensor, batch: int) -> None:
         self._ids, self._batch = ids, batch
 
-    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+    def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
         """The batch of a step; `length` is that of the rows."""
         start = step * self._batch + first
         return _as_rows(self._ids[torch.arange(start, start + count) % len(self._ids)])

@@ -22,11 +22,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from lab.mutated_files.mutate import damage_bytes, damage_json
 from lab.strange.stage import CONTEXT, LETTERS, VOCAB, Stage
 from outdraft import zoo
-from outdraft.control.calibrated import CalibratedOptions
-from outdraft.control.calibrated import build as calibrated
-from outdraft.control.shared.reliability import CalibrationFile, Share
 from outdraft.core.learner import LearnMethod
-from outdraft.core.policy import Arm
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.look_up.datastore.documents import read_documents
@@ -112,9 +108,6 @@ class Files:
             store("sam"),
             subject("skip.json", self._skip, damage_json),
             subject("documents.jsonl", lambda path: list(read_documents(path))),
-            subject(
-                "calibration.json", lambda path: calibrated(CalibratedOptions(learned=str(path)), [_ARM]), damage_json
-            ),
             subject("heads.pt", lambda path: read_pickled(path)),
             subject("tree.json", lambda path: read_template(path), damage_json),
             subject("training.json", lambda path: read_record(path.parent), damage_json),
@@ -150,8 +143,6 @@ class Files:
         (others / "recipe.toml").write_text(_RECIPE)
         torch.save({"0.weight": torch.zeros(3, 4), "0.bias": torch.ones(4)}, others / "heads.pt")
         save_skip(Skip(frozenset({1}), frozenset({1})), 3, others / "skip.json", score=1.5)
-        shares = (Share(0.2, 0.1, 30.0), Share(0.9, 0.7, 200.0))
-        CalibrationFile(draft="a", temperatures=(0.0, 1.0), shares=shares).write(others / "calibration.json")
         TemplateFile(paths=((0,), (1,), (0, 0)), accuracies=((0.5, 0.2), (0.4, 0.1))).write(others / "tree.json")
         (others / "training.json").write_text(json.dumps(_RECORD))
         (others / "documents.jsonl").write_text('{"text": "abc"}\n{"token_ids": [1, 2]}\n["a", {"b": "c"}]\n' * 5)
@@ -238,7 +229,6 @@ _BESIDE: dict[str, object] = {
     "generation_config.json": {"eos_token_id": [1, 2]},
     "companions.json": {"draft_model": "../draft", "head": {"eagle": "../eagle"}},
 }
-_ARM = Arm(name="a")
 _RECORD: dict[str, object] = {
     "kind": "draft_model",
     "dtype": "float32",

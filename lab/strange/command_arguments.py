@@ -42,7 +42,6 @@ def command_arguments(stage: Stage) -> Iterator[Argument]:
         "train": [
             ["answers", *texts, "--out", "out-answers.jsonl", "--max-tokens", "1"],
             ["tree", draft, *texts],
-            ["calibration", draft, *texts],
             ["check", draft, "--target", model],
         ]
     }

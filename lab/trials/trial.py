@@ -24,7 +24,7 @@ from outdraft.core.learner import AssessedLearner
 from outdraft.core.registry import read_options
 from outdraft.models.files.load_codec import load_codec
 from outdraft.options.errors import ConfigError
-from outdraft.training.corpus import Corpus, open_corpus
+from outdraft.training.corpus import TrainingCorpus, open_corpus
 from outdraft.training.course import Course, prepare
 from outdraft.training.draft import Exam
 from outdraft.training.examples import find_files
@@ -213,7 +213,7 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
     )
 
 
-def _exam(trial: Trial, course: Course, texts: Corpus) -> Exam:
+def _exam(trial: Trial, course: Course, texts: TrainingCorpus) -> Exam:
     config = course.loop.config
     batches = example_rows(texts, trial.texts, config.seq_len, config.micro_tokens)
     return Exam(batches=batches, depth=trial.depth, temperature=course.plan.temperature)

@@ -99,5 +99,5 @@ def _functions(text: str) -> Iterator[str]:
 
 _KEYWORDS = frozenset(
     """False None True class from import while with yield return raise pass else elif except finally lambda nonlocal
-    global assert async await break continue self print range""".split()  # noqa: SIM905  a list would take 27 lines
+    global assert async await break continue self print range""".split()
 )

@@ -52,13 +52,12 @@ def test_method_spelling():
 
 
 def test_files_are_known_by_what_they_hold(tmp_path: Path):
-    """A nested head, a datastore, and a calibration: named, or found beside the draft."""
+    """A nested head and a datastore, by the options that name them."""
     (head := tmp_path / "head").mkdir()
-    files = [head / "model.safetensors", head / "calibration.json", tmp_path / "texts.store", tmp_path / "own.json"]
+    files = [head / "model.safetensors", tmp_path / "texts.store"]
     options = [
         {"name": "several", "drafters": ["ngram", {"method": "eagle", "model": str(head)}], "k": 3},
-        {"name": "rest", "datastore": str(files[2]), "quantization": "auto"},
-        {"name": "calibrated", "learned": str(files[3])},
+        {"name": "rest", "datastore": str(files[1]), "quantization": "auto"},
     ]
     seen = [fingerprints(options)]
     for file in files:

@@ -23,7 +23,7 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, m
     )
     told = json.loads(ran.out)
     assert ran.code == 0 and told["read"] == 20 == told["done"] + told["failed"] + told["skipped"]
-    words = ("train", "draft_model", "--target", tiny, "--data", answers, "--out", out, *LOOP, "--recipe")
+    words = ("train", "draft_model", "--target", tiny, "--data", answers, "--out", out, *LOOP, "--plan")
     own = outdraft(*words[:-1], "--loss", "sequence_kd=1", "--dry-run", "--json")
     assert own.code == 0, own.err
     (tmp_path / "plan.toml").write_text(

@@ -39,7 +39,7 @@ def places(tmp_path_factory, tiny):
     (root / "half.parquet").write_bytes(b"PAR1" + b"\x00" * 40)
     (root / "empty.jsonl").write_text("")
     (root / "one.jsonl").write_text('{"token_ids": [5]}\n')
-    (root / "recipe.toml").write_text("[loop]\nbatch_token = 3\n")
+    (root / "plan.toml").write_text("[loop]\nbatch_token = 3\n")
     return root
 
 
@@ -74,10 +74,6 @@ def trained(places):
 NEW = ("--target", "AT/target", "--data", "AT/x.jsonl", "--out", "OUT")
 CASES = {
     "wrong target, checked": (("check", "AT/draft", "--target", "AT/other"), "was trained for another target"),
-    "wrong target, calibrated": (
-        ("calibration", "AT/draft", "--target", "AT/other", "--data", "AT/x.jsonl"),
-        "was trained for another target",
-    ),
     "wrong target, resumed": (
         (
             "eagle",
@@ -156,7 +152,8 @@ CASES = {
         "caches the states of another run: taps is",
     ),
     "an unknown key": (("eagle", *NEW, "--loop", "batch_token=3"), "did you mean 'batch_tokens'"),
-    "an unknown key of a recipe": (("eagle", *NEW, "--recipe", "AT/recipe.toml"), "did you mean 'batch_tokens'"),
+    "an unknown key of a plan": (("eagle", *NEW, "--plan", "AT/plan.toml"), "did you mean 'batch_tokens'"),
+    "the plan by its earlier name": (("eagle", *NEW, "--recipe", "AT/plan.toml"), "here it is called --plan"),
     "an unknown option": (("eagle", *NEW, "--options", "tap=1"), "did you mean 'taps'"),
     "an interrupted download of weights": (("eagle", "--target", "AT/half", *NEW[2:]), "model.safetensors"),
     "an interrupted download of lines": (
@@ -194,9 +191,7 @@ def test_bad_input_is_one_clear_error_and_nothing_is_lost(outdraft, trained, tmp
     words, says = CASES[case]
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     given = [word.replace("AT/", f"{trained}/").replace("OUT", str(tmp_path / "out")) for word in words]
-    ran = outdraft(
-        "train", *given, *(() if words[0] in ("check", "calibration", "answers") or "--recipe" in words else LOOP)
-    )
+    ran = outdraft("train", *given, *(() if words[0] in ("check", "answers") or "--plan" in words else LOOP))
     assert ran.code == 2, ran.err
     last = ran.err.strip().splitlines()
     assert says in " ".join(" ".join(last).split()), ran.err

@@ -22,7 +22,7 @@ from outdraft.testing.contract.distribution import PROMPT
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.record import fingerprint
 
 Target = Callable[[int, torch.dtype], Decoder]  # vocabulary, precision -> target
@@ -84,7 +84,7 @@ def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Pat
     for _ in range(STEPS):
         some = ids[torch.randperm(len(ids), generator=generator)[:A_STEP]]
         counts = torch.ones_like(some[:, 1:], dtype=torch.bool)
-        objective.loss(Rows(ids=some, documents=torch.zeros_like(some), counts=counts))[0].backward()
+        objective.loss(PackedRows(ids=some, documents=torch.zeros_like(some), counts=counts))[0].backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -107,7 +107,9 @@ def texts_of(target: Decoder) -> torch.Tensor:
         begins[row] = len(some)
     teacher = Teacher(target, ())
     for place in range(3, LENGTH):
-        rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
+        rows = PackedRows(
+            ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool)
+        )
         states = teacher.lesson(rows).states.view(TEXTS, LENGTH - 1, -1)[:, place - 1]
         p = teacher.logits(states).float().softmax(-1)
         drawn = torch.multinomial(p, 1, generator=generator)[:, 0]

@@ -19,9 +19,9 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import measure
 from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.promise import promise
-from outdraft.training.record import Terms
+from outdraft.training.record import PromiseTerms
 
 VOCAB = 31
 # Each with its defaults, then as the file of its rows says besides: LEARNING = {label: options}.
@@ -57,7 +57,7 @@ def asked(case):
 def rows(seed=0, documents=((0,) * 13, (0,) * 5 + (1,) * 8)):
     ids = torch.randint(VOCAB, (2, 13), generator=torch.Generator().manual_seed(seed))
     documents = torch.tensor(documents)
-    return Rows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
+    return PackedRows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
 
 
 @torch.no_grad()
@@ -174,7 +174,7 @@ def test_the_engine_does_what_the_trainer_says(name, temperature, target, tmp_pa
     learner.save(tmp_path / "draft")
     generator = torch.Generator().manual_seed(1)
     prompts = tuple(tuple(torch.randint(VOCAB, (5,), generator=generator).tolist()) for _ in range(60))
-    terms = Terms(prompts=prompts, max_tokens=16, depth=3, temperature=temperature)
+    terms = PromiseTerms(prompts=prompts, max_tokens=16, depth=3, temperature=temperature)
     taught = isinstance(learner, TargetLearner)  # its target is the one that it saves
     verifier = tmp_path / "draft" / TARGET if taught else tmp_path / "target"
     said = promise(learner, teacher, verifier, terms)
@@ -189,7 +189,9 @@ def test_the_engine_does_what_the_trainer_says(name, temperature, target, tmp_pa
 def test_short_texts_and_texts_of_nothing_to_guess_break_nothing(name, target):
     _, learner, teacher = make(name, target)
     ids = torch.randint(VOCAB, (2, 4), generator=torch.Generator().manual_seed(2))
-    short = Rows(ids=ids, documents=torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]), counts=torch.zeros(2, 3, dtype=bool))
+    short = PackedRows(
+        ids=ids, documents=torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]), counts=torch.zeros(2, 3, dtype=bool)
+    )
     DraftObjective(learner, teacher, forward_kl).loss(short)[0].backward()
     counted = replace(short, counts=torch.tensor([[True, False, False], [True, True, True]]))
     found = Exam(batches=[counted, rows()], depth=3).walk(learner, teacher)

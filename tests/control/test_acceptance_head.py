@@ -33,7 +33,7 @@ from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.verify.auto import Auto
 from outdraft.verify.rejection import METHOD as REJECTION
 from outdraft.weights.digest import digest_weights
@@ -88,7 +88,7 @@ def texts(target, count, temperature=1.0, length=24, seed=0):
 
 def rows_of(ids, moment=None):
     counts = torch.ones_like(ids[:, 1:], dtype=torch.bool)
-    return Rows(ids=ids, documents=torch.zeros_like(ids), counts=counts, moment=moment)
+    return PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=counts, moment=moment)
 
 
 def trained(target, place, temperature, steps=400):

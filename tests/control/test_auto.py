@@ -11,7 +11,7 @@ from control.world import World, drive, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.fixed import FixedOptions, FixedPolicy
-from outdraft.control.shared.acceptance import Outlook
+from outdraft.control.shared.acceptance import TextOutlook
 from outdraft.control.shared.speedup import divide_depths
 from outdraft.core.draft import Draft, chain
 from outdraft.core.policy import Arm
@@ -113,7 +113,7 @@ def test_what_a_request_forbids_is_not_held_against_a_watched_arm():
     policy = AutoPolicy(AutoOptions(num_speculative_tokens=3), [Arm(name="look-up", peek=peek), Arm(name="oracle")])
     drive(policy, World([1.0, 1.0], [0.001, 0.0]), 80, [sequence(0, asks=0), sequence(1, asks=1), sequence(2)])
     assert depths == {1, 3}
-    assert Outlook(policy._arms[0].hazards[True], 32).survivals(4)[-1] > 0.9
+    assert TextOutlook(policy._arms[0].hazards[True], 32).survivals(4)[-1] > 0.9
 
 
 def test_of_a_large_batch_some_are_watched_in_turn():

@@ -11,8 +11,8 @@ from control.world import Working, sequence
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.records import Record, SequenceRecord, keep_all, recall_all
-from outdraft.control.shared.acceptance import Outlook
+from outdraft.control.auto.records import ArmRecord, SequenceRecord, keep_all, recall_all
+from outdraft.control.shared.acceptance import TextOutlook
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.draft import chain
 from outdraft.core.events import StepTimes
@@ -50,7 +50,7 @@ class Prices:
 
 def prepared(prices: Prices, share: float = 1.0) -> Probes:
     """One sequence, decoded plainly, of which the one arm is to be tried."""
-    probes, records, seq = Probes(share), [Record(256.0)], sequence(0)
+    probes, records, seq = Probes(share), [ArmRecord(256.0)], sequence(0)
     texts = {seq.id: SequenceRecord(records, 32.0, seq)}
     probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
     return probes
@@ -67,7 +67,7 @@ def test_what_an_arm_has_to_catch_up_is_saved_up_too(behind, rounds):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_sequence_meets_every_arm(count):
     """Two arms out of use, and as many sequences or others: none of them is always given the same one."""
-    prices, records = Prices(Draft(0.0), Draft(0.0)), [Record(256.0), Record(256.0)]
+    prices, records = Prices(Draft(0.0), Draft(0.0)), [ArmRecord(256.0), ArmRecord(256.0)]
     seqs = [sequence(i) for i in range(count)]
     texts = {seq.id: SequenceRecord(records, 32.0, seq) for seq in seqs}
     probes, met = Probes(1.0), set()
@@ -81,7 +81,7 @@ def test_every_sequence_meets_every_arm(count):
 
 def test_one_that_cannot_be_paid_does_not_keep_the_others_from_their_turn():
     """An arm that guesses for nothing, and one whose loss is above what can be saved: plans come and go."""
-    prices, records, seq = Prices(Draft(0.0), Draft(20.0)), [Record(256.0), Record(256.0)], sequence()
+    prices, records, seq = Prices(Draft(0.0), Draft(20.0)), [ArmRecord(256.0), ArmRecord(256.0)], sequence()
     texts, probes, met = {seq.id: SequenceRecord(records, 32.0, seq)}, Probes(1.0), Counter()
     for _ in range(200):
         probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
@@ -93,7 +93,7 @@ def test_one_that_cannot_be_paid_does_not_keep_the_others_from_their_turn():
 
 def test_plans_between_two_probes_give_no_arm_the_turn_of_another():
     """Each arm has its turn, though every probe is prepared three times before it can be paid."""
-    prices, records, seq = Prices(Draft(1.0), Draft(1.0)), [Record(256.0), Record(256.0)], sequence()
+    prices, records, seq = Prices(Draft(1.0), Draft(1.0)), [ArmRecord(256.0), ArmRecord(256.0)], sequence()
     texts, probes, met = {seq.id: SequenceRecord(records, 32.0, seq)}, Probes(0.25), Counter()
     for _ in range(300):
         probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
@@ -104,7 +104,7 @@ def test_plans_between_two_probes_give_no_arm_the_turn_of_another():
 
 
 def test_who_is_to_be_heard_for_a_while_is_asked_first():
-    prices, records, seq = Prices(Draft(0.0), Draft(0.0)), [Record(256.0), Record(256.0)], sequence()
+    prices, records, seq = Prices(Draft(0.0), Draft(0.0)), [ArmRecord(256.0), ArmRecord(256.0)], sequence()
     text, probes, met = SequenceRecord(records, 32.0, seq), Probes(1.0), set()
     text.heard = frozenset({1})
     for _ in range(6):
@@ -152,7 +152,7 @@ def test_of_a_large_batch_some_are_watched_in_turn():
 
     prices, seqs = Prices(Draft(0.01)), [sequence(i) for i in range(6)]
     watcher = Watcher([Arm(name="look-up", peek=peek)], 16)
-    texts = {seq.id: SequenceRecord([Record(256.0)], 32.0, seq) for seq in seqs}
+    texts = {seq.id: SequenceRecord([ArmRecord(256.0)], 32.0, seq) for seq in seqs}
     for _ in range(6):
         watcher.watch(seqs, {seq.id: ArmDepth(0, 0) for seq in seqs}, texts, prices)
     assert asked == dict.fromkeys(range(6), 2)
@@ -162,7 +162,7 @@ def test_greedy_and_drawn_texts_are_kept_apart():
     """What one sort has taught is the first guess about the other, until that has shown something of its own."""
     policy = AutoPolicy(AutoOptions(), [Arm(name="one")])
 
-    def new(drawn: bool) -> Outlook:
+    def new(drawn: bool) -> TextOutlook:
         seq = sequence(next(numbers))
         params = replace(seq.request.params, temperature=0.8 if drawn else 0.0)
         seq = replace(seq, request=replace(seq.request, params=params))

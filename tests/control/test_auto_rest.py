@@ -10,7 +10,7 @@ from control.world import Working, World, drive, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.resting import Nap
-from outdraft.control.shared.curve import Curve
+from outdraft.control.shared.curve import CostCurve
 from outdraft.core.draft import chain
 from outdraft.core.events import StepTimes
 from outdraft.core.policy import Arm
@@ -161,10 +161,10 @@ def test_what_is_not_ours_changes_nothing():
 
 
 def test_a_curve_keeps_what_it_knows_and_forgets_it_soon():
-    curve = Curve(0.98, 0.02)
+    curve = CostCurve(0.98, 0.02)
     for x in (1, 5, 9) * 12:
         curve.add(x, 0.1 * (0.8 + 0.2 * x))
-    again = Curve(0.98, 0.02)
+    again = CostCurve(0.98, 0.02)
     again.recall(json.loads(json.dumps(curve.kept())))
     for x in (1, 5, 7, 9):
         assert again(x) == pytest.approx(curve(x), rel=0.05)
@@ -177,7 +177,7 @@ def test_a_curve_keeps_what_it_knows_and_forgets_it_soon():
 
 
 def test_one_long_step_of_another_program_does_not_decide():
-    curve = Curve(0.98, 0.02)
+    curve = CostCurve(0.98, 0.02)
     for seconds in (0.1, 7.0):
         curve.add(3, seconds)
     assert curve(3) < 0.2

@@ -17,7 +17,7 @@ from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.composed.ahead import Guess
+from outdraft.drafters.shared.composed.ahead import AheadGuess
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
@@ -183,9 +183,9 @@ def test_trees_and_guesses_ahead_end_by_it_too():
     tree.add(0, 1, -0.2, 0.8)
     tree.add(1, 1, -0.2, 0.8)
     assert [tree.is_unsure(node) for node in (1, 2)] == [False, True]
-    guess, budget = Guess(tokens=[1], confidences=[0.8]), Budget(depth=5, survival=0.3, calibration=HALF)
+    guess, budget = AheadGuess(tokens=[1], confidences=[0.8]), Budget(depth=5, survival=0.3, calibration=HALF)
     assert not guess.is_cut(budget)
-    guess.extend(Guess(tokens=[1], confidences=[0.8]))
+    guess.extend(AheadGuess(tokens=[1], confidences=[0.8]))
     assert guess.is_cut(budget) and not guess.is_cut(Budget(depth=5, survival=0.3))
 
 

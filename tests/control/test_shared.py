@@ -7,10 +7,10 @@ from control.world import sequence
 
 from outdraft.analysis.theory import best_length
 from outdraft.control.shared import acceptance
-from outdraft.control.shared.acceptance import Hazards, Outlook
+from outdraft.control.shared.acceptance import Hazards, TextOutlook
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import ArmDepth, Costs
-from outdraft.control.shared.curve import Curve
+from outdraft.control.shared.costs import ArmDepth, MeasuredCosts
+from outdraft.control.shared.curve import CostCurve
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent, StepTimes
 
@@ -73,7 +73,7 @@ def test_a_dent_in_a_curve_is_no_top():
 
 
 def test_a_curve_learns_kinks_noise_and_drift():
-    dice, curve = random.Random(2), Curve(0.98, 0.02)
+    dice, curve = random.Random(2), CostCurve(0.98, 0.02)
     assert not curve.is_measured and curve(1) == 0
 
     def truth(x):
@@ -93,7 +93,7 @@ def test_a_curve_learns_kinks_noise_and_drift():
 @pytest.mark.parametrize("first", [0.1, 1.0, 10.0])
 def test_a_first_measurement_that_was_none_is_forgotten(first):
     """The first guess of a text is often none at all, and a first pass warms the machine up."""
-    dice, curve = random.Random(1), Curve(0.1, 0.9)
+    dice, curve = random.Random(1), CostCurve(0.1, 0.9)
     curve.add(4, 1.8 * first)
     for number in range(300):
         x = 4 if number < 250 or number % 2 else 8
@@ -104,7 +104,7 @@ def test_a_first_measurement_that_was_none_is_forgotten(first):
 
 
 def test_no_seconds_are_negative_below_a_steep_part():
-    curve = Curve(0.98, 0.02)
+    curve = CostCurve(0.98, 0.02)
     for rows, seconds in ((1, 0.01), (8, 0.02), (64, 3.0), (64, 3.0), (256, 20.0)):
         curve.add(rows, seconds)
     assert all(curve(rows) > 0 for rows in range(1, 300))
@@ -147,10 +147,10 @@ def test_weights_that_begin_anew_change_no_hazard(monkeypatch):
 
 def test_a_text_leans_on_others_and_goes_its_own_way():
     common, dice = Hazards(300), random.Random(3)
-    others = Outlook(common, 32)
+    others = TextOutlook(common, 32)
     for _ in range(400):
         others.add(4, throw(dice, 4, 0.5))
-    own = Outlook(common, 32)
+    own = TextOutlook(common, 32)
     assert 0.35 < own.survivals(1)[0] < 0.65  # nothing of its own yet
     for _ in range(60):
         own.add(4, throw(dice, 4, 0.95))
@@ -166,7 +166,7 @@ def test_a_text_leans_on_others_and_goes_its_own_way():
 def test_the_last_round_tells_of_the_next():
     """Copies come in runs: after a guess that was right another one is likely, whatever the mean is."""
     common, dice, wrong, right = Hazards(1e4), random.Random(4), [], []
-    own = Outlook(common, 32)
+    own = TextOutlook(common, 32)
     for number in range(600):
         lucky = number // 6 % 2
         (right if lucky and number % 6 > 1 else wrong if number % 6 > 1 else []).append(own.survivals(2)[1])
@@ -177,8 +177,8 @@ def test_the_last_round_tells_of_the_next():
 def test_what_was_not_seen_weighs_less():
     common = Hazards(300)
     for _ in range(100):
-        Outlook(common, 32).add(4, 2)
-    own = Outlook(common, 32)
+        TextOutlook(common, 32).add(4, 2)
+    own = TextOutlook(common, 32)
     usual = own.survivals(1)[0]
     for _ in range(20):
         own.add(4, 0)
@@ -191,7 +191,7 @@ def test_what_was_not_seen_weighs_less():
 
 def common_start(common):
     """What a new text begins with."""
-    return Outlook(common, 32).survivals(1)[0]
+    return TextOutlook(common, 32).survivals(1)[0]
 
 
 def event(seq, *, rows, draft=0.0, target=1.0, certain=0, tokens=1):
@@ -200,13 +200,13 @@ def event(seq, *, rows, draft=0.0, target=1.0, certain=0, tokens=1):
 
 
 def test_costs_belong_to_the_batch_and_catching_up_is_kept_apart():
-    costs = Costs(2)
+    costs = MeasuredCosts(2)
     costs.add([event(0, rows=1, certain=500, target=9.0)], {})  # a prompt: no pass of a round
     for _ in range(5):
         costs.add([event(0, rows=5, draft=0.2), event(1, rows=3, draft=0.2)], {0: ArmDepth(0, 4), 1: ArmDepth(0, 2)})
     assert costs.passes(8) == pytest.approx(2.0) and costs.drafts[0](4, 2) == pytest.approx(0.4)
     assert not costs.drafts[1].is_measured
-    costs = Costs(1)
+    costs = MeasuredCosts(1)
     for _ in range(4):
         costs.add([event(0, rows=3, draft=0.1)], {0: ArmDepth(0, 2)})
     for _ in range(50):
@@ -235,7 +235,7 @@ class Known:
 
 def test_arms_that_guess_in_one_step_share_its_seconds_as_what_is_known_of_them_says():
     """One needs a second for its guess, another three: of eight seconds for both, two and six."""
-    costs = Costs(3)
+    costs = MeasuredCosts(3)
     costs.drafts = curves = [Known(1.0), Known(3.0), Known(5.0)]
     events = [event(0, rows=3, draft=5.0), event(1, rows=4, draft=3.0), event(2, rows=2, draft=0.0)]
     costs.add(events, {0: ArmDepth(0, 2), 1: ArmDepth(1, 3), 2: ArmDepth(0, 1)})

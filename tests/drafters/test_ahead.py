@@ -15,7 +15,7 @@ from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.decode.executor import Overlapped
-from outdraft.drafters.shared.composed.ahead import AheadDrafter, Guess, first_path
+from outdraft.drafters.shared.composed.ahead import AheadDrafter, AheadGuess, first_path
 from outdraft.options.errors import CapabilityError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.ground import requests
@@ -185,7 +185,7 @@ def test_a_guess_keeps_distributions_and_alternatives_in_step():
     guess = first_path(tree)
     assert (guess.tokens, guess.others) == ([1, 3], [[2], [4]])
     assert torch.equal(torch.stack(guess.distributions), q[:2])
-    guess.extend(Guess([7], [q[4]], [[]]))
+    guess.extend(AheadGuess([7], [q[4]], [[]]))
     guess.drop(1)
     assert (
         guess.tokens == [3, 7]

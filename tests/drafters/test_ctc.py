@@ -17,7 +17,7 @@ from outdraft.drafters.shared.heads.learn import last_states, stem_outputs
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from tests.drafters.drafting import draft_behind
 from tests.training.toys import draft_loop, draft_objective, lesson_rows, toy_decoder
 
@@ -146,7 +146,7 @@ def test_a_chain_says_how_sure_it_is(tmp_path):
 def test_a_row_is_to_spell_what_stands_behind_its_next_token():
     ids = torch.arange(20).view(2, 10)
     documents = torch.tensor([[0] * 10, [0] * 4 + [1] * 6])
-    text = Rows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
+    text = PackedRows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
     lesson = Teacher(tiny_model(vocab=31), ()).lesson(text)
     tokens, counts = next_tokens(lesson, torch.tensor([0, 6, 7, 9, 10, 13]), 3)
     said = [row[:count].tolist() for row, count in zip(tokens, counts.tolist(), strict=True)]
@@ -179,7 +179,7 @@ def test_the_losss_gradient_is_that_of_differences():
     randomise(learner.module.to(torch.float64), 3)
     generator = torch.Generator().manual_seed(5)
     ids, documents = torch.randint(7, (2, 9), generator=generator), torch.tensor([[0] * 9, [0] * 4 + [1] * 5])
-    text = Rows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
+    text = PackedRows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
     lesson, step = Teacher(target, learner.taps).lesson(text), 1e-6
 
     def told():

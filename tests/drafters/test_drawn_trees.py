@@ -17,7 +17,7 @@ from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.limits import Cutoff
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam, Joint, Template, dynamic
+from outdraft.drafters.shared.trees.shapes import Beam, JointBeam, Template, dynamic
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.engine.llm import LLM
 from outdraft.options.errors import ConfigError
@@ -80,8 +80,8 @@ def test_a_heads_drawn_tree_keeps_the_targets_distribution(kind, tmp_path):
 
 
 SHAPES = {
-    "dynamic": (lambda: Joint(2), 2, 9),
-    "full": (lambda: Joint(2), 2, 3),
+    "dynamic": (lambda: JointBeam(2), 2, 9),
+    "full": (lambda: JointBeam(2), 2, 3),
     "a beam": (lambda: Beam(2, 1), 2, 9),  # which child is expanded depends on what was drawn
     "full before its depth": (lambda: Beam(2, 2), 2, 3),
     "fixed": (lambda: Template(((0,), (1,), (0, 0), (0, 1), (1, 0))), 2, 9),

@@ -24,7 +24,7 @@ from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 
 VOCAB, WIDTH = 31, 32
 
@@ -47,7 +47,7 @@ def learner_of(target, kind="eagle1", **options):
 
 def lesson_of(target, learner, length=9, moment=None):
     ids = torch.randint(VOCAB, (1, length), generator=torch.Generator().manual_seed(4))
-    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(1, length - 1, dtype=torch.bool))
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(1, length - 1, dtype=torch.bool))
     return Teacher(target, learner.taps).lesson(replace(rows, moment=moment))
 
 

@@ -24,9 +24,9 @@ from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import measure
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.promise import promise
-from outdraft.training.record import Terms
+from outdraft.training.record import PromiseTerms
 
 PEERS = Path(__file__).parents[1] / "peers/eagle3"
 VARIANTS = ("plain", "three_one", "qwen_two_layers")
@@ -243,7 +243,7 @@ def test_the_engine_does_what_the_trainer_says(options, temperature, tmp_path):
     learner.save(tmp_path / "draft")
     generator = torch.Generator().manual_seed(1)
     prompts = tuple(tuple(torch.randint(31, (5,), generator=generator).tolist()) for _ in range(60))
-    terms = Terms(prompts=prompts, max_tokens=16, depth=3, temperature=temperature)
+    terms = PromiseTerms(prompts=prompts, max_tokens=16, depth=3, temperature=temperature)
     said = promise(learner, Teacher(target, learner.taps), tmp_path / "target", terms)
     options = {"model": str(tmp_path / "draft"), **LEARN.drafts}
     seen = measure("eagle3", options, tmp_path / "target", terms, dtype="float32")
@@ -257,7 +257,7 @@ def test_what_is_said_outside_the_vocabulary_has_no_share_in_a_guess():
     learner = trained(Eagle3Learning(draft_vocab_size=20, num_steps=2), target)
     ids, teacher = torch.arange(9)[None] % 31, Teacher(target, learner.taps)
     documents = torch.zeros(1, 9, dtype=torch.long)
-    lesson: Lesson = teacher.lesson(Rows(ids=ids, documents=documents, counts=torch.ones(1, 8, dtype=torch.bool)))
+    lesson: Lesson = teacher.lesson(PackedRows(ids=ids, documents=documents, counts=torch.ones(1, 8, dtype=torch.bool)))
     for guess in learner.look(lesson).guesses:
         assert guess.head(guess.states).shape[1] == 20
         assert guess.vocab.tolist() == list(range(11, 31))

@@ -10,7 +10,7 @@ from outdraft.drafters import magicdec
 from outdraft.drafters.magicdec import snapkv_rows, streaming_rows
 from outdraft.drafters.shared.own_layers.sparse_view import last_queries
 from outdraft.engine.runner import Runner
-from outdraft.models.target.open_port import Rows
+from outdraft.models.networks.port import TargetRows
 from outdraft.options.errors import ConfigError
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import tiny_model
@@ -72,7 +72,7 @@ def test_a_round_reads_what_came_and_not_the_whole_text(layout, monkeypatch):
     """Of a cache of bytes, which turns into floats all that is read."""
     runner = Runner(MODEL, cache=CacheConfig(layout=layout, dtype="int8"))
     drafter = make("magicdec", runner, budget=60)
-    read, most = Rows.read, [0]  # rows of the longest reading of each step
+    read, most = TargetRows.read, [0]  # rows of the longest reading of each step
 
     def watched(self, *arguments):
         k, v = read(self, *arguments)
@@ -87,7 +87,7 @@ def test_a_round_reads_what_came_and_not_the_whole_text(layout, monkeypatch):
                 assert torch.equal(ours, whole[:, :n])
         most.append(0)
 
-    monkeypatch.setattr(Rows, "read", watched)
+    monkeypatch.setattr(TargetRows, "read", watched)
     write([sequence(PROMPTS[0], max_tokens=24)], runner, drafter, k=4, each_step=look)
     assert most[1] == len(PROMPTS[0]) and 0 < max(most[2:]) <= 5
 

@@ -19,7 +19,7 @@ from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 
 PEERS = Path(__file__).parents[1] / "peers/mtp"
 
@@ -70,7 +70,7 @@ def test_it_reads_the_state_behind_the_final_norm_and_each_step_weighs_beta():
     learner = method.new(method.options(), target, 0)
     ids = torch.randint(31, (1, 9), generator=torch.Generator().manual_seed(4))
     counts = torch.ones(1, 8, dtype=torch.bool)
-    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=counts, moment=Moment(step=0, steps=9, seed=1))
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=counts, moment=Moment(step=0, steps=9, seed=1))
     lesson = Teacher(target, learner.taps).lesson(rows)
     fused = learner.module.fuse([lesson.taps[tap] for tap in learner.taps])
     torch.testing.assert_close(fused, rms_norm(lesson.states, (32,), target.final_norm.weight, target.final_norm.eps))
@@ -94,7 +94,7 @@ def test_one_layer_drafts_again_and_again_as_it_was_trained_to(tmp_path):
     draft = draft_behind(target, prompt, "mtp", tmp_path, depth=depth, **asked)
     ids = torch.tensor([[*prompt, *draft.tokens[1:].tolist()]])
     assert ids.shape == (1, len(prompt) + depth)
-    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
     lesson = replace(Teacher(target, learner.taps).lesson(rows), depth=depth)
     with torch.no_grad():
         guesses = learner.look(lesson).guesses

@@ -12,7 +12,7 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.features import drafter as features
 from outdraft.drafters.shared.own_layers import own_chain
 from outdraft.kernels.library import library
-from outdraft.models.target.open_port import Rows
+from outdraft.models.networks.port import TargetRows
 from outdraft.options.params import SamplingParams
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
@@ -57,12 +57,12 @@ def test_one_call_writes_what_steps_write(subject, params, monkeypatch):
 )
 def test_room_for_all_rows_of_a_chain_is_taken_before_it_is_written(row, tmp_path, monkeypatch):
     """A row for each token that is fed; the early exit feeds the last one, too."""
-    tentative, asked = Rows.tentative, []
+    tentative, asked = TargetRows.tentative, []
 
     def watched(self, seqs, offset, rooms):
         asked.append((offset, list(rooms)))
         return tentative(self, seqs, offset, rooms)
 
-    monkeypatch.setattr(Rows, "tentative", watched)
+    monkeypatch.setattr(TargetRows, "tentative", watched)
     first_guesses(NativeSubject(row, tmp_path), PROMPTS, SamplingParams(), budget=Budget(depth=4))
     assert asked == [(0, [4 + (row.drafter == "early_exit")] * len(PROMPTS))]

@@ -5,6 +5,7 @@ from importlib.util import module_from_spec
 
 import pytest
 
+from outdraft.core.method import Paper, arxiv
 from outdraft.core.registry import names
 
 ARXIV = "https://arxiv.org/abs/"
@@ -20,3 +21,7 @@ def test_the_year_is_that_of_the_papers_number(name):
     if paper is None or not paper.link.startswith(ARXIV):
         pytest.skip("no paper, or none on arXiv")
     assert paper.year == 2000 + int(paper.link.removeprefix(ARXIV)[:2])
+
+
+def test_a_number_on_arxiv_says_link_and_year():
+    assert arxiv("2211.17192", "A") == Paper(title="A", year=2022, link="https://arxiv.org/abs/2211.17192")

@@ -10,7 +10,7 @@ from outdraft.core.cache import PAGE
 from outdraft.drafters.quantized_self import upper_half
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import load_model, save_model
-from outdraft.models.networks.port import Origin
+from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.models.target.open_network import load_network
 from outdraft.nn.quant.config import QuantConfig
@@ -48,7 +48,7 @@ def share(runner, prompts=([1, 2, 3], [4], [5, 6] * 5), **options):
 
 def test_more_bits_agree_more_and_the_cache_stays_exact(stored):
     model, directory = stored
-    runner = Runner(model, origin=Origin(source=directory))
+    runner = Runner(model, origin=TargetOrigin(source=directory))
     eight, four = share(runner, bits=8), share(runner, bits=4)
     assert eight > 0.85 and eight > four > 0.2
     halves = share(runner, LONG, bits=8, kv_bits=4, buffer=16)
@@ -61,7 +61,7 @@ LONG = ([1, 2, 3] * 25, [4] * 30, [5, 6])
 def test_old_rows_lose_their_lower_halves_and_recent_ones_stay_whole(stored):
     """The view against the target's own rows, after every step; only this moves the counter."""
     model, directory = stored
-    runner = Runner(model, origin=Origin(source=directory))
+    runner = Runner(model, origin=TargetOrigin(source=directory))
     drafter = make("quantized_self", runner, bits=8, kv_bits=4, buffer=16)
     halves, recheck, old = drafter.halves, CacheRecheck(runner), {}
 
@@ -88,7 +88,7 @@ def test_over_a_cache_of_bytes_the_draft_reads_the_upper_halves_of_the_targets_o
     """Hierarchical: one byte, its upper half for the draft, both halves for the pass that verifies."""
     save_model(random_decoder(tiny_config(hidden=128, inner=64, vocab=64)), tmp_path)
     cache = CacheConfig(layout=layout, dtype="int8")
-    runner = Runner(load_network(tmp_path, dtype), origin=Origin(source=tmp_path), cache=cache)
+    runner = Runner(load_network(tmp_path, dtype), origin=TargetOrigin(source=tmp_path), cache=cache)
     drafter = make("quantized_self", runner, bits=8, kv_bits=4, buffer=16)
     looked = 0
 
@@ -111,7 +111,7 @@ def test_over_a_cache_of_bytes_the_draft_reads_the_upper_halves_of_the_targets_o
 
 def test_a_text_within_the_buffer_is_not_rounded(stored):
     model, directory = stored
-    runner = Runner(model, origin=Origin(source=directory))
+    runner = Runner(model, origin=TargetOrigin(source=directory))
     drafter = make("quantized_self", runner, kv_bits=4, buffer=64)
     write([sequence(prompt, max_tokens=24) for prompt in LONG], runner, drafter, k=4)
     assert drafter.halves.num_rounded == 0

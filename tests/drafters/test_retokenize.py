@@ -10,7 +10,7 @@ from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.text import TextCodec
 from outdraft.drafters.shared.networks.retokenize import Retokenized, encode_end, spell, whole_characters
 
-WORDS = "once upon a time there was one tiny mouse who went to the sea".split()  # noqa: SIM905
+WORDS = "once upon a time there was one tiny mouse who went to the sea".split()
 
 
 def marked(merges):

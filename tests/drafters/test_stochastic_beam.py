@@ -12,7 +12,7 @@ from verify.distributions import rule
 from outdraft.core.draft import Draft, host_tree
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Joint
+from outdraft.drafters.shared.trees.shapes import JointBeam
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.testing.enumerate_distribution import (
     BranchingDraftCoins,
@@ -39,7 +39,7 @@ def grow(distribution, tokens, coins=None, *, size=2, depth=2, nodes=100, seed=0
     seq = one_sequence(tokens, seed=seed, temperature=temperature)
     if coins is not None:
         seq = replace(seq, draft_coins=lambda _: coins)
-    tree = Tree(seq, Joint(size), max_depth=depth, max_nodes=nodes, cutoff=Cutoff(threshold))
+    tree = Tree(seq, JointBeam(size), max_depth=depth, max_nodes=nodes, cutoff=Cutoff(threshold))
 
     def feed(level, trees):
         return torch.stack([distribution([*tokens, *tree.path(node)]).log() for node in tree.frontier])

@@ -6,7 +6,7 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.drafters.shared.networks import draft_cache
 from outdraft.drafters.shared.networks.own_model import DraftModel, Text
-from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
+from outdraft.drafters.shared.networks.streaming_cache import StreamingCache, StreamWindow
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.models.networks.native import NativeDecoder
@@ -14,7 +14,7 @@ from outdraft.models.target.open_network import load_network
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
-STREAM = Stream(sinks=3, window=6)
+STREAM = StreamWindow(sinks=3, window=6)
 TEXT = [(7 * i * i + i) % 31 for i in range(90)]
 
 

@@ -18,8 +18,8 @@ from outdraft.kernels.decoder.guesser import Guesser, GuessRows
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import library
+from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder, spans_of
-from outdraft.models.target.guess import guess_with
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins

@@ -11,8 +11,8 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.kernels.library import library
+from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder
-from outdraft.models.target.guess import guess_with
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.context import CausalContext, WatchedContext
 from outdraft.nn.segment import Segment

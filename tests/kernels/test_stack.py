@@ -11,10 +11,10 @@ from outdraft.core.cache import KVCache
 from outdraft.kernels.library import library
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder, can_pack
 from outdraft.models.networks.network import Network
 from outdraft.models.remake.quantize import quantize_decoder
-from outdraft.models.target.guess import guess_with
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import LinearMap

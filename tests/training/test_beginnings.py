@@ -9,7 +9,7 @@ import torch
 from outdraft.models.files.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import Checked
-from outdraft.training.corpus import Corpus
+from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.promise import LEAST_ROUNDS, beginnings, promises
@@ -24,7 +24,7 @@ def corpus(*examples):
     """Each a list of (ids, whether they count)."""
     ids = [[one for part, _ in parts for one in part] for parts in examples]
     counts = [[counts for part, counts in parts for _ in part] for parts in examples]
-    return Corpus(
+    return TrainingCorpus(
         ids=np.concatenate(ids).astype(np.int32), counts=np.concatenate(counts), starts=np.cumsum([0, *map(len, ids)])
     )
 

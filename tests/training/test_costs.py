@@ -16,16 +16,16 @@ from outdraft.nn.linear import LinearMap
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.costs import Costs, measure_costs, served
+from outdraft.training.costs import RoundCosts, measure_costs, served
 from outdraft.training.journal import open_board
 from outdraft.training.lessons import Teacher
 from outdraft.training.objective import Evaluation
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from tests.training.toys import toy_decoder, toy_loop
 
 
 def test_the_speed_up_is_leviathans_formula():
-    costs = Costs(plain=2.0, verify=3.0, draft=1.0, depth=4)
+    costs = RoundCosts(plain=2.0, verify=3.0, draft=1.0, depth=4)
     assert costs.speedup(2.0) == 1.0 and costs.speedup(3.0) == 1.5
     alpha, k = 0.7, 4
     theory = expected_speedup(alpha, k, draft_cost=0.125, pass_cost=lambda rows: 1.5 if rows > 1 else 1.0)
@@ -43,7 +43,7 @@ def test_costs_are_measured_on_the_engine_with_the_target_that_is_there(tmp_path
     learner = method.new(method.options(**options), target, 0)
     teacher = Teacher(target, learner.taps)
     ids = torch.arange(24).view(2, 12)
-    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(2, 11, dtype=torch.bool))
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(2, 11, dtype=torch.bool))
     before, kept = teacher.lesson(rows).states, {name: one.data_ptr() for name, one in target.named_parameters()}
     monkeypatch.setattr("outdraft.engine.assembly.assemble.load_network", None)  # no file is read for another one
     found = measure_costs(kind, method, learner, target, tmp_path, depth=3, prompts=[[1, 2, 3]], tokens=12)

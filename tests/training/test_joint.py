@@ -18,7 +18,7 @@ from outdraft.training.config import LoopConfig
 from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.train import own_nats
 
 VOCAB = 31
@@ -47,7 +47,7 @@ def rows(step=None, seed=0):
     ids = torch.randint(VOCAB, (2, 13), generator=torch.Generator().manual_seed(seed))
     documents = torch.tensor([(0,) * 13, (0,) * 5 + (1,) * 8])
     moment = None if step is None else Moment(step=step, steps=10, seed=step)
-    return Rows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1], moment=moment)
+    return PackedRows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1], moment=moment)
 
 
 def gradients(learner, teacher, text):

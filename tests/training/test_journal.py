@@ -2,12 +2,12 @@
 
 import json
 
-from outdraft.training.journal import LOG, Journal
+from outdraft.training.journal import LOG, RunJournal
 
 
 def new(place, *, leads=True):
     said, shown = [], []
-    journal = Journal(
+    journal = RunJournal(
         place, said.append, leads=leads, batch_tokens=100, board=lambda step, record: shown.append((step, record))
     )
     return journal, said, shown

@@ -15,7 +15,7 @@ from outdraft.learn.losses import forward_kl
 from outdraft.models.files.load import find_architecture, load_model, save_model
 from outdraft.testing.tiny import random_decoder
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 
 VOCAB = 151_936
 CONFIG = Path(__file__).parent / "fixtures/vocab_151936.json"
@@ -70,7 +70,7 @@ def test_logits_are_held_by_the_chunk_and_not_by_the_rows(target):
     teacher = Teacher(model, ())
     ids = torch.randint(VOCAB, (4, 33), generator=torch.Generator().manual_seed(0))
     counts = torch.ones(4, 32, dtype=torch.bool)
-    lesson = teacher.lesson(Rows(ids=ids, documents=torch.zeros_like(ids), counts=counts))
+    lesson = teacher.lesson(PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=counts))
     (guess,) = learner.look(lesson).guesses
     sizes = []
 
@@ -96,7 +96,7 @@ def test_the_peak_of_saved_tensors_does_not_grow_with_the_rows(target):
     learner = find_learner("draft_model").new(find_learner("draft_model").options(), model, 0)
     teacher, kept = Teacher(model, ()), []
     ids = torch.randint(VOCAB, (2, 33), generator=torch.Generator().manual_seed(0))
-    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(2, 32, dtype=torch.bool))
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(2, 32, dtype=torch.bool))
     lesson = teacher.lesson(rows)
     outlook = learner.look(lesson)
 

@@ -7,7 +7,7 @@ import torch
 
 from outdraft.core.learner import Moment
 from outdraft.drafters.shared.learning.noise import with_noise
-from outdraft.training.corpus import Corpus
+from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedBatches, Packing
 from tests.training.toys import lesson_rows, rows, toy_decoder, toy_ids
@@ -15,7 +15,7 @@ from tests.training.toys import lesson_rows, rows, toy_decoder, toy_ids
 
 def _corpus():
     ids = toy_ids(size=400)
-    return Corpus(ids=ids, counts=ids >= 0, starts=torch.arange(0, len(ids) + 1, len(ids)).numpy())
+    return TrainingCorpus(ids=ids, counts=ids >= 0, starts=torch.arange(0, len(ids) + 1, len(ids)).numpy())
 
 
 def moment(seed, step, first):

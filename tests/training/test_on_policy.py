@@ -14,7 +14,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.on_policy import OnPolicy
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.plan import make_plan
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
@@ -36,7 +36,7 @@ def source(counts=None):
             made = super().rows(step, first, count, length)
             if counts is None:
                 return made
-            return Rows(ids=made.ids, documents=made.documents, counts=counts.expand(count, -1).clone())
+            return PackedRows(ids=made.ids, documents=made.documents, counts=counts.expand(count, -1).clone())
 
     return Source(toy_sampler())
 

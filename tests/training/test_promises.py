@@ -23,7 +23,7 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import ERRORS, Checked, as_saved, check_directory, measure
 from outdraft.training.lessons import Teacher
 from outdraft.training.promise import LEAST_ROUNDS, promise
-from outdraft.training.record import Promise, Terms
+from outdraft.training.record import Promise, PromiseTerms
 
 from .toys import draft_loop, draft_objective, rows, trained_target
 
@@ -52,7 +52,7 @@ def taught(kind, options, place):
 def terms(temperature):
     generator = torch.Generator().manual_seed(11)
     prompts = torch.randint(VOCAB, (TEXTS[temperature], 5), generator=generator).tolist()
-    return Terms(prompts=tuple(map(tuple, prompts)), max_tokens=TOKENS, depth=DEPTH, temperature=temperature)
+    return PromiseTerms(prompts=tuple(map(tuple, prompts)), max_tokens=TOKENS, depth=DEPTH, temperature=temperature)
 
 
 def promised(learner, teacher, target, asked):
@@ -151,7 +151,7 @@ def test_heads_behind_a_wrong_norm_break_a_promise(kind, options, fault, toy, tm
     draft_loop(draft_objective(learner, target), tmp_path / "run", steps=20).run()
     learner.save(tmp_path / "draft")
     prompts = tuple(map(tuple, rows(16, 5).tolist()))
-    asked = Terms(prompts=prompts, max_tokens=40, depth=2, temperature=1.0)
+    asked = PromiseTerms(prompts=prompts, max_tokens=40, depth=2, temperature=1.0)
     said = promised(learner, Teacher(target, learner.taps), home, asked)
     sound = Checked(promise=said, measured=served(kind, tmp_path / "draft", home, asked))
     assert sound.outcome == "too few rounds" and said.tau > 1.5, sound.line

@@ -12,7 +12,7 @@ from outdraft.drafters.draft_model import learn as draft_model
 from outdraft.learn.losses import mixed
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.reinforce import Baseline, Reinforcement, ReinforceOptions, choose, surrogate, to_go
 from outdraft.training.rewards import accepted, bleu4, of_windows, rouge_l
 from outdraft.training.writing import write_on
@@ -150,7 +150,7 @@ def test_windows_stand_where_a_whole_one_counts():
     counts = torch.zeros(2, 8, dtype=torch.bool)
     counts[0, 3:7] = True  # tokens 4..7
     counts[1, :2] = True
-    rows = Rows(ids=ids, documents=torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1]] * 2), counts=counts)
+    rows = PackedRows(ids=ids, documents=torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1]] * 2), counts=counts)
     seen = set()
     for seed in range(20):
         windows = choose(rows, 3, [torch.Generator().manual_seed(4 * seed + row) for row in range(len(rows.ids))])

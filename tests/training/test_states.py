@@ -16,7 +16,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
-from outdraft.training.states import StateCache, States
+from outdraft.training.states import PassCache, PassStates
 from tests.training.toys import lesson_rows, rows
 
 
@@ -151,24 +151,24 @@ def test_texts_of_the_draft_are_not_kept(scene, tmp_path):
 
 def test_the_budget_counts_what_lies_there(tmp_path):
     about = {"target": {"num_layers": 2}, "taps": []}
-    states = States(hidden=torch.ones(16, 8), taps={})
+    states = PassStates(hidden=torch.ones(16, 8), taps={})
     one, two = (lesson_rows(rows(1) + n) for n in (0, 1))
-    cache = StateCache(tmp_path, about, 2000)
+    cache = PassCache(tmp_path, about, 2000)
     cache.keep(one, states)
     cache.keep(two, states)
     assert cache.find(one) is not None and cache.find(two) is None
-    again = StateCache(tmp_path, about, 2000)
+    again = PassCache(tmp_path, about, 2000)
     again.keep(two, states)
     assert again.find(two) is None and torch.equal(again.find(one).hidden, states.hidden)
 
 
 def test_workers_share_what_is_left_of_the_budget(tmp_path):
     """One file lies there, of a budget for four: each of two workers may write one more."""
-    about, states = {"target": {"num_layers": 2}, "taps": []}, States(hidden=torch.ones(16, 512), taps={})
+    about, states = {"target": {"num_layers": 2}, "taps": []}, PassStates(hidden=torch.ones(16, 512), taps={})
     passes = [lesson_rows(rows(1) + n) for n in range(4)]
-    StateCache(tmp_path, about, 100_000).keep(passes[0], states)
+    PassCache(tmp_path, about, 100_000).keep(passes[0], states)
     (size,) = (file.stat().st_size for file in tmp_path.glob("*.safetensors"))
-    workers = [StateCache(tmp_path, about, 4 * size, workers=2) for _ in range(2)]
+    workers = [PassCache(tmp_path, about, 4 * size, workers=2) for _ in range(2)]
     for worker, own in zip(workers, passes[1:3], strict=True):
         worker.keep(own, states)
         worker.keep(passes[3], states)
@@ -190,9 +190,9 @@ def full_disk(monkeypatch):
 
 
 def test_a_full_disk_ends_the_cache_and_not_the_training(tmp_path, full_disk, caplog):
-    about, states = {"target": {"num_layers": 2}, "taps": []}, States(hidden=torch.ones(16, 512), taps={})
+    about, states = {"target": {"num_layers": 2}, "taps": []}, PassStates(hidden=torch.ones(16, 512), taps={})
     passes = [lesson_rows(rows(1) + n) for n in range(3)]
-    cache = StateCache(tmp_path, about, 1 << 30)
+    cache = PassCache(tmp_path, about, 1 << 30)
     cache.keep(passes[0], states)
     full_disk(True)
     cache.keep(passes[1], states)

@@ -15,7 +15,7 @@ from outdraft.models.files.load import save_model
 from outdraft.training.check import Checked, measure
 from outdraft.training.lessons import Teacher
 from outdraft.training.promise import promise
-from outdraft.training.record import Promise, Terms
+from outdraft.training.record import Promise, PromiseTerms
 from outdraft.training.walk import Walk
 from tests.training.toys import VOCAB, draft_loop, draft_objective, toy_decoder, toy_loop
 
@@ -51,7 +51,7 @@ def scene(tmp_path_factory):
 
 def terms(temperature, texts=24):
     prompts = tuple(tuple(prompt) for prompt in interleaved(5).rows(0, 0, texts, 12).tolist())
-    return Terms(prompts=prompts, max_tokens=24, depth=DEPTH, temperature=temperature)
+    return PromiseTerms(prompts=prompts, max_tokens=24, depth=DEPTH, temperature=temperature)
 
 
 def test_tokens_after_the_first_are_learned(scene):
@@ -84,7 +84,7 @@ def texts_drafted(rng: np.random.Generator, tau: float, texts: int = 104) -> Wal
 def test_a_sound_draft_is_hardly_ever_called_broken_and_a_lossy_one_nearly_always(share, least, most):
     """Both sides draw other texts. `share`: what is left of the promised tokens a pass."""
     rng, count, broken = np.random.default_rng(0), 2000, 0
-    asked = Terms(prompts=(), max_tokens=64, depth=1, temperature=1.0)
+    asked = PromiseTerms(prompts=(), max_tokens=64, depth=1, temperature=1.0)
     for _ in range(count):
         said, seen = texts_drafted(rng, 1.61), texts_drafted(rng, 1.61 * share)
         promised = Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=(0.5,))

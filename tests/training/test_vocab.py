@@ -11,7 +11,7 @@ from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training import corpus
-from outdraft.training.corpus import Corpus
+from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 
@@ -20,7 +20,7 @@ def test_only_what_is_to_be_guessed_counts(monkeypatch):
     monkeypatch.setattr(corpus, "_PIECE", 3)  # several pieces, the last one short
     ids = np.array([5, 5, 2, 5, 7, 2, 2, 1], np.int32)
     counts = np.array([False, True, True, True, False, True, True, True])
-    found = Corpus(ids=ids, counts=counts, starts=np.array([0, 8])).frequencies(9)
+    found = TrainingCorpus(ids=ids, counts=counts, starts=np.array([0, 8])).frequencies(9)
     assert found.tolist() == [0, 1, 3, 0, 0, 2, 0, 0, 0]
 
 

@@ -15,7 +15,7 @@ from outdraft.training.config import LoopConfig
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 
 VOCAB = 32
 
@@ -118,9 +118,9 @@ def rows(count: int = 8, length: int = 17) -> torch.Tensor:
     return toy_sampler(3).rows(0, 0, count, length)
 
 
-def lesson_rows(ids: torch.Tensor) -> Rows:
+def lesson_rows(ids: torch.Tensor) -> PackedRows:
     """Whole rows of one document each, in which everything counts."""
-    return Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
+    return PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
 
 
 class Lessons:
@@ -129,7 +129,7 @@ class Lessons:
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
 
-    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+    def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
         return lesson_rows(self.sampler.rows(step, first, count, length))
 
 

@@ -23,17 +23,17 @@ from outdraft.core.registry import find_learner
 from outdraft.learn.losses import logs
 from outdraft.models.files.load_codec import load_codec
 from outdraft.training.computing import open_target
-from outdraft.training.corpus import Corpus, open_corpus
+from outdraft.training.corpus import TrainingCorpus, open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows, example_rows
+from outdraft.training.packing import PackedRows, example_rows
 from outdraft.training.walk import Walk, walk
 
 HOME, DEPTH, TEXTS, LENGTH = Path(__file__).parent, 4, 255, 256
 SEEDS, TOKENS = 3, 250_000
 
 
-def bigram_walk(batches: list[Rows], teacher: Teacher, bigram: NgramModel) -> Walk:
+def bigram_walk(batches: list[PackedRows], teacher: Teacher, bigram: NgramModel) -> Walk:
     """The rounds of a drafter that draws each token by the one before it."""
     total = None
     for rows in batches:
@@ -49,7 +49,7 @@ def bigram_walk(batches: list[Rows], teacher: Teacher, bigram: NgramModel) -> Wa
     return total
 
 
-def some_texts(learned: Corpus, seed: int) -> NDArray[np.int64]:
+def some_texts(learned: TrainingCorpus, seed: int) -> NDArray[np.int64]:
     """The ids of texts in an order that the seed draws, up to so many tokens."""
     order = np.random.default_rng(seed).permutation(len(learned.starts) - 1)
     texts = [learned.ids[learned.starts[i] : learned.starts[i + 1]] for i in order]

@@ -10,7 +10,6 @@ from typing import Any
 
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
-from outdraft.control.shared.reliability import FILE as CALIBRATION
 from outdraft.engine.assembly.variant import runner_of as runner_behind
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
@@ -54,7 +53,7 @@ def decoder_of(llm: LLM) -> Network:
 
 
 def fingerprints(options: Any, name: str = "") -> dict[str, str]:
-    """Of the models and files that options name, at any depth, and of the calibration beside a model, by name."""
+    """Of the models and files that options name, at any depth, by name."""
     inner: list[tuple[str, Any]] = []
     if isinstance(options, Mapping):
         inner = list(options.items())
@@ -63,8 +62,6 @@ def fingerprints(options: Any, name: str = "") -> dict[str, str]:
     found = {place: told for key, one in inner for place, told in fingerprints(one, key).items()}
     if isinstance(options, str) and (place := _place(options, is_model=name == "model")) is not None:
         found[options] = digest_weights(place)
-        if (place / CALIBRATION).is_file():
-            found[f"{options}/{CALIBRATION}"] = digest_weights(place / CALIBRATION)
     return found
 
 

@@ -60,6 +60,7 @@ _CALLED = {  # vLLM, SGLang, TGI, llama-server, and our own of earlier versions 
     "--reasoning-format": "--reasoning-parser",
     "--dtype-kv": "--kv-cache-dtype",
 }
+_PLAN = {"--recipe": "--plan"}  # of `train`, by its name of earlier versions
 _ONE_DEVICE = "one device is used: leave it out"
 _ALWAYS = "it is always so: leave it out"
 _PROXY = "that is for a proxy before the server (docs/deploy.md): leave it out"
@@ -123,6 +124,7 @@ _CURES = {
 
 def cure(flag: str, known: Seq[str]) -> str | None:
     """`known`: the command's own flags. None: no server calls anything so."""
-    if (called := _CALLED.get(flag)) in known:
-        return f": here it is called {called}"
+    for names in (_CALLED, _PLAN):
+        if (called := names.get(flag)) in known:
+            return f": here it is called {called}"
     return f": {told}" if "--host" in known and (told := _CURES.get(flag)) is not None else None

@@ -20,8 +20,8 @@ from typing import Literal
 
 from outdraft.control.shared.budgets import allowed
 from outdraft.core.events import StepEvent, step_times
-from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.method import PolicyMethod, arxiv
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.errors import ConfigError
@@ -127,19 +127,10 @@ class BanditPolicy:
         return self._dice.choices(range(count), self._chances)[0]
 
 
-def build(options: BanditOptions, arms: Seq[Arm]) -> BanditPolicy:
-    """One arm for each drafter to choose among."""
-    return BanditPolicy(options, len(arms))
-
-
 METHOD = PolicyMethod(
     name="bandit",
     summary="UCB or EXP3 over drafter and length; the reward is tokens a measured second",
-    build=build,
+    build=lambda options, arms: BanditPolicy(options, len(arms)),
     options=BanditOptions,
-    paper=Paper(
-        title="BanditSpec: adaptive speculative decoding via bandit algorithms",
-        year=2025,
-        link="https://arxiv.org/abs/2505.15141",
-    ),
+    paper=arxiv("2505.15141", "BanditSpec: adaptive speculative decoding via bandit algorithms"),
 )

@@ -7,25 +7,21 @@
 A path that brings fewer tokens a second than the rounds do anyway makes them slower: the rule of Leviathan, Kalman and
 Matias, 2022 (https://arxiv.org/abs/2211.17192), for a chance that differs from token to token. The decision for a token
 only settles whether the next one is drawn; no drawn token is dropped for its value. Data in: sequences and events; data
-out: one budget each. All sequences share the map and the costs, since they speak of the drafter. The map may begin with
-what `outdraft train calibration` counted, and goes on from there.
+out: one budget each. All sequences share the map and the costs, since they speak of the drafter.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import ArmDepth, Costs
-from outdraft.control.shared.reliability import FILE, Reliability, Share, read_calibration
+from outdraft.control.shared.costs import ArmDepth, MeasuredCosts
+from outdraft.control.shared.reliability import Reliability
 from outdraft.core.events import StepEvent
-from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.method import PolicyMethod, arxiv
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
-from outdraft.options.errors import ConfigError
-from outdraft.options.paths import user_path
 from outdraft.options.ranges import MOST_NODES, check_range
-from outdraft.weights.digest import digest_weights
 
 _RANGE = (1e-3, 0.95)  # of theta: drafting must be able to come back, and to end
 _KEEP = 0.98  # of a round in the present tokens a second, each round
@@ -42,9 +38,6 @@ class CalibratedOptions(PolicyOptions):
     start: float = 0.3  # the chance that is used until enough time has been measured
     memory: int = 2000  # after how many judged tokens a token counts only 1/e in the calibration
     every: int = 8  # how many rounds lie between two fits of the calibration
-    # a file of `outdraft train calibration`; "auto" takes the one beside the draft, if there is one, and "none" takes
-    # none
-    learned: str = "auto"
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
@@ -56,12 +49,12 @@ class CalibratedOptions(PolicyOptions):
 class CalibratedPolicy:
     """One map and one theta for all."""
 
-    def __init__(self, options: CalibratedOptions, start: Seq[Share] = ()) -> None:
+    def __init__(self, options: CalibratedOptions) -> None:
         self._options = options
-        self.reliability = Reliability(options.memory, start)
+        self.reliability = Reliability(options.memory)
         self.calibration = self.reliability.fit()
         self.theta = options.start if options.theta is None else options.theta
-        self._costs = Costs(1)
+        self._costs = MeasuredCosts(1)
         self._tokens = self._seconds = 0.0
         self._num_rounds = 0
 
@@ -100,33 +93,10 @@ class CalibratedPolicy:
         self.theta = min(max(theta, _RANGE[0]), _RANGE[1])
 
 
-def build(options: CalibratedOptions, arms: Seq[Arm]) -> CalibratedPolicy:
-    """It does not choose among the arms: the first is asked.
-
-    Raises `ConfigError` for a map that cannot be read, or that was counted of another draft.
-    """
-    return CalibratedPolicy(options, _learned(options, arms[0]) if arms else ())
-
-
-def _learned(options: CalibratedOptions, arm: Arm) -> tuple[Share, ...]:
-    """What was counted before."""
-    beside = arm.home / FILE if arm.home is not None else None
-    path = beside if options.learned == "auto" else None if options.learned == "none" else user_path(options.learned)
-    if path is None or (options.learned == "auto" and not path.is_file()):
-        return ()
-    found = read_calibration(path)
-    if arm.home is not None and (known := digest_weights(arm.home)) != found.draft:
-        raise ConfigError(
-            f"{path} was counted of other weights ({found.draft}) than those in {arm.home} ({known}): make it again "
-            '(outdraft train calibration), or take learned="none"'
-        )
-    return found.shares
-
-
 METHOD = PolicyMethod(
     name="calibrated",
     summary="draft while a path's calibrated chance of acceptance pays for one more token",
-    build=build,
+    build=lambda options, arms: CalibratedPolicy(options),
     options=CalibratedOptions,
-    paper=Paper(title="On calibration of modern neural networks", year=2017, link="https://arxiv.org/abs/1706.04599"),
+    paper=arxiv("1706.04599", "On calibration of modern neural networks"),
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 from outdraft.control.shared.budgets import SameBudget
-from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
@@ -50,9 +50,5 @@ METHOD = PolicyMethod(
     summary="EAGLE-2's limits of a tree: levels, nodes to verify, shared by the batch",
     build=lambda options, arms: DynamicTreePolicy(options),
     options=DynamicTreeOptions,
-    paper=Paper(
-        title="EAGLE-2: faster inference of language models with dynamic draft trees",
-        year=2024,
-        link="https://arxiv.org/abs/2406.16858",
-    ),
+    paper=arxiv("2406.16858", "EAGLE-2: faster inference of language models with dynamic draft trees"),
 )

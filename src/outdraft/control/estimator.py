@@ -16,11 +16,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -68,7 +68,7 @@ class EstimatorPolicy:
     def __init__(self, options: EstimatorOptions, num_arms: int) -> None:
         self._options = options
         self._num_arms = num_arms
-        self.costs = Costs(num_arms)
+        self.costs = MeasuredCosts(num_arms)
         self._alphas: dict[int, list[Alpha]] = {}
         self._chosen: dict[int, ArmDepth] = {}
 
@@ -123,15 +123,10 @@ class EstimatorPolicy:
         )
 
 
-def build(options: EstimatorOptions, arms: Seq[Arm]) -> EstimatorPolicy:
-    """One arm for each drafter to choose among."""
-    return EstimatorPolicy(options, len(arms))
-
-
 METHOD = PolicyMethod(
     name="estimator",
     summary="the depth with the greatest expected speed-up, from running estimates of acceptance and cost",
-    build=build,
+    build=lambda options, arms: EstimatorPolicy(options, len(arms)),
     options=EstimatorOptions,
     paper=Paper(
         title="A drop-in solution for on-the-fly adaptation of speculative decoding in large language models",

@@ -8,7 +8,7 @@ A round emits at most depth + 1 tokens, so near the end of a text the depth shri
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import SameBudget
-from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
@@ -37,9 +37,5 @@ METHOD = PolicyMethod(
     summary="the same draft depth in every round, or the request's own",
     build=lambda options, arms: FixedPolicy(options),
     options=FixedOptions,
-    paper=Paper(
-        title="Fast inference from transformers via speculative decoding",
-        year=2022,
-        link="https://arxiv.org/abs/2211.17192",
-    ),
+    paper=arxiv("2211.17192", "Fast inference from transformers via speculative decoding"),
 )

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import inf
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.core.events import StepEvent
-from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.method import PolicyMethod, arxiv
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.errors import ConfigError
@@ -63,7 +63,7 @@ class HardwareTreePolicy:
 
     def __init__(self, options: HardwareTreeOptions) -> None:
         self._options = options
-        self.costs = Costs(1)
+        self.costs = MeasuredCosts(1)
         self._hits = [0.0] * options.width
         self._walks = [0.0] * options.width
         self._num_rounds = 0
@@ -130,19 +130,10 @@ class HardwareTreePolicy:
         self.nodes = max(1, size - 1)
 
 
-def build(options: HardwareTreeOptions, arms: Seq[Arm]) -> HardwareTreePolicy:
-    """It does not choose among the arms: the first is asked."""
-    return HardwareTreePolicy(options)
-
-
 METHOD = PolicyMethod(
     name="hardware_tree",
     summary="Sequoia's tree size and depth for the measured cost of a pass by its rows",
-    build=build,
+    build=lambda options, arms: HardwareTreePolicy(options),
     options=HardwareTreeOptions,
-    paper=Paper(
-        title="Sequoia: scalable, robust, and hardware-aware speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2402.12374",
-    ),
+    paper=arxiv("2402.12374", "Sequoia: scalable, robust, and hardware-aware speculative decoding"),
 )

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.method import PolicyMethod, arxiv
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -92,19 +92,12 @@ def best_threshold(pairs: Seq[tuple[float, bool]], miss_weight: float, present: 
     return best
 
 
-def build(options: RocOptions, arms: Seq[Arm]) -> RocPolicy:
-    """It does not choose among the arms: the first is asked."""
-    return RocPolicy(options)
-
-
 METHOD = PolicyMethod(
     name="roc",
     summary="a confidence threshold chosen from stored pairs of confidence and outcome",
-    build=build,
+    build=lambda options, arms: RocPolicy(options),
     options=RocOptions,
-    paper=Paper(
-        title="Dynamic speculation lookahead accelerates speculative decoding of large language models",
-        year=2024,
-        link="https://arxiv.org/abs/2405.04304",
+    paper=arxiv(
+        "2405.04304", "Dynamic speculation lookahead accelerates speculative decoding of large language models"
     ),
 )

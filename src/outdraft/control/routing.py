@@ -12,10 +12,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.core.events import StepEvent
-from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Arm, Budget
+from outdraft.core.method import PolicyMethod, arxiv
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -51,7 +51,7 @@ class RoutingPolicy:
     def __init__(self, options: RoutingOptions, num_arms: int) -> None:
         self._options = options
         self._num_arms = num_arms
-        self.costs = Costs(num_arms)
+        self.costs = MeasuredCosts(num_arms)
         self._routes: dict[int, list[_Route]] = {}
         self._chosen: dict[int, ArmDepth] = {}
 
@@ -100,19 +100,10 @@ class RoutingPolicy:
         return best
 
 
-def build(options: RoutingOptions, arms: Seq[Arm]) -> RoutingPolicy:
-    """One arm for each drafter to choose among."""
-    return RoutingPolicy(options, len(arms))
-
-
 METHOD = PolicyMethod(
     name="routing",
     summary="the drafter with the most expected tokens for its measured cost, at a given depth",
-    build=build,
+    build=lambda options, arms: RoutingPolicy(options, len(arms)),
     options=RoutingOptions,
-    paper=Paper(
-        title="SuffixDecoding: extreme speculative decoding for emerging AI applications",
-        year=2024,
-        link="https://arxiv.org/abs/2411.04975",
-    ),
+    paper=arxiv("2411.04975", "SuffixDecoding: extreme speculative decoding for emerging AI applications"),
 )

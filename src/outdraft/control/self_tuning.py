@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import BudgetByState, allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
@@ -81,9 +81,7 @@ METHOD = PolicyMethod(
     summary="a confidence threshold that holds the share of accepted tokens near a target",
     build=lambda options, arms: SelfTuningPolicy(options),
     options=SelfTuningOptions,
-    paper=Paper(
-        title="Draft & Verify: lossless large language model acceleration via self-speculative decoding",
-        year=2023,
-        link="https://arxiv.org/abs/2309.08168",
+    paper=arxiv(
+        "2309.08168", "Draft & Verify: lossless large language model acceleration via self-speculative decoding"
     ),
 )

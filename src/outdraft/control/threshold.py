@@ -8,7 +8,7 @@ it exact: whether a drawn token is kept must not depend on its own value. Data i
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import SameBudget
-from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.method import PolicyMethod, arxiv
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
@@ -37,9 +37,5 @@ METHOD = PolicyMethod(
     summary="guess until the drafter is less sure than a threshold",
     build=lambda options, arms: ThresholdPolicy(options),
     options=ThresholdOptions,
-    paper=Paper(
-        title="Kangaroo: lossless self-speculative decoding via double early exiting",
-        year=2024,
-        link="https://arxiv.org/abs/2404.18911",
-    ),
+    paper=arxiv("2404.18911", "Kangaroo: lossless self-speculative decoding via double early exiting"),
 )

@@ -34,3 +34,23 @@ class HeadFormat(Generic[Net, Target, Whole]):
     # not run: `read` and `write` then get None for the target, which may be one that does not load
     by_name: Callable[[Path], bool] = field(default=lambda directory: False)
     served: Mapping[str, str] = field(default_factory=dict)  # server -> the line that serves {target} with {out}
+
+
+def served_here(drafter: str) -> str:
+    """The line that drafts with it here."""
+    return f"outdraft generate PROMPT --model {{target}} --drafter {drafter} --drafter-options model={{out}}"
+
+
+def served_by_vllm(method: str, num_tokens: int) -> str:
+    """The line of vLLM for a draft that does not name its target."""
+    told = f'{{"method": "{method}", "model": "{{out}}", "num_speculative_tokens": {num_tokens}}}'
+    return f"vllm serve {{target}} --speculative-config '{told}'"
+
+
+def served_by_sglang(algorithm: str, num_steps: int) -> str:
+    """The line of SGLang, in chains."""
+    return (
+        f"python -m sglang.launch_server --model-path {{target}} --speculative-algorithm {algorithm} "
+        f"--speculative-draft-model-path {{out}} --speculative-num-steps {num_steps} --speculative-eagle-topk 1 "
+        f"--speculative-num-draft-tokens {num_steps + 1}"
+    )

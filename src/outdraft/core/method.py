@@ -54,6 +54,11 @@ class Paper:
     link: str
 
 
+def arxiv(number: str, title: str) -> Paper:
+    """A paper on arXiv, whose number begins with its year and month: arxiv("2211.17192", "Fast inference ...")."""
+    return Paper(title=title, year=2000 + int(number[:2]), link=f"https://arxiv.org/abs/{number}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method(Generic[Options]):
     """What the three kinds of plug-in have in common."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.drafters.shared.look_up.span_index import Sequel
 from outdraft.models.networks.port import TargetPort
@@ -96,9 +96,5 @@ METHOD = DrafterMethod(
     summary="n-gram counters that learn from every accepted token (no model)",
     build=build,
     options=AnpdOptions,
-    paper=Paper(
-        title="Lossless acceleration of large language model via adaptive n-gram parallel decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2404.08698",
-    ),
+    paper=arxiv("2404.08698", "Lossless acceleration of large language model via adaptive n-gram parallel decoding"),
 )

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.grow import grow_chains
@@ -70,8 +70,6 @@ METHOD = DrafterMethod(
     summary="a smaller model writes greedily and hands over where it is unsure",
     build=build,
     options=BildOptions,
-    paper=Paper(
-        title="Speculative decoding with big little decoder", year=2023, link="https://arxiv.org/abs/2302.07863"
-    ),
+    paper=arxiv("2302.07863", "Speculative decoding with big little decoder"),
     describe=describe_model,
 )

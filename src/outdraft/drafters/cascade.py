@@ -20,14 +20,14 @@ from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -36,10 +36,9 @@ from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
-from outdraft.drafters.shared.networks.own_model import DraftModel, Readable, Text
+from outdraft.drafters.shared.networks.own_model import DraftModel, Text
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.text_index.suffix_array import CorpusQuery
-from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import ConfigError
@@ -117,29 +116,6 @@ class CascadeOptions(RoundedOptions):
         check_range(self, "leniency", least=1)
 
 
-class Reviewer(Protocol):
-    """What a level asks of its model: `DraftModel`, or a stand-in."""
-
-    max_len: int
-
-    @property
-    def decoder(self) -> Network:
-        """The network that reviews."""
-        ...
-
-    def add(self, seq: int) -> None:
-        """Make room for a text of which nothing has been read."""
-        ...
-
-    def free(self, seq: int) -> None:
-        """Free the rows of a text that is over."""
-        ...
-
-    def review(self, seqs: Seq[Readable], counts: Seq[int]) -> list[Tensor]:
-        """Logits [counts[i], V] at each text's last `counts[i]` tokens."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Ask:
     """Wanted: model `level`'s logits at the last `count` tokens of a text."""
@@ -173,7 +149,7 @@ class CascadeDrafter:
     needs = Needs()
 
     def __init__(
-        self, models: Seq[Reviewer], lengths: Seq[Seq[int]], leniency: float, store: Datastore | None = None
+        self, models: Seq[DraftModel], lengths: Seq[Seq[int]], leniency: float, store: Datastore | None = None
     ) -> None:
         self.models = models
         self.bigrams = PerSalt(lambda: Bigrams(store))
@@ -305,10 +281,6 @@ METHOD = DrafterMethod(
     summary="drafters that draft for each other, down to a look-up in the text",
     build=build,
     options=CascadeOptions,
-    paper=Paper(
-        title="Cascade speculative drafting for even faster LLM inference",
-        year=2023,
-        link="https://arxiv.org/abs/2312.11462",
-    ),
+    paper=arxiv("2312.11462", "Cascade speculative drafting for even faster LLM inference"),
     describe=describe,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.core.draft import Draft
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
@@ -165,10 +165,8 @@ METHOD = DrafterMethod(
     summary="the target without some of its sublayers, which a search has chosen once",
     build=build,
     options=DraftVerifyOptions,
-    paper=Paper(
-        title="Draft & verify: lossless large language model acceleration via self-speculative decoding",
-        year=2023,
-        link="https://arxiv.org/abs/2309.08168",
+    paper=arxiv(
+        "2309.08168", "Draft & verify: lossless large language model acceleration via self-speculative decoding"
     ),
     describe=describe,
 )

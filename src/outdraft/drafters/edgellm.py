@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 
 from outdraft.core.draft import Continuation, Draft, host_tree
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import top_rows
@@ -162,7 +162,7 @@ class Pacing:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Growth:
     """One sequence's tree, and how far it may grow."""
 
     tree: PacedTree
@@ -170,7 +170,7 @@ class _Round:
     last: int | None = None  # the node fed last in this round
 
 
-Choose = Callable[[Sequence, _Round], int | None]  # the node to feed next; None: enough
+Choose = Callable[[Sequence, _Growth], int | None]  # the node to feed next; None: enough
 
 
 class EdgeLlmDrafter(ModelDrafter):
@@ -180,13 +180,13 @@ class EdgeLlmDrafter(ModelDrafter):
         super().__init__(model, ahead=self.ahead)
         self.pacing = Pacing()
         self._options = options
-        self._rounds: dict[int, _Round] = {}
+        self._rounds: dict[int, _Growth] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
         super().begin(seqs)
         for seq in seqs:
-            self._rounds[seq.id] = _Round(PacedTree(len(seq.tokens)), Budget(depth=0))
+            self._rounds[seq.id] = _Growth(PacedTree(len(seq.tokens)), Budget(depth=0))
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """What stands of each tree, grown until no branch is likely enough."""
@@ -198,13 +198,13 @@ class EdgeLlmDrafter(ModelDrafter):
         self._grow(seqs, self._worth_waiting)
         return [self._draft(seq, self._rounds[seq.id]) for seq in seqs]
 
-    def _draft(self, seq: Sequence, own: _Round) -> Draft:
+    def _draft(self, seq: Sequence, own: _Growth) -> Draft:
         nodes = usable_nodes(seq, own.budget, self._options.nodes)
         return own.tree.draft(
             seq.pending, max_depth=usable_depth(seq, own.budget), max_nodes=nodes, confident=own.budget.wants_confidence
         )
 
-    def _worth_waiting(self, seq: Sequence, own: _Round) -> int | None:
+    def _worth_waiting(self, seq: Sequence, own: _Growth) -> int | None:
         """The likeliest node, as long as the target had better wait for its children."""
         budget, tree = own.budget, own.tree
         depth = min(usable_depth(seq, budget), self.model.room(seq.tokens))
@@ -220,7 +220,7 @@ class EdgeLlmDrafter(ModelDrafter):
         left = {seq.id: self._options.window for seq in seqs}
         judged = {seq.id: max(host_tree(draft).depths) for seq, draft in zip(seqs, drafts, strict=True)}
 
-        def free(seq: Sequence, own: _Round) -> int | None:
+        def free(seq: Sequence, own: _Growth) -> int | None:
             if is_over() or not left[seq.id] or not own.budget.depth:
                 return None
             left[seq.id] -= 1
@@ -265,11 +265,7 @@ METHOD = DrafterMethod(
     summary="a smaller model grows a tree at its likeliest branch, before the target's pass and during it",
     build=build,
     options=EdgeLlmOptions,
-    paper=Paper(
-        title="LLMCad: fast and scalable on-device large language model inference",
-        year=2023,
-        link="https://arxiv.org/abs/2309.04255",
-    ),
+    paper=arxiv("2309.04255", "LLMCad: fast and scalable on-device large language model inference"),
     describe=describe_model,
     shape_of=lambda options: "tree",
 )

@@ -19,7 +19,7 @@ from typing import Literal
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth
@@ -48,7 +48,7 @@ class JacobiOptions:
 
 
 @dataclass(slots=True)
-class _State:
+class _Iteration:
     dice: random.Random
     window: list[int] = field(default_factory=list)  # w0: the place after the pending token
     draft: Draft | None = None  # the last guess
@@ -60,12 +60,12 @@ class JacobiDrafter(OneByOne):
     def __init__(self, options: JacobiOptions, vocab_size: int) -> None:
         self._options = options
         self._vocab_size = vocab_size
-        self._states: dict[int, _State] = {}
+        self._states: dict[int, _Iteration] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A window of fill tokens each."""
         for seq in seqs:
-            state = self._states[seq.id] = _State(random.Random(self._options.seed))
+            state = self._states[seq.id] = _Iteration(random.Random(self._options.seed))
             self._fill(seq, state)
 
     def guess(self, seq: Sequence, budget: Budget) -> Draft:
@@ -91,7 +91,7 @@ class JacobiDrafter(OneByOne):
         for seq in seqs:
             self._states.pop(seq.id, None)
 
-    def _fill(self, seq: Sequence, state: _State) -> None:
+    def _fill(self, seq: Sequence, state: _Iteration) -> None:
         options = self._options
         prompt = seq.request.prompt_token_ids
         while len(state.window) < options.window:
@@ -117,9 +117,5 @@ METHOD = DrafterMethod(
     summary="fill tokens, then the target's own answers to its last guess, until they agree (no model)",
     build=build,
     options=JacobiOptions,
-    paper=Paper(
-        title="Accelerating transformer inference for translation via parallel decoding",
-        year=2023,
-        link="https://arxiv.org/abs/2305.10427",
-    ),
+    paper=arxiv("2305.10427", "Accelerating transformer inference for translation via parallel decoding"),
 )

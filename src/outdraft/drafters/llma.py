@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.lookup_drafter import IndexDrafter, check_ngrams
@@ -89,11 +89,7 @@ METHOD = DrafterMethod(
     summary="copy from the reference documents that came with the request (no model)",
     build=build,
     options=LlmaOptions,
-    paper=Paper(
-        title="Inference with reference: lossless acceleration of large language models",
-        year=2023,
-        link="https://arxiv.org/abs/2304.04487",
-    ),
+    paper=arxiv("2304.04487", "Inference with reference: lossless acceleration of large language models"),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 3}},
 )

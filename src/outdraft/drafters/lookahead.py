@@ -23,7 +23,7 @@ import torch
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
@@ -114,7 +114,7 @@ class LookaheadOptions:
 
 
 @dataclass(slots=True)
-class _State:
+class _Lookahead:
     window: Window
     pool: Pool
     draft: Draft | None = None  # the last guess, if it carries a window
@@ -126,7 +126,7 @@ class LookaheadDrafter(OneByOne):
 
     def __init__(self, options: LookaheadOptions) -> None:
         self._options = options
-        self._states: dict[int, _State] = {}
+        self._states: dict[int, _Lookahead] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A window of random prompt tokens; a pool of the prompt's n-grams or an empty one."""
@@ -135,7 +135,7 @@ class LookaheadDrafter(OneByOne):
             dice = random.Random(options.seed)
             prompt = [token for token in seq.tokens if token not in seq.eos_token_ids] or seq.tokens[:1]
             fresh = _Fresh(dice, prompt)
-            state = _State(Window(options.window, options.ngram, fresh), Pool(options.guesses))
+            state = _Lookahead(Window(options.window, options.ngram, fresh), Pool(options.guesses))
             if options.pool_from_prompt:
                 for at in range(len(seq.tokens) - options.ngram + 1):
                     state.pool.add(seq.tokens[at], tuple(seq.tokens[at + 1 : at + options.ngram]))
@@ -175,7 +175,7 @@ class LookaheadDrafter(OneByOne):
             return trie.draft(room)
         return self._with_window(state, *trie.heaviest(room - num_probes))
 
-    def _with_window(self, state: _State, kept: list[int], above: list[int]) -> Draft:
+    def _with_window(self, state: _Lookahead, kept: list[int], above: list[int]) -> Draft:
         """`kept` and `above`: tokens and parents of the nodes to verify."""
         levels, num_verify = state.window.levels, len(kept)
         tokens = kept + levels[0][1:] + [token for level in levels[1:] for token in level]
@@ -214,10 +214,6 @@ METHOD = DrafterMethod(
     summary="n-grams from Jacobi iteration in extra rows of the target's own passes (no model)",
     build=build,
     options=LookaheadOptions,
-    paper=Paper(
-        title="Break the sequential dependency of LLM inference using lookahead decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2402.02057",
-    ),
+    paper=arxiv("2402.02057", "Break the sequential dependency of LLM inference using lookahead decoding"),
     shape_of=lambda options: "tree",
 )

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draw_options import DrawOptions
@@ -121,20 +121,13 @@ class MagicDecDrafter(PlainDrafter):
             self.views.free(seq)
 
 
-def build(options: MagicDecOptions, port: TargetPort) -> MagicDecDrafter:
-    """Over the target that is served."""
-    return MagicDecDrafter(options, port)
-
-
 METHOD = DrafterMethod(
     name="magicdec",
     summary="the whole target over a few of its keys: for long contexts in large batches",
-    build=build,
+    build=MagicDecDrafter,
     options=MagicDecOptions,
-    paper=Paper(
-        title="MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative "
-        "decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2408.11049",
+    paper=arxiv(
+        "2408.11049",
+        "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative decoding",
     ),
 )

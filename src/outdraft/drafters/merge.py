@@ -23,7 +23,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, HostTree, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
@@ -229,11 +229,9 @@ METHOD = DrafterMethod(
     summary="several drafters guess, and one tree of all their guesses is judged",
     build=build,
     options=MergeOptions,
-    paper=Paper(
-        title="SpecInfer: accelerating large language model serving with tree-based speculative inference and "
-        "verification",
-        year=2023,
-        link="https://arxiv.org/abs/2305.09781",
+    paper=arxiv(
+        "2305.09781",
+        "SpecInfer: accelerating large language model serving with tree-based speculative inference and verification",
     ),
     describe=describe,
     shape_of=lambda options: "tree",

@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
@@ -254,10 +254,8 @@ METHOD = DrafterMethod(
     summary="frequent continuations of the text, then the model's own bigrams, which are computed once (no model)",
     build=build,
     options=NgrammysOptions,
-    paper=Paper(
-        title="The N-Grammys: accelerating autoregressive inference with learning-free batched speculation",
-        year=2024,
-        link="https://arxiv.org/abs/2411.03786",
+    paper=arxiv(
+        "2411.03786", "The N-Grammys: accelerating autoregressive inference with learning-free batched speculation"
     ),
     shape_of=lambda options: "tree",
 )

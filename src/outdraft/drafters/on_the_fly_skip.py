@@ -20,7 +20,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
@@ -112,19 +112,10 @@ def choose(cosines: list[float], options: OnTheFlySkipOptions) -> Skip:
     return Skip(attention=frozenset(dropped | beside))
 
 
-def build(options: OnTheFlySkipOptions, port: TargetPort) -> OnTheFlySkipDrafter:
-    """Over the target that is served."""
-    return OnTheFlySkipDrafter(options, port)
-
-
 METHOD = DrafterMethod(
     name="on_the_fly_skip",
     summary="the target without the attentions that hardly change this prompt",
-    build=build,
+    build=OnTheFlySkipDrafter,
     options=OnTheFlySkipOptions,
-    paper=Paper(
-        title="Draft on the fly: adaptive self-speculative decoding using cosine similarity",
-        year=2024,
-        link="https://arxiv.org/abs/2410.01028",
-    ),
+    paper=arxiv("2410.01028", "Draft on the fly: adaptive self-speculative decoding using cosine similarity"),
 )

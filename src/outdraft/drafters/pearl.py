@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.drafter import Drafter
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.drafters.shared.composed.ahead import AheadDrafter, Standing, build_rewinding
 from outdraft.models.networks.port import TargetPort
 
@@ -50,9 +50,5 @@ METHOD = DrafterMethod(
     summary="the next block is drafted while the target judges this one",
     build=build,
     options=PearlOptions,
-    paper=Paper(
-        title="PEARL: parallel speculative decoding with adaptive draft length",
-        year=2024,
-        link="https://arxiv.org/abs/2408.11850",
-    ),
+    paper=arxiv("2408.11850", "PEARL: parallel speculative decoding with adaptive draft length"),
 )

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
@@ -55,19 +55,19 @@ class PiaOptions:
         check_range(self, "prompt_weight", least=0, most=1e6)
 
 
-class _Node:
+class _Branch:
     __slots__ = ("children", "count")
 
     def __init__(self) -> None:
         self.count = 0.0
-        self.children: dict[int, _Node] = {}
+        self.children: dict[int, _Branch] = {}
 
 
 class BranchTrie:
     """Branches with how often each of their beginnings was put in, halved now and then."""
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self._root = _Branch()
         self.num_nodes = 0
 
     def put(self, branch: Seq[int]) -> None:
@@ -76,14 +76,14 @@ class BranchTrie:
         for token in branch:
             child = node.children.get(token)
             if child is None:
-                child = node.children[token] = _Node()
+                child = node.children[token] = _Branch()
                 self.num_nodes += 1
             child.count += 1
             node = child
 
-    def find(self, span: Seq[int]) -> _Node | None:
+    def find(self, span: Seq[int]) -> _Branch | None:
         """The node that `span` leads to."""
-        node: _Node | None = self._root
+        node: _Branch | None = self._root
         for token in span:
             node = node.children.get(token) if node is not None else None
         return node
@@ -123,13 +123,13 @@ class BranchIndex:
                 yield from self._heaviest(found, depth)
                 return
 
-    def _heaviest(self, found: list[tuple[_Node, float]], depth: int) -> Iterator[Sequel]:
+    def _heaviest(self, found: list[tuple[_Branch, float]], depth: int) -> Iterator[Sequel]:
         """Paths to the heaviest nodes of all tries in one."""
-        heap: list[tuple[float, int, int, int, int, list[tuple[_Node, float]]]] = []
+        heap: list[tuple[float, int, int, int, int, list[tuple[_Branch, float]]]] = []
         tokens, parents, counts = list[int](), list[int](), list[float]()
         born, at, level, nodes = 0, -1, 0, found
         while True:
-            below: dict[int, list[tuple[_Node, float]]] = {}
+            below: dict[int, list[tuple[_Branch, float]]] = {}
             for node, weight in nodes if level < depth else ():
                 for token, child in node.children.items():
                     below.setdefault(token, []).append((child, weight))
@@ -213,11 +213,9 @@ METHOD = DrafterMethod(
     summary="a trie of short branches of the prompt and of all outputs, frequent ones first (no model)",
     build=build,
     options=PiaOptions,
-    paper=Paper(
-        title="Lookahead: an inference acceleration framework for large language model with lossless generation "
-        "accuracy",
-        year=2023,
-        link="https://arxiv.org/abs/2312.12728",
+    paper=arxiv(
+        "2312.12728",
+        "Lookahead: an inference acceleration framework for large language model with lossless generation accuracy",
     ),
     shape_of=lambda options: "tree",
 )

@@ -26,7 +26,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draw_options import DrawOptions
@@ -194,10 +194,6 @@ METHOD = DrafterMethod(
     summary="the target's own weights on 4 or 8 bits, over its own cache or a view of it on 4 bits",
     build=build,
     options=QuantizedSelfOptions,
-    paper=Paper(
-        title="QuantSpec: self-speculative decoding with hierarchical quantized KV cache",
-        year=2025,
-        link="https://arxiv.org/abs/2502.10424",
-    ),
+    paper=arxiv("2502.10424", "QuantSpec: self-speculative decoding with hierarchical quantized KV cache"),
     describe=describe,
 )

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
@@ -45,7 +45,7 @@ def share(rank: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class RankTemplate:
     """N nodes, node 0 the pending token; level by level, so a parent precedes its children."""
 
     parents: Ints  # [N], -1 for node 0
@@ -54,7 +54,7 @@ class Template:
     ends: tuple[int, ...]  # [levels + 1] nodes above the end of level i, node 0 being level 0
 
 
-def template(levels: Seq[int], width: int) -> Template:
+def template(levels: Seq[int], width: int) -> RankTemplate:
     """`levels[i]` nodes at depth i + 1, of ranks below `width`; fewer where so many cannot hang from those above."""
     parents, ranks, promise, ends = [-1], [0], [2.0], [1]
     above = [0]
@@ -68,7 +68,7 @@ def template(levels: Seq[int], width: int) -> Template:
         ends.append(len(parents))
     places = np.empty(len(parents), np.int64)
     places[np.argsort(-np.array(promise), kind="stable")] = np.arange(len(parents))
-    return Template(parents=np.array(parents), ranks=np.array(ranks), places=places, ends=tuple(ends))
+    return RankTemplate(parents=np.array(parents), ranks=np.array(ranks), places=places, ends=tuple(ends))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +137,9 @@ METHOD = DrafterMethod(
     summary="a tree from each token's last seen best successors, kept across requests (no model)",
     build=build,
     options=RecyclingOptions,
-    paper=Paper(
-        title="Turning trash into treasure: accelerating inference of large language models with token recycling",
-        year=2024,
-        link="https://arxiv.org/abs/2408.08696",
+    paper=arxiv(
+        "2408.08696",
+        "Turning trash into treasure: accelerating inference of large language models with token recycling",
     ),
     shape_of=lambda options: "tree",
 )

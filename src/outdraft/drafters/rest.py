@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.datastore.file import Datastore, DatastoreIndex, open_for
@@ -78,6 +78,6 @@ METHOD = DrafterMethod(
     summary="look the end of the text up in a datastore of other texts on disk (no model)",
     build=build,
     options=RestOptions,
-    paper=Paper(title="REST: retrieval-based speculative decoding", year=2023, link="https://arxiv.org/abs/2311.08252"),
+    paper=arxiv("2311.08252", "REST: retrieval-based speculative decoding"),
     shape_of=lambda options: "tree",
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.drafter import Drafter
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.drafters.shared.composed.ahead import AheadDrafter, Standing, build_rewinding
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
@@ -59,9 +59,5 @@ METHOD = DrafterMethod(
     summary="drafts on for as long as the target's pass takes, and cancels what turns out wrong",
     build=build,
     options=RunAheadOptions,
-    paper=Paper(
-        title="PipeInfer: accelerating LLM inference using asynchronous pipelined speculation",
-        year=2024,
-        link="https://arxiv.org/abs/2407.11798",
-    ),
+    paper=arxiv("2407.11798", "PipeInfer: accelerating LLM inference using asynchronous pipelined speculation"),
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.composed.nested import build_nested, shape_of_nested
@@ -57,7 +57,7 @@ class StaticText:
 
 
 @dataclass(slots=True)
-class Reading:
+class StaticReading:
     """How far the end of a growing text is known to a static one. `bias`: tokens by which a match counts shorter."""
 
     static: StaticText
@@ -79,7 +79,7 @@ class Reading:
 class RequestIndex:
     """One text's automaton and its places in the static ones. A `SpanIndex` of one answer."""
 
-    readings: list[Reading]
+    readings: list[StaticReading]
     text: list[int] = field(default_factory=list)
     automaton: Automaton = field(default_factory=make_automaton)
 
@@ -91,7 +91,7 @@ class RequestIndex:
 
     def read_too(self, static: StaticText) -> None:
         """One more static text, which wins over those before it where its match is as long."""
-        reading = Reading(static)
+        reading = StaticReading(static)
         reading.extend(self.text)
         self.readings.append(reading)
 
@@ -118,7 +118,7 @@ class SamDrafter(IndexDrafter[RequestIndex, StaticText]):
         self._options, self._static, self._inner = options, static, inner
 
     def _new(self, seq: Sequence) -> RequestIndex:
-        return RequestIndex([] if self._static is None else [Reading(self._static, self._options.bias)])
+        return RequestIndex([] if self._static is None else [StaticReading(self._static, self._options.bias)])
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An automaton for each, and one for its references."""
@@ -178,10 +178,6 @@ METHOD = DrafterMethod(
     summary="copy on from the longest match, by suffix automata of the request and of a datastore (no model)",
     build=build,
     options=SamOptions,
-    paper=Paper(
-        title="SAM decoding: speculative decoding via suffix automaton",
-        year=2024,
-        link="https://arxiv.org/abs/2411.10666",
-    ),
+    paper=arxiv("2411.10666", "SAM decoding: speculative decoding via suffix automaton"),
     shape_of=shape_of,
 )

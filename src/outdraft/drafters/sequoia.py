@@ -20,7 +20,7 @@ from typing import Any
 
 from outdraft.core.draft import Draft, HostTree, host_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draw_options import SampleOptions
@@ -28,7 +28,7 @@ from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nod
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
 from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, Text, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.drafters.shared.trees.tree import Tree, TreeShape
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -92,7 +92,7 @@ class SequoiaOptions(SampleOptions, ModelOptions):
             raise ConfigError(f"verify_cost={self.verify_cost}: at least the costs of 1 and of 2 nodes, above 0")
 
 
-class Static(Shape):
+class Static(TreeShape):
     """A topology, filled rank by rank."""
 
     def __init__(self, topology: Topology) -> None:
@@ -143,7 +143,7 @@ class SequoiaDrafter(ModelDrafter):
         for seq, budget, cutoff in zip(seqs, budgets, cutoffs_of(budgets), strict=True):
             nodes = usable_nodes(seq, budget, self._options.nodes)
             depth = min(usable_depth(seq, budget), self._options.depth, self.model.room(seq.tokens))
-            shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else Shape()
+            shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else TreeShape()
             trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
         drafts = grow_trees(trees, self.model.feed_trees, sample=self._options.sample)
         self._guessed |= {seq.id for seq, draft in zip(seqs, drafts, strict=True) if draft.num_nodes > 1}
@@ -224,11 +224,7 @@ METHOD = DrafterMethod(
     summary="a smaller model's tree, in the shape that is best for measured acceptance and measured cost",
     build=build,
     options=SequoiaOptions,
-    paper=Paper(
-        title="Sequoia: scalable, robust, and hardware-aware speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2402.12374",
-    ),
+    paper=arxiv("2402.12374", "Sequoia: scalable, robust, and hardware-aware speculative decoding"),
     describe=describe,
     shape_of=lambda options: "tree",
 )

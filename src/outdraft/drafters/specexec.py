@@ -19,14 +19,14 @@ from heapq import heappop, heappush, heappushpop
 from math import log
 
 from outdraft.core.draft import Draft
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.load_draft import ModelOptions
 from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model, open_model
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.tree import GREEDY, Shape, Tree
+from outdraft.drafters.shared.trees.tree import GREEDY, Tree, TreeShape
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -56,7 +56,7 @@ class SpecExecOptions(ModelOptions):
             raise ConfigError(f"temperature={self.temperature}: must be above 0")
 
 
-class BestFirst(Shape):
+class BestFirst(TreeShape):
     """The `nodes` best paths of one tree, found by feeding the best unfed nodes, `beams` at a time."""
 
     def __init__(self, *, nodes: int, beams: int, branch: int, decay: float = 1.0, min_log_prob: float) -> None:
@@ -129,10 +129,9 @@ METHOD = DrafterMethod(
     summary="the best paths of a smaller model, hundreds of nodes, for targets that are slow to read",
     build=build,
     options=SpecExecOptions,
-    paper=Paper(
-        title="SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer devices",
-        year=2024,
-        link="https://arxiv.org/abs/2406.02532",
+    paper=arxiv(
+        "2406.02532",
+        "SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer devices",
     ),
     describe=describe_model,
     shape_of=lambda options: "tree",

@@ -29,11 +29,11 @@ from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
+from outdraft.drafters.shared.composed.ahead import AheadGuess, build_rewinding, first_path, imagine
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CacheFullError
 from outdraft.options.ranges import check_range
@@ -98,9 +98,11 @@ class _Round:
     """One sequence's guess under judgement, and what is prepared behind it."""
 
     length: int = 0  # of the text
-    guess: Guess = field(default_factory=Guess)
+    guess: AheadGuess = field(default_factory=AheadGuess)
     budget: Budget = field(default_factory=lambda: Budget(depth=0))
-    prepared: dict[Outcome, tuple[int, Guess]] = field(default_factory=dict)  # with its rank among those of its length
+    prepared: dict[Outcome, tuple[int, AheadGuess]] = field(
+        default_factory=dict
+    )  # with its rank among those of its length
     accepted: int = _PRIOR[0]  # tokens, since the request began
     rejected: int = _PRIOR[1]
 
@@ -140,7 +142,7 @@ class SsdDrafter:
         missed: list[tuple[Sequence, Budget]] = []
         for seq, budget in zip(seqs, budgets, strict=True):
             last = self._rounds[seq.id]
-            rank, ready = last.prepared.get(tuple(seq.tokens[last.length :]), (0, Guess()))
+            rank, ready = last.prepared.get(tuple(seq.tokens[last.length :]), (0, AheadGuess()))
             self.num_rounds += bool(last.prepared)
             self._rounds[seq.id] = replace(last, length=len(seq.tokens), guess=ready, budget=budget, prepared={})
             if rank:
@@ -155,7 +157,7 @@ class SsdDrafter:
             self._rounds[seq.id].guess.draft(seq.pending, budget) for seq, budget in zip(seqs, budgets, strict=True)
         ]
 
-    def _back_up(self, missed: Seq[tuple[Sequence, Budget]]) -> list[Guess]:
+    def _back_up(self, missed: Seq[tuple[Sequence, Budget]]) -> list[AheadGuess]:
         limit = self._options.backup
         budgets = [
             replace(budget, depth=budget.depth if limit is None else min(limit, budget.depth), nodes=None)
@@ -212,14 +214,14 @@ class SsdDrafter:
                 found.append([*guess.tokens, *(other for others in guess.others for other in others)])
         return found
 
-    def _ask(self, asked: Seq[tuple[Sequence, Outcome]]) -> list[Guess]:
+    def _ask(self, asked: Seq[tuple[Sequence, Outcome]]) -> list[AheadGuess]:
         """A chain behind each text and what is imagined of its future."""
         budgets = [replace(self._rounds[seq.id].budget, nodes=None) for seq, _ in asked]
         return self._guess([imagine(seq, tokens) for seq, tokens in asked], budgets)
 
-    def _guess(self, texts: Seq[Sequence], budgets: Seq[Budget]) -> list[Guess]:
+    def _guess(self, texts: Seq[Sequence], budgets: Seq[Budget]) -> list[AheadGuess]:
         """A chain behind each text."""
-        made = [Guess() for _ in texts]
+        made = [AheadGuess() for _ in texts]
         drawn = [i for i, seq in enumerate(texts) if _is_drawn(seq)]
         plain = [i for i in range(len(texts)) if i not in drawn]
         if plain:
@@ -242,7 +244,7 @@ class SsdDrafter:
                 made[i].extend(self._redraw(texts[i], first_path(draft), depth))
         return made
 
-    def _redraw(self, root: Sequence, guess: Guess, depth: int) -> Guess:
+    def _redraw(self, root: Sequence, guess: AheadGuess, depth: int) -> AheadGuess:
         """Another token for the one of `guess`, drawn from its distribution bent at the tokens to prepare for there."""
         if not guess.distributions:
             return guess
@@ -251,7 +253,7 @@ class SsdDrafter:
         distribution = bend(distribution, likeliest[:count], self._options.saguaro)
         token = root.draft_coins(root).draw(distribution, depth, depth)[0]
         others = [other for other in likeliest if other != token]
-        return Guess([token], [distribution], [others], [float(distribution[token])])
+        return AheadGuess([token], [distribution], [others], [float(distribution[token])])
 
     def _fan_out(self, now: _Round, place: int) -> int:
         """How many tokens to prepare for after so many accepted ones."""
@@ -305,5 +307,5 @@ METHOD = DrafterMethod(
     summary="prepares the next guess for several outcomes of the pass under way",
     build=build,
     options=SsdOptions,
-    paper=Paper(title="Speculative speculative decoding", year=2026, link="https://arxiv.org/abs/2603.03251"),
+    paper=arxiv("2603.03251", "Speculative speculative decoding"),
 )

@@ -14,7 +14,7 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
@@ -139,11 +139,7 @@ METHOD = DrafterMethod(
     summary="suffix trees of this request and of earlier answers, drafting as far as the counts are sure (no model)",
     build=build,
     options=SuffixOptions,
-    paper=Paper(
-        title="SuffixDecoding: extreme speculative decoding for emerging AI applications",
-        year=2024,
-        link="https://arxiv.org/abs/2411.04975",
-    ),
+    paper=arxiv("2411.04975", "SuffixDecoding: extreme speculative decoding for emerging AI applications"),
     shape_of=lambda options: "tree" if options.tree else "chain",
     forms={"chain": {"tree": False}, "tree": {"tree": True}},
 )

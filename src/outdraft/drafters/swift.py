@@ -28,7 +28,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
@@ -263,11 +263,6 @@ class SwiftDrafter(PlainDrafter):
         return sum(ours == theirs for ours, theirs in zip(guessed, seq.tokens[-count:], strict=True)) / count
 
 
-def build(options: SwiftOptions, port: TargetPort) -> SwiftDrafter:
-    """Over the target that is served."""
-    return SwiftDrafter(options, port)
-
-
 def _describe(drafter: SwiftDrafter) -> Mapping[str, Any]:
     skip = drafter.search.best
     return {"first_skip_attention": sorted(skip.attention), "first_skip_mlp": sorted(skip.mlp)}
@@ -276,13 +271,9 @@ def _describe(drafter: SwiftDrafter) -> Mapping[str, Any]:
 METHOD = DrafterMethod(
     name="swift",
     summary="the target without some of its sublayers; a search beside the text finds which",
-    build=build,
+    build=SwiftDrafter,
     options=SwiftOptions,
-    paper=Paper(
-        title="SWIFT: on-the-fly self-speculative decoding for LLM inference acceleration",
-        year=2024,
-        link="https://arxiv.org/abs/2410.06916",
-    ),
+    paper=arxiv("2410.06916", "SWIFT: on-the-fly self-speculative decoding for LLM inference acceleration"),
     describe=_describe,
     shape_of=lambda options: "tree" if options.siblings else "chain",
     forms={"chain": {"siblings": False}, "tree": {"siblings": True}},

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import Chooser, Sample, takes_argmax
-from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
+from outdraft.drafters.shared.composed.ahead import AheadGuess, build_rewinding, first_path, imagine
 from outdraft.drafters.shared.composed.nested import in_lane
 from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import usable_depth
@@ -175,11 +175,13 @@ class TriForceDrafter:
             for seq, path, distribution in zip(seqs, drafted, distributions, strict=True)
         ]
 
-    def _guess(self, rows: list[int], seqs: Seq[Sequence], depths: list[int], drafted: list[list[int]]) -> list[Guess]:
+    def _guess(
+        self, rows: list[int], seqs: Seq[Sequence], depths: list[int], drafted: list[list[int]]
+    ) -> list[AheadGuess]:
         """What the small drafter thinks comes next; one token is the middle level's in any case."""
         rooms = [min(self._options.draft_depth, depths[i] - len(drafted[i]) - 1) for i in rows]
         asked = [j for j, room in enumerate(rooms) if room > 0]
-        guesses = [Guess() for _ in rows]
+        guesses = [AheadGuess() for _ in rows]
         if asked:
             texts = [imagine(seqs[rows[j]], drafted[rows[j]]) for j in asked]
             found = self._small.propose(texts, [Budget(depth=rooms[j], nodes=rooms[j]) for j in asked])
@@ -235,9 +237,8 @@ METHOD = DrafterMethod(
     summary="a small drafter, the target over retrieved keys, the target: for very long contexts",
     build=build,
     options=TriForceOptions,
-    paper=Paper(
-        title="TriForce: lossless acceleration of long sequence generation with hierarchical speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2404.11912",
+    paper=arxiv(
+        "2404.11912",
+        "TriForce: lossless acceleration of long sequence generation with hierarchical speculative decoding",
     ),
 )

@@ -14,7 +14,7 @@ from math import ceil, nan
 
 from outdraft.codecs.codec import TextualCodec
 from outdraft.core.draft import Draft, chain
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import best_tokens, check_finite
@@ -105,10 +105,9 @@ METHOD = DrafterMethod(
     summary="a smaller model of any vocabulary writes text, which is guessed in the target's tokens",
     build=build,
     options=UniversalOptions,
-    paper=Paper(
-        title="Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
-        year=2025,
-        link="https://arxiv.org/abs/2502.05202",
+    paper=arxiv(
+        "2502.05202",
+        "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
     ),
     describe=describe_model,
 )

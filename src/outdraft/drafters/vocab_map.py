@@ -19,7 +19,7 @@ from torch import Tensor
 from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.grow import grow_chains
@@ -128,10 +128,9 @@ METHOD = DrafterMethod(
     build=build,
     options=VocabMapOptions,
     also_called=("draft_model+use_heterogeneous_vocab",),
-    paper=Paper(
-        title="Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
-        year=2025,
-        link="https://arxiv.org/abs/2502.05202",
+    paper=arxiv(
+        "2502.05202",
+        "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
     ),
     describe=describe,
 )

@@ -24,7 +24,7 @@ from outdraft.core.target import Recorder, TargetOutput
 from outdraft.engine.layer_by_layer import logits_of
 from outdraft.engine.runner import Runner
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import Origin
+from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
 from outdraft.nn.segment import Segment
@@ -46,7 +46,7 @@ class GraphedRunner(Runner):
         record: Recorder,
         max_len: int | None = None,
         cache: CacheConfig | None = None,
-        origin: Origin | None = None,
+        origin: TargetOrigin | None = None,
         row_tile: int | None = ROW_TILE,
     ) -> None:
         paged = replace(cache or CacheConfig(), layout="paged")

@@ -22,10 +22,10 @@ from outdraft.core.special_rows import vectors_of
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.layer_by_layer import LayerByLayer, catch_up, embedded, put_in, scored
 from outdraft.engine.plain_rows import PlainRows
+from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
-from outdraft.models.networks.port import Origin
-from outdraft.models.target.guess import guess_with
+from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.target.open_port import open_port
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import Segment
@@ -48,7 +48,7 @@ class Runner:
         max_len: int | None = None,
         exact: bool = True,
         cache: CacheConfig | None = None,
-        origin: Origin | None = None,
+        origin: TargetOrigin | None = None,
     ) -> None:
         config = decoder.config
         if max_len is not None and max_len > config.max_len:
@@ -73,7 +73,7 @@ class Runner:
             max_len=self.max_len,
             exact=exact,
             record=self.record,
-            origin=origin or Origin(),
+            origin=origin or TargetOrigin(),
             own_rows=self.cache_config.of_drafters,
         )
         self.mixes = independent and decoder.kernels != "pytorch"

@@ -50,7 +50,6 @@ class RequestStats:
         default_factory=dict
     )  # rows of a pass that read no prompt; 1: nothing drafted
     per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
-    judged: list[tuple[float, bool]] = field(default_factory=list)  # (what the drafter said, accepted), where it says
 
     def add(self, event: StepEvent) -> None:
         self.draft_seconds += event.times.draft
@@ -78,7 +77,6 @@ class RequestStats:
         if event.drafted_by == FORCED:  # no drafter guessed, and nothing is learned about a drafter
             self.num_forced_tokens += accepted
             return
-        self.judged += ((sure, i < accepted) for i, sure in enumerate(event.confidences))
         for position in range(1, accepted + event.rejected + 1):
             self.reached[position] += 1
         if event.rejected:

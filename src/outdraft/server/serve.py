@@ -116,10 +116,10 @@ def make_config(service: Service, **where: Any) -> uvicorn.Config:
 def _config(app: ASGIApp, settings: ServerSettings, **where: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol_of(settings),
+        http=protocol_of(settings),  # type: ignore[arg-type]
         ws="none",
         log_level="critical",
-        access_log=False,  # type: ignore[arg-type]
+        access_log=False,
         server_header=False,
         lifespan="off",
         timeout_keep_alive=_IDLE,

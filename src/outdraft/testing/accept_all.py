@@ -5,7 +5,7 @@ For drafters so weak that a subtler fault (`outdraft.testing.planted`) would cha
 
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.per_draft import PerDraft
 
 
@@ -21,13 +21,13 @@ LIAR = RuleMethod(
     name="liar",
     summary="the same, and says that it is lossless",
     build=lambda options: PerDraft(accept_all),
-    options=NoOptions,
+    options=NoRuleOptions,
     judges=("chain", "tree"),
 )
 METHOD = RuleMethod(
     name="accept_all",
     summary="a lossy rule on purpose: keeps every guess",
     build=lambda options: PerDraft(accept_all, lossless=False),
-    options=NoOptions,
+    options=NoRuleOptions,
     judges=("chain", "tree"),
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.per_draft import PerDraft
 
 THRESHOLD = 0.3
@@ -89,6 +89,6 @@ METHOD = RuleMethod(
     name="planted",
     summary="a lossy rule on purpose: accepts whatever the target finds likely enough",
     build=lambda options: PerDraft(accept_probable, lossless=False),
-    options=NoOptions,
+    options=NoRuleOptions,
     judges=("chain", "tree"),
 )

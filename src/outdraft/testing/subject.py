@@ -30,7 +30,7 @@ from outdraft.engine.runner import Runner
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.stats import RequestStats
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import Origin
+from outdraft.models.networks.port import TargetOrigin
 from outdraft.nn.context import CausalContext
 from outdraft.testing.audit import AuditedTarget
 from outdraft.testing.recompute import CacheRecheck
@@ -106,7 +106,7 @@ class Subject:
         cache = replace(cache, poison=recheck or cache.poison)  # a use of a dropped row would show as NaN
         runner = self.make_runner(max_len, cache)
         if self.row.codec is not None:
-            runner.port = replace(runner.port, origin=Origin(codec=self.row.codec(self.vocab_size)))
+            runner.port = replace(runner.port, origin=TargetOrigin(codec=self.row.codec(self.vocab_size)))
         drafter = self.method.build(self.options, runner.port)
         if runner.shared is not None:
             runner.shared.needs = drafter.needs

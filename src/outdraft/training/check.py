@@ -23,7 +23,15 @@ from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.promise import LEAST_ROUNDS, written
-from outdraft.training.record import RECORD, Promise, Terms, fingerprint, read_record, require_target, template_digest
+from outdraft.training.record import (
+    RECORD,
+    Promise,
+    PromiseTerms,
+    fingerprint,
+    read_record,
+    require_target,
+    template_digest,
+)
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
@@ -132,7 +140,13 @@ def as_saved(drafter: str) -> dict[str, Any]:
 
 
 def measure(
-    drafter: str, options: Mapping[str, Any], target: Path, terms: Terms, *, dtype: str = "auto", device: str = "cpu"
+    drafter: str,
+    options: Mapping[str, Any],
+    target: Path,
+    terms: PromiseTerms,
+    *,
+    dtype: str = "auto",
+    device: str = "cpu",
 ) -> Walk:
     """What the engine does, in chains of the promised length judged by rejection sampling."""
     engine = LLM(

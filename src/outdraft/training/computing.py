@@ -40,7 +40,7 @@ def has_bfloat16() -> bool:
 
 
 def choose_format(asked: torch.dtype | None, stored: torch.dtype, device: torch.device) -> Format:
-    """The decision. `asked`: None where the user named none; `stored`: of the weights, or what a recipe computes in."""
+    """The decision. `asked`: None where the user named none; `stored`: of the weights, or what a plan computes in."""
     dtype = stored if asked is None else asked
     slow = dtype == torch.bfloat16 and device.type == "cpu" and not has_bfloat16()
     if slow and asked is None:

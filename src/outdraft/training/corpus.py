@@ -43,7 +43,7 @@ class Accounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
+class TrainingCorpus:
     """Examples behind each other in one stream of T tokens."""
 
     ids: Ids  # [T]
@@ -74,7 +74,7 @@ class Corpus:
 
 def open_corpus(
     files: Seq[Path], codec: TextCodec | None, vocab_size: int, cache: Path, *, held_out: float = 0.02
-) -> tuple[Corpus, Corpus, Accounts]:
+) -> tuple[TrainingCorpus, TrainingCorpus, Accounts]:
     """What is trained on, what is held out, and the accounts. `held_out`: the share of the examples; 0: none.
 
     Raises `ConfigError` for files that hold no example.
@@ -208,9 +208,9 @@ def _save(examples: Seq[_Example], place: Path, split: str) -> None:
             np.save(file, array)
 
 
-def _load(place: Path, split: str) -> Corpus:
+def _load(place: Path, split: str) -> TrainingCorpus:
     def read(name: str) -> NDArray[np.generic]:
         found: NDArray[np.generic] = np.load(place / f"{split}-{name}.npy", mmap_mode="r")
         return found
 
-    return Corpus(ids=read("ids"), counts=read("counts"), starts=read("starts"))  # type: ignore[arg-type]
+    return TrainingCorpus(ids=read("ids"), counts=read("counts"), starts=read("starts"))  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ _REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class RoundCosts:
     """Seconds of one sequence alone."""
 
     plain: float  # a step of plain decoding
@@ -55,7 +55,7 @@ def measure_costs(
     prompts: Seq[Seq[int]],
     tokens: int = 24,
     dtype: torch.dtype | None = None,
-) -> Costs:
+) -> RoundCosts:
     """The least of a few runs over `prompts`, each of `tokens` tokens, plain and with the draft as it is.
 
     `target`: from the directory `source`, with which it stays as it is. `dtype`: that engines serve it in; its own by
@@ -69,7 +69,7 @@ def measure_costs(
         drafter = {"name": method.drafter or kind, "model": place, **method.drafts}
         drafting = engine.with_drafter(drafter, verifier="rejection", policy="fixed", num_speculative_tokens=depth)
         rounds = _seconds(drafting, prompts, tokens)
-    return Costs(plain=plain[1], verify=rounds[1], draft=rounds[0], depth=depth)
+    return RoundCosts(plain=plain[1], verify=rounds[1], draft=rounds[0], depth=depth)
 
 
 def served(target: Decoder, dtype: torch.dtype | None = None) -> Network:

@@ -20,7 +20,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.computing import open_target
 from outdraft.training.config import LoopConfig
-from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
+from outdraft.training.corpus import Accounts, TrainingCorpus, open_corpus, require_own_texts
 from outdraft.training.draft import DraftObjective, Exam, Judge
 from outdraft.training.examples import find_files
 from outdraft.training.journal import Report, open_board
@@ -41,7 +41,7 @@ from outdraft.training.possible import (
 from outdraft.training.record import fingerprint
 from outdraft.training.reinforce import Reinforcement
 from outdraft.training.same_run import settings_of
-from outdraft.training.states import StateCache, identity
+from outdraft.training.states import PassCache, identity
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
@@ -56,8 +56,8 @@ class Course:
     source: Path  # of the target
     learner: Learner
     teacher: Teacher
-    corpus: Corpus
-    held_out: Corpus
+    corpus: TrainingCorpus
+    held_out: TrainingCorpus
     accounts: Accounts
     serves: torch.dtype  # what engines compute in, where training takes another format
     loop: Loop
@@ -145,7 +145,7 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
 
 def _corpora(
     plan: TrainPlan, files: list[Path], judged: list[Path], source: Path, target: Decoder, team: Team
-) -> tuple[Corpus, Corpus, Accounts]:
+) -> tuple[TrainingCorpus, TrainingCorpus, Accounts]:
     """What is learned, what is held out (a share of the files, or the files to be judged by), and how much that is."""
     codec, vocab_size, cache = load_codec(source), target.config.vocab_size, user_path(plan.out) / "run" / "data"
     if not team.leads:
@@ -191,7 +191,7 @@ def _loop_config(plan: TrainPlan, target: Decoder, accounts: Accounts, team: Tea
     )
 
 
-def _rows(plan: TrainPlan, config: LoopConfig, texts: Corpus, learner: Learner, vocab_size: int) -> Batches:
+def _rows(plan: TrainPlan, config: LoopConfig, texts: TrainingCorpus, learner: Learner, vocab_size: int) -> Batches:
     """The rows of every step: the texts', or in part what the draft itself wrote behind their beginnings."""
     rows = PackedBatches(Packing(texts, plan.seed), config.batch_tokens, config.steps, plan.same_order)
     if not plan.on_policy:
@@ -231,7 +231,9 @@ def _options(method: LearnMethod[Any, Any], plan: TrainPlan) -> Any:
         raise
 
 
-def _learner(plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder, texts: Corpus) -> Learner:
+def _learner(
+    plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder, texts: TrainingCorpus
+) -> Learner:
     if plan.init is not None:
         learner = method.load(options, target, resolve(plan.init))
         require_shape(learner, method, plan.options, target, plan.init)
@@ -243,10 +245,15 @@ def _learner(plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, targe
 
 
 def _cache(
-    plan: TrainPlan, out: Path, target: Decoder, learner: Learner, texts: tuple[Corpus, Corpus], team: Team
-) -> StateCache | None:
+    plan: TrainPlan,
+    out: Path,
+    target: Decoder,
+    learner: Learner,
+    texts: tuple[TrainingCorpus, TrainingCorpus],
+    team: Team,
+) -> PassCache | None:
     if not plan.cache_bytes:
         return None
     place = user_path(plan.cache_dir) if plan.cache_dir else out / "run" / "states"
     about = identity(fingerprint(target), tuple(learner.taps), target.dtype, *texts)
-    return StateCache(place, about, plan.cache_bytes, workers=team.size)
+    return PassCache(place, about, plan.cache_bytes, workers=team.size)

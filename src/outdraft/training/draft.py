@@ -12,10 +12,10 @@ from outdraft.core.learner import AssessedLearner, Learner, Lesson, Outlook
 from outdraft.learn.compare import Compared, accepted, compare
 from outdraft.learn.losses import Loss
 from outdraft.options.errors import ConfigError
-from outdraft.training.costs import Costs
+from outdraft.training.costs import RoundCosts
 from outdraft.training.lessons import Teacher
 from outdraft.training.objective import Evaluation
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.reinforce import Reinforcement
 from outdraft.training.walk import Walk, walk
 
@@ -42,7 +42,7 @@ class DraftObjective:
         """The network that the learner trains."""
         return self.learner.module
 
-    def total(self, rows: Rows) -> Tensor:
+    def total(self, rows: PackedRows) -> Tensor:
         """[2 + K]: the loss of all guesses, their weight, then the mean acceptance at each depth on the text."""
         found = self._compare(rows)
         if self._reinforce is not None and rows.moment is not None:
@@ -60,12 +60,12 @@ class DraftObjective:
             baseline = self._reinforce.baseline
             baseline.settle(add_up(baseline.seen))
 
-    def loss(self, rows: Rows) -> Tensor:
+    def loss(self, rows: PackedRows) -> Tensor:
         """[1 + K]: the mean loss of the guesses, then the mean acceptance at each depth on the text."""
         found = self._compare(rows)
         return torch.stack([found.loss, *found.rates])
 
-    def require_losses(self, rows: Rows) -> None:
+    def require_losses(self, rows: PackedRows) -> None:
         """Raise `ConfigError` for a loss that this kind of draft does not make."""
         with self.teacher.computing():
             self._look(self.teacher.lesson(rows))
@@ -80,7 +80,7 @@ class DraftObjective:
             )
         return outlook
 
-    def _compare(self, rows: Rows) -> Compared:
+    def _compare(self, rows: PackedRows) -> Compared:
         lesson = self.teacher.lesson(rows)
         return compare(
             self._look(lesson),
@@ -96,7 +96,7 @@ class DraftObjective:
 class Exam:
     """Texts to be judged on, one a row, in batches; `depth`: tokens of a draft."""
 
-    batches: Seq[Rows]
+    batches: Seq[PackedRows]
     depth: int
     temperature: float = 1.0
 
@@ -125,7 +125,7 @@ class Judge:
 
     def __init__(self, exam: Exam, learner: Learner, teacher: Teacher) -> None:
         self.exam, self._learner, self._teacher = exam, learner, teacher
-        self.costs: Costs | None = None
+        self.costs: RoundCosts | None = None
 
     def __call__(self) -> Evaluation:
         """How good the draft is now."""

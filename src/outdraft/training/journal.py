@@ -22,7 +22,7 @@ Board = Callable[[int, Mapping[str, Any]], None]  # a step, and its numbers
 LOG = "log.jsonl"
 
 
-class Journal:
+class RunJournal:
     """The journal of one run. `leads`: whether this worker reports; `batch_tokens`: of a step, over all workers."""
 
     def __init__(

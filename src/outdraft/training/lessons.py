@@ -11,14 +11,14 @@ from outdraft.nn.linear import LinearMap
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import DecodingError
 from outdraft.training.computing import computing
-from outdraft.training.packing import Rows
-from outdraft.training.states import StateCache, States
+from outdraft.training.packing import PackedRows
+from outdraft.training.states import PassCache, PassStates
 
 
 class Teacher:
     """A frozen target, asked for what it says of texts."""
 
-    def __init__(self, target: Decoder, taps: Collection[int], cache: StateCache | None = None) -> None:
+    def __init__(self, target: Decoder, taps: Collection[int], cache: PassCache | None = None) -> None:
         self.target = target.requires_grad_(False)
         self._taps, self._cache = tuple(taps), cache
         make_plain(target)
@@ -28,7 +28,7 @@ class Teacher:
         return computing(self.target.device, self.target.dtype)
 
     @torch.no_grad()
-    def lesson(self, rows: Rows) -> Lesson:
+    def lesson(self, rows: PackedRows) -> Lesson:
         """Its states after every token. Raises `DecodingError` for states that are no numbers."""
         device = self.target.device
         ids, documents = rows.ids.to(device), rows.documents.to(device)
@@ -40,7 +40,7 @@ class Teacher:
             context = PackedContext(batch, length, documents[:, :-1])
             out = self.target.run(self.target.embed(read, positions), positions, context, taps=self._taps)
             _require_numbers(out.hidden, length)
-            found = States(hidden=out.hidden, taps=dict(out.taps))
+            found = PassStates(hidden=out.hidden, taps=dict(out.taps))
             if cache is not None:
                 cache.keep(rows, found)
         return Lesson(

@@ -27,7 +27,7 @@ from outdraft.learn.step import Optimizer
 from outdraft.options.errors import ConfigError, DecodingError
 from outdraft.training.computing import computing, name_of, without_denormals
 from outdraft.training.config import LoopConfig, Schedule
-from outdraft.training.journal import Board, Journal, Report
+from outdraft.training.journal import Board, Report, RunJournal
 from outdraft.training.objective import Batches, Evaluation, Objective
 from outdraft.training.same_run import require_same
 from outdraft.training.team import Team, forget_others, gather, load_parts, save_parts, shard
@@ -101,7 +101,7 @@ class Loop:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.team = run_dir, team or Team()
         _require_even(config, self.team.size)
-        self.journal = Journal(run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board)
+        self.journal = RunJournal(run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board)
         self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
         loss: nn.Module = _Loss(objective, compiles)
         self._twin = twin

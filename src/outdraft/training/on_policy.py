@@ -17,7 +17,7 @@ import torch
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.training.objective import Batches
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.writing import write_on
 
 _WHICH, _WHERE = 1, 2  # purposes of random numbers
@@ -29,7 +29,7 @@ class OnPolicy:
     def __init__(self, source: Batches, draft: Decoder, share: float, seed: int) -> None:
         self._source, self._draft, self._share, self._seed = source, draft, share, seed
 
-    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+    def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
         """Whole batches are of one kind. A row in which nothing counts stays as it is.
 
         Raises `ConfigError`, at the first step already, for rows that the draft's context does not hold.
@@ -39,7 +39,7 @@ class OnPolicy:
                 f"on_policy={self._share:g}: the draft writes rows of {length} tokens, and its context holds {most}: "
                 f"take shorter ones (--loop seq_len={most - 1})"
             )
-        made: Rows = self._source.rows(step, first, count, length)
+        made: PackedRows = self._source.rows(step, first, count, length)
         if np.random.default_rng([self._seed, _WHICH, step]).random() >= self._share:
             return made
         coins = [np.random.default_rng([self._seed, _WHERE, step, first + i]) for i in range(count)]
@@ -60,14 +60,14 @@ class OnPolicy:
         return replace(made, ids=ids, documents=documents, counts=counts, own=True)
 
 
-def _cut(rows: Rows, row: int, coin: np.random.Generator) -> int:
+def _cut(rows: PackedRows, row: int, coin: np.random.Generator) -> int:
     """The first token of a row that the draft writes: one that counts, in the first three quarters; 0: none."""
     counted = rows.counts[row].nonzero()[:, 0] + 1
     early = counted[counted <= max(int(counted[0]), rows.ids.shape[1] * 3 // 4)] if len(counted) else counted
     return int(early[coin.integers(len(early))]) if len(early) else 0
 
 
-def beginning(rows: Rows, row: int, cut: int) -> torch.Tensor:
+def beginning(rows: PackedRows, row: int, cut: int) -> torch.Tensor:
     """What stands before token `cut` in its document [n]."""
     own = rows.documents[row, :cut] == rows.documents[row, max(0, cut - 1)]
     return rows.ids[row, :cut][own]

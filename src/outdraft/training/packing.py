@@ -16,14 +16,14 @@ from torch import Tensor
 
 from outdraft.core.learner import Moment
 from outdraft.options.errors import ConfigError
-from outdraft.training.corpus import Corpus
+from outdraft.training.corpus import TrainingCorpus
 
 _PRIME = 1_000_003  # between the seeds of runs and of steps
 _LEAST = 4  # tokens of the shortest row, so that a network of any depth has something to look at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class PackedRows:
     """Rows of a batch, each filled with examples behind each other."""
 
     ids: Tensor  # [B, T + 1] int64
@@ -36,16 +36,16 @@ class Rows:
 class Packing:
     """The rows of a corpus. Reads any of them; holds one epoch's order at a time."""
 
-    def __init__(self, corpus: Corpus, seed: int) -> None:
+    def __init__(self, corpus: TrainingCorpus, seed: int) -> None:
         self.corpus, self.seed = corpus, seed
         self._epoch, self._order = -1, np.zeros(0, np.int64)
         self._ends = np.zeros(0, np.int64)  # of each example in this order
 
-    def rows(self, first: int, count: int, length: int) -> Rows:
+    def rows(self, first: int, count: int, length: int) -> PackedRows:
         """Rows first..first + count, each of `length` + 1 tokens."""
         made = [self._row(first + i, length) for i in range(count)]
         ids, documents, counts = (torch.from_numpy(np.stack(part)) for part in zip(*made, strict=True))
-        return Rows(ids=ids, documents=documents, counts=counts)
+        return PackedRows(ids=ids, documents=documents, counts=counts)
 
     def an_epoch(self, length: int) -> int:
         """Rows of `length` + 1 tokens that hold every example once."""
@@ -87,7 +87,7 @@ class PackedBatches:
         self._packing, self._batch_tokens, self._steps = packing, batch_tokens, steps
         self._same_order = same_order
 
-    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+    def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
         """`length`: of a row, the token behind its last one included."""
         a_step = max(1, self._batch_tokens // (length - 1))
         place = step
@@ -98,7 +98,7 @@ class PackedBatches:
         return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed, first=first))
 
 
-def example_rows(corpus: Corpus, most: int, length: int, micro_tokens: int) -> list[Rows]:
+def example_rows(corpus: TrainingCorpus, most: int, length: int, micro_tokens: int) -> list[PackedRows]:
     """The first examples in which something counts, one a row, in batches of about `micro_tokens`.
 
     Of a longer one a window of `length` + 1 tokens that ends with its first counted ones, or holds them. Raises
@@ -118,11 +118,11 @@ def example_rows(corpus: Corpus, most: int, length: int, micro_tokens: int) -> l
             ids[row, :size] = torch.from_numpy(corpus.ids[start:stop].astype(np.int64))
             counts[row, :size] = torch.from_numpy(np.array(corpus.counts[start:stop]))
             documents[row, :size] = 0
-        made.append(Rows(ids=ids, documents=documents, counts=counts[:, 1:] & (documents[:, 1:] == 0)))
+        made.append(PackedRows(ids=ids, documents=documents, counts=counts[:, 1:] & (documents[:, 1:] == 0)))
     return made
 
 
-def _window(corpus: Corpus, example: int, length: int) -> tuple[int, int] | None:
+def _window(corpus: TrainingCorpus, example: int, length: int) -> tuple[int, int] | None:
     """First and last place in the stream; None where nothing counts behind the first token."""
     start, stop = int(corpus.starts[example]), int(corpus.starts[example + 1])
     counted = np.flatnonzero(corpus.counts[start + 1 : stop])

@@ -27,12 +27,12 @@ from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 from outdraft.training.computing import name_of
-from outdraft.training.corpus import Corpus
+from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import Course
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows
-from outdraft.training.record import Promise, Terms
+from outdraft.training.packing import PackedRows
+from outdraft.training.record import Promise, PromiseTerms
 from outdraft.training.walk import Walk
 
 LEAST_ROUNDS = 5000  # of a check
@@ -54,7 +54,7 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
     known = list(islice(beginnings(course.held_out, longest), texts or _MOST_TEXTS))
     made = []
     for temperature in (0.0, 1.0):
-        terms = Terms(
+        terms = PromiseTerms(
             prompts=tuple(known[: texts or _TEXTS]),
             max_tokens=min(_MAX_TOKENS, most - longest - 1),
             depth=course.plan.depth,
@@ -80,7 +80,7 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
     return made
 
 
-def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, seed: int = 0) -> Walk:
+def promise(learner: Learner, teacher: Teacher, target: Path, terms: PromiseTerms, *, seed: int = 0) -> Walk:
     """What the trainer's passes say about texts that the target writes now."""
     device = str(teacher.target.device)
     writer = LLM(target, drafter="none", dtype=name_of(teacher.target.dtype), device=device)
@@ -91,7 +91,7 @@ def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, s
         return exam.walk(learner, teacher)
 
 
-def written(llm: LLM, terms: Terms, seed: int | None) -> Seq[Result]:
+def written(llm: LLM, terms: PromiseTerms, seed: int | None) -> Seq[Result]:
     """The texts behind the prompts of a promise, each as long as it says. `seed`: of the first; None: drawn anew."""
     settings = [
         SamplingParams(
@@ -105,7 +105,7 @@ def written(llm: LLM, terms: Terms, seed: int | None) -> Seq[Result]:
     return all_whole(llm.generate([{"prompt_token_ids": list(prompt)} for prompt in terms.prompts], settings))
 
 
-def rows_of(texts: Seq[Result]) -> Rows:
+def rows_of(texts: Seq[Result]) -> PackedRows:
     """One text a row [B, T + 1]; what the target wrote behind its first token counts, as in the engine's rounds."""
     width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
     ids = torch.zeros(len(texts), width, dtype=torch.long)
@@ -116,10 +116,10 @@ def rows_of(texts: Seq[Result]) -> Rows:
         ids[row, : len(whole)] = torch.tensor(whole)
         documents[row, : len(whole)] = 0
         counts[row, len(one.prompt_token_ids) : len(whole) - 1] = True
-    return Rows(ids=ids, documents=documents, counts=counts)
+    return PackedRows(ids=ids, documents=documents, counts=counts)
 
 
-def beginnings(corpus: Corpus, longest: int) -> Iterator[tuple[int, ...]]:
+def beginnings(corpus: TrainingCorpus, longest: int) -> Iterator[tuple[int, ...]]:
     """The tokens before each place where something to be guessed begins, the last `longest` of them."""
     starts = corpus.starts.tolist()
     places = [_places(corpus.counts[a:b], longest) for a, b in pairwise(starts)]

@@ -21,7 +21,7 @@ RECORD = "training.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class PromiseTerms:
     """What is promised about: as plain data, so that it can be stored with the draft."""
 
     prompts: tuple[tuple[int, ...], ...]
@@ -34,7 +34,7 @@ class Terms:
 class Promise:
     """What a trainer said of a draft."""
 
-    terms: Terms
+    terms: PromiseTerms
     tau: float  # tokens a pass
     standard_error: float
     conditional: tuple[float, ...]  # acceptance at 1, 2, ...
@@ -42,7 +42,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class TrainingRecord:
     """The part that a check reads."""
 
     kind: str
@@ -53,13 +53,13 @@ class Record:
     chat_template: str | None = None  # its digest when the texts were encoded; None: it was not noted
 
 
-def read_record(directory: Path) -> Record:
+def read_record(directory: Path) -> TrainingRecord:
     """Raises `ConfigError` where there is none that can be read."""
     path = directory / RECORD
     try:
         raw = load_json(path)
         promises = tuple(_promise(one) for one in raw["promises"])
-        return Record(
+        return TrainingRecord(
             kind=raw["kind"],
             dtype=raw["dtype"],
             target=raw["target"],
@@ -81,7 +81,7 @@ def write_record(directory: Path, record: Mapping[str, Any]) -> None:
 
 def _promise(raw: Mapping[str, Any]) -> Promise:
     """Raises `ValueError` or one of its like for what no trainer writes."""
-    terms = Terms(**{**raw["terms"], "prompts": tuple(tuple(prompt) for prompt in raw["terms"]["prompts"])})
+    terms = PromiseTerms(**{**raw["terms"], "prompts": tuple(tuple(prompt) for prompt in raw["terms"]["prompts"])})
     tau, standard_error, temperature = (
         float(one) for one in (raw["tau"], raw["standard_error"], raw["terms"]["temperature"])
     )
@@ -100,7 +100,7 @@ def _promise(raw: Mapping[str, Any]) -> Promise:
     )
 
 
-def require_target(record: Record, directory: Path, target: str, known: Mapping[str, Any]) -> None:
+def require_target(record: TrainingRecord, directory: Path, target: str, known: Mapping[str, Any]) -> None:
     """Raise `ConfigError` unless `target`, whose fingerprint is `known`, is what the draft in `directory` is for."""
     if known == record.target:
         return

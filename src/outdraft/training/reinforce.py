@@ -22,7 +22,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.options.ranges import check_range
 from outdraft.training.lessons import Teacher
 from outdraft.training.on_policy import beginning
-from outdraft.training.packing import Rows
+from outdraft.training.packing import PackedRows
 from outdraft.training.rewards import accepted, of_windows
 from outdraft.training.writing import write_on
 
@@ -91,13 +91,13 @@ class Baseline:
 class Windows:
     """Where the draft writes: of those rows in which a whole window counts."""
 
-    rows: Rows  # only them, cut behind the last window
+    rows: PackedRows  # only them, cut behind the last window
     cuts: Tensor  # [n] the first token of each window
     numbers: list[int]  # [n] of these rows among those given
     weights: Tensor  # [n] how many tokens count in the whole row
     beginnings: list[Tensor]
 
-    def filled(self, tokens: Tensor) -> Rows:
+    def filled(self, tokens: Tensor) -> PackedRows:
         """The rows with these windows [n, G], and nothing behind them."""
         ids, documents = self.rows.ids.clone(), self.rows.documents.clone()
         for row, cut in enumerate(self.cuts.tolist()):
@@ -106,7 +106,7 @@ class Windows:
         return replace(self.rows, ids=ids, documents=documents, own=True)
 
 
-def choose(rows: Rows, window: int, coins: Seq[torch.Generator]) -> Windows | None:
+def choose(rows: PackedRows, window: int, coins: Seq[torch.Generator]) -> Windows | None:
     """One window a row, evenly among those that count from end to end, by the row's coins; None where there is none."""
     whole = rows.counts.unfold(1, window, 1).all(-1)  # [B, T - G + 1]: token t + 1 and the next ones count
     chosen = [i for i in range(len(whole)) if bool(whole[i].any())]
@@ -141,7 +141,7 @@ class Reinforcement:
         self.draft, self.options, self.weight = draft, options, weight
         self.baseline = Baseline(options.window)
 
-    def total(self, learner: Learner, teacher: Teacher, rows: Rows) -> Tensor:
+    def total(self, learner: Learner, teacher: Teacher, rows: PackedRows) -> Tensor:
         """[]: a row's window weighs as much as all of the row's tokens that count."""
         assert rows.moment is not None
         coins = [rows.moment.generator(row, _PURPOSE) for row in range(len(rows.ids))]

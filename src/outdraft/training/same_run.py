@@ -13,7 +13,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.shown import shown
 from outdraft.training.computing import name_of, require_format
 from outdraft.training.config import LoopConfig
-from outdraft.training.corpus import Corpus
+from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.plan import TrainPlan
 from outdraft.training.record import fingerprint
 from outdraft.weights.digest import digest_weights
@@ -21,7 +21,7 @@ from outdraft.weights.hub import resolve
 
 
 def settings_of(
-    plan: TrainPlan, config: LoopConfig, target: Decoder, texts: Corpus, held_out: Corpus
+    plan: TrainPlan, config: LoopConfig, target: Decoder, texts: TrainingCorpus, held_out: TrainingCorpus
 ) -> dict[str, Any]:
     """What must be the same when a run goes on, so that it ends with the same bits and its scores are of one exam."""
     return {

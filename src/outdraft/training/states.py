@@ -26,22 +26,24 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
 from outdraft.options.read_file import load_json, require_file
 from outdraft.options.shown import shown
-from outdraft.training.corpus import Corpus
-from outdraft.training.packing import Rows
+from outdraft.training.corpus import TrainingCorpus
+from outdraft.training.packing import PackedRows
 
 _FORMAT = 2
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class States:
+class PassStates:
     """The target's hidden states of one pass, the taps included."""
 
     hidden: Tensor  # [B * T, D] after the last layer, not normed
     taps: Mapping[int, Tensor]
 
 
-def identity(target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtype, *texts: Corpus) -> dict[str, Any]:
+def identity(
+    target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtype, *texts: TrainingCorpus
+) -> dict[str, Any]:
     """What a cache is of. `target`: its fingerprint."""
     return {
         "format": _FORMAT,
@@ -52,7 +54,7 @@ def identity(target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtyp
     }
 
 
-class StateCache:
+class PassCache:
     """Passes on disk. `most`: bytes of all files together; each of the `workers` fills up its share of what is left.
 
     What another run writes there meanwhile is not counted: of two that begin together each fills up what is left.
@@ -70,7 +72,7 @@ class StateCache:
         self._layers: int = about["target"]["num_layers"]
         self._taps: list[int] = about["taps"]
 
-    def find(self, rows: Rows) -> States | None:
+    def find(self, rows: PackedRows) -> PassStates | None:
         """What is known of a pass. Raises `ConfigError` for states that are no numbers."""
         path = self._path(rows)
         if not path.is_file():
@@ -90,9 +92,9 @@ class StateCache:
         taps = {tap: held["hidden"] if tap == self._layers else held.get(f"tap.{tap}") for tap in self._taps}
         if any(states is None for states in taps.values()):
             return None
-        return States(hidden=held["hidden"], taps={tap: one for tap, one in taps.items() if one is not None})
+        return PassStates(hidden=held["hidden"], taps={tap: one for tap, one in taps.items() if one is not None})
 
-    def keep(self, rows: Rows, states: States) -> None:
+    def keep(self, rows: PackedRows, states: PassStates) -> None:
         """Write a pass, if there is room for it; where the disk takes no more, nothing is kept from then on."""
         made = {"ids": rows.ids[:, :-1].contiguous(), "hidden": states.hidden.cpu().contiguous()}
         made |= {f"tap.{tap}": one.cpu().contiguous() for tap, one in states.taps.items() if tap != self._layers}
@@ -112,7 +114,7 @@ class StateCache:
             return
         self._bytes += path.stat().st_size - before
 
-    def _path(self, rows: Rows) -> Path:
+    def _path(self, rows: PackedRows) -> Path:
         read = (rows.ids[:, :-1].contiguous(), rows.documents[:, :-1].contiguous())
         whole = hashlib.sha256(repr(tuple(read[0].shape)).encode())
         for part in read:

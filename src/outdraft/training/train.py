@@ -22,7 +22,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.alone import alone
 from outdraft.training.computing import name_of
-from outdraft.training.costs import Costs, measure_costs
+from outdraft.training.costs import RoundCosts, measure_costs
 from outdraft.training.course import Course
 from outdraft.training.draft import Exam
 from outdraft.training.journal import Report
@@ -79,7 +79,7 @@ def save_draft(course: Course, out: Path) -> None:
         copy_text_files(course.source, out / TARGET)
 
 
-def _costs(course: Course) -> Costs:
+def _costs(course: Course) -> RoundCosts:
     """What a round costs here, behind the beginnings of some held-out examples."""
     starts, target = course.held_out.starts, course.teacher.target
     tokens = max(1, min(24, target.config.max_len - 16))

@@ -24,7 +24,7 @@ from outdraft.training.computing import choose_format
 from outdraft.training.corpus import open_corpus
 from outdraft.training.examples import find_files
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import Rows, example_rows
+from outdraft.training.packing import PackedRows, example_rows
 from outdraft.training.record import fingerprint, read_record, require_target
 from outdraft.weights.hub import resolve
 
@@ -33,7 +33,7 @@ _CHUNK = 1 << 22  # logits that are held at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredTree:
     """What was written, and what is expected of it."""
 
     path: Path
@@ -43,7 +43,9 @@ class Measured:
 
 
 @torch.no_grad()
-def count_ranks(learner: Learner, teacher: Teacher, batches: Seq[Rows], ranks: int) -> list[tuple[list[float], int]]:
+def count_ranks(
+    learner: Learner, teacher: Teacher, batches: Seq[PackedRows], ranks: int
+) -> list[tuple[list[float], int]]:
     """Of each head how often the text's own token is the one of each rank, and over how many guesses that count."""
     found: list[tuple[list[float], int]] = []
     for rows in batches:
@@ -73,7 +75,7 @@ def count_ranks(learner: Learner, teacher: Teacher, batches: Seq[Rows], ranks: i
 
 def measure_tree(
     directory: Path, target: str, data: Seq[str], *, nodes: int = 63, ranks: int = 10, texts: int = 256
-) -> Measured:
+) -> MeasuredTree:
     """Write DIRECTORY/tree.json for `nodes` nodes. Raises `ConfigError` for another target's draft, or none."""
     if not 1 <= nodes <= MOST_NODES:
         raise ConfigError(f"nodes={nodes}: a tree has 1 to {MOST_NODES}")
@@ -100,7 +102,7 @@ def measure_tree(
     if not template.paths:
         raise ConfigError(f"{directory} guesses no token of these texts right: there is no tree to choose")
     template.write(place / TREE)
-    return Measured(
+    return MeasuredTree(
         path=place / TREE,
         template=template,
         expected=expected_tokens(accuracies, template.paths),

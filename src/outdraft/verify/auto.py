@@ -12,7 +12,7 @@ In: any batch, also a mixed one. Out: the chosen rule's verdicts; nothing is dec
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify import block, sequential, traversal
-from outdraft.verify.shared.case import Case, NoOptions, follow_draws
+from outdraft.verify.shared.case import Case, NoRuleOptions, follow_draws
 from outdraft.verify.shared.per_draft import PerDraft
 
 
@@ -35,7 +35,7 @@ METHOD = RuleMethod(
     name="auto",
     summary="the best exact rule for each request and draft (the default)",
     build=lambda options: Auto(),
-    options=NoOptions,
+    options=NoRuleOptions,
     judges=("chain", "tree"),
     prefers_drawn=True,
 )

@@ -12,9 +12,9 @@ than `rejection` emits.
 
 import torch
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.chain import chain_nodes, rows_of, token_masses
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.proposal import Proposal, draw_bonus, normalised, prefix_weight, ratio
@@ -57,10 +57,8 @@ METHOD = RuleMethod(
     name="block",
     summary="judges a chain as a whole; accepts at least as much as rejection",
     build=lambda options: PerDraft(judge),
-    options=NoOptions,
-    paper=Paper(
-        title="Block Verification Accelerates Speculative Decoding", year=2024, link="https://arxiv.org/abs/2403.10444"
-    ),
+    options=NoRuleOptions,
+    paper=arxiv("2403.10444", "Block Verification Accelerates Speculative Decoding"),
     judges=("chain",),
     prefers_drawn=True,
 )

@@ -7,20 +7,16 @@ drafted. A drafter that races on the same noise (`Sequence.coupled`) agrees with
 overlap lets it; sharing the noise is sound here because the guess cannot change what is emitted, only how soon.
 """
 
-from outdraft.core.method import Paper, RuleMethod
-from outdraft.verify.shared.case import NoOptions, follow_draws
+from outdraft.core.method import RuleMethod, arxiv
+from outdraft.verify.shared.case import NoRuleOptions, follow_draws
 from outdraft.verify.shared.per_draft import PerDraft
 
 METHOD = RuleMethod(
     name="coupled",
     summary="the target's own keyed draw at each node: the same seed gives the same text with any drafter or none",
     build=lambda options: PerDraft(follow_draws, coupled=True),
-    options=NoOptions,
-    paper=Paper(
-        title="Coupling without Communication and Drafter-Invariant Speculative Decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2408.07978",
-    ),
+    options=NoRuleOptions,
+    paper=arxiv("2408.07978", "Coupling without Communication and Drafter-Invariant Speculative Decoding"),
     judges=("chain", "tree"),
     prefers_drawn=True,
 )

@@ -10,7 +10,7 @@ With distance 0 the rule is `coupled`'s walk, and exact.
 
 from dataclasses import dataclass
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import Case
@@ -50,11 +50,7 @@ METHOD = RuleMethod(
     summary="keeps a guess whose id is close to the target's own token, for ordered vocabularies; exact at 0",
     build=build,
     options=DistanceToleranceOptions,
-    paper=Paper(
-        title="Blockwise Parallel Decoding for Deep Autoregressive Models",
-        year=2018,
-        link="https://arxiv.org/abs/1811.03115",
-    ),
+    paper=arxiv("1811.03115", "Blockwise Parallel Decoding for Deep Autoregressive Models"),
     judges=("chain", "tree"),
     soft=lambda options: options.distance > 0,
 )

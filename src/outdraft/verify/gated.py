@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -98,11 +98,7 @@ METHOD = RuleMethod(
     summary="rejection with gates (top k, threshold, ratio, confidence): exact, or with exact=false lossy",
     build=build,
     options=GatedOptions,
-    paper=Paper(
-        title="Fast Inference from Transformers via Speculative Decoding",
-        year=2022,
-        link="https://arxiv.org/abs/2211.17192",
-    ),
+    paper=arxiv("2211.17192", "Fast Inference from Transformers via Speculative Decoding"),
     judges=("chain", "tree"),
     prefers_drawn=True,
     soft=lambda options: not options.exact,

@@ -6,11 +6,11 @@ The output is plain greedy decoding's, token for token. A request with a tempera
 one-hot.
 """
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.options.errors import CapabilityError
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.per_draft import PerDraft
 
 
@@ -42,11 +42,7 @@ METHOD = RuleMethod(
     name="greedy",
     summary="follow the target's best token; for temperature 0",
     build=lambda options: Greedy(),
-    options=NoOptions,
-    paper=Paper(
-        title="Blockwise Parallel Decoding for Deep Autoregressive Models",
-        year=2018,
-        link="https://arxiv.org/abs/1811.03115",
-    ),
+    options=NoRuleOptions,
+    paper=arxiv("1811.03115", "Blockwise Parallel Decoding for Deep Autoregressive Models"),
     judges=("chain", "tree"),
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import Case
@@ -63,11 +63,7 @@ METHOD = RuleMethod(
     summary="rejection sampling with the chance of acceptance raised by a factor; exact at 1",
     build=build,
     options=LeniencyOptions,
-    paper=Paper(
-        title="Fast Inference from Transformers via Speculative Decoding",
-        year=2022,
-        link="https://arxiv.org/abs/2211.17192",
-    ),
+    paper=arxiv("2211.17192", "Fast Inference from Transformers via Speculative Decoding"),
     judges=("chain", "tree"),
     prefers_drawn=True,
     soft=lambda options: options.leniency > 1,

@@ -9,7 +9,7 @@ tokens or more. With size 1 the rule is `coupled`'s walk, and exact; above the d
 
 from dataclasses import dataclass
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.case import Case, follow_draws
@@ -46,10 +46,6 @@ METHOD = RuleMethod(
     summary="keeps at least so many tokens a round, right or wrong; exact at 1",
     build=build,
     options=MinimumBlockOptions,
-    paper=Paper(
-        title="Blockwise Parallel Decoding for Deep Autoregressive Models",
-        year=2018,
-        link="https://arxiv.org/abs/1811.03115",
-    ),
+    paper=arxiv("1811.03115", "Blockwise Parallel Decoding for Deep Autoregressive Models"),
     judges=("chain", "tree"),
 )

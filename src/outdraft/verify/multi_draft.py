@@ -8,8 +8,8 @@ In: sampled trees (on chains this is `rejection`); deterministic ones with a one
 `sequential`). Out: a path and one more token with the target's distribution.
 """
 
-from outdraft.core.method import Paper, RuleMethod
-from outdraft.verify.shared.case import NoOptions
+from outdraft.core.method import RuleMethod, arxiv
+from outdraft.verify.shared.case import NoRuleOptions
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.siblings import judge_siblings
 
@@ -17,11 +17,9 @@ METHOD = RuleMethod(
     name="multi_draft",
     summary="rejection sampling over siblings that were drawn without replacement",
     build=lambda options: PerDraft(judge_siblings),
-    options=NoOptions,
-    paper=Paper(
-        title="Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement",
-        year=2024,
-        link="https://arxiv.org/abs/2402.14160",
+    options=NoRuleOptions,
+    paper=arxiv(
+        "2402.14160", "Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement"
     ),
     judges=("chain", "tree"),
     prefers_drawn=True,

@@ -6,9 +6,9 @@ In: chains, sampled from q or deterministic (q is then one-hot: accept with p(x)
 token, whose joint distribution is the target's.
 """
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.chain import chain_nodes, token_masses
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.proposal import Proposal, draw_bonus, normalised, ratio
@@ -34,12 +34,8 @@ METHOD = RuleMethod(
     name="rejection",
     summary="token-wise rejection sampling, the classic rule for chains",
     build=lambda options: PerDraft(judge),
-    options=NoOptions,
-    paper=Paper(
-        title="Fast Inference from Transformers via Speculative Decoding",
-        year=2022,
-        link="https://arxiv.org/abs/2211.17192",
-    ),
+    options=NoRuleOptions,
+    paper=arxiv("2211.17192", "Fast Inference from Transformers via Speculative Decoding"),
     judges=("chain",),
     prefers_drawn=True,
 )

@@ -9,7 +9,7 @@ threshold 0 only a guess of probability 1 is kept, and greedy text is plain deco
 import math
 from dataclasses import dataclass
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.relaxed import keep_longest
@@ -37,9 +37,7 @@ METHOD = RuleMethod(
     summary="BiLD's rule: keeps guesses until the target finds one very improbable",
     build=build,
     options=RollbackOptions,
-    paper=Paper(
-        title="Speculative Decoding with Big Little Decoder", year=2023, link="https://arxiv.org/abs/2302.07863"
-    ),
+    paper=arxiv("2302.07863", "Speculative Decoding with Big Little Decoder"),
     judges=("chain", "tree"),
     soft=lambda options: True,
 )

@@ -9,7 +9,7 @@ is left of p; none: a token of what is left. Out: a path and one more token. Wit
 
 from dataclasses import dataclass
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.in_turn import judge_in_turn
 from outdraft.verify.shared.per_draft import PerDraft
@@ -35,10 +35,6 @@ METHOD = RuleMethod(
     summary="keeps a guess that is among several draws of the target; exact with one draw",
     build=build,
     options=SampleToleranceOptions,
-    paper=Paper(
-        title="Fast and High-Quality Auto-Regressive Speech Synthesis via Speculative Decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2410.21951",
-    ),
+    paper=arxiv("2410.21951", "Fast and High-Quality Auto-Regressive Speech Synthesis via Speculative Decoding"),
     judges=("chain", "tree"),
 )

@@ -6,9 +6,9 @@ no rule accepts more. q is not read. Out: a path and one more token with the tar
 whatever it is.
 """
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.in_turn import judge_in_turn
 from outdraft.verify.shared.per_draft import PerDraft
 
@@ -22,11 +22,7 @@ METHOD = RuleMethod(
     name="sequential",
     summary="tries deterministic candidates one by one with the target's own probabilities",
     build=lambda options: PerDraft(judge),
-    options=NoOptions,
-    paper=Paper(
-        title="EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees",
-        year=2024,
-        link="https://arxiv.org/abs/2406.16858",
-    ),
+    options=NoRuleOptions,
+    paper=arxiv("2406.16858", "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees"),
     judges=("chain", "tree"),
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
@@ -49,10 +49,8 @@ METHOD = RuleMethod(
     summary="keeps guesses among the target's best few, close behind the best",
     build=build,
     options=TopBetaOptions,
-    paper=Paper(
-        title="Speculative Decoding: Exploiting Speculative Execution for Accelerating Seq2seq Generation",
-        year=2022,
-        link="https://arxiv.org/abs/2203.16487",
+    paper=arxiv(
+        "2203.16487", "Speculative Decoding: Exploiting Speculative Execution for Accelerating Seq2seq Generation"
     ),
     judges=("chain", "tree"),
     soft=lambda options: True,

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions
+from outdraft.verify.shared.case import Case, NoRuleOptions
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.proposal import Proposal, Proposals, draw_bonus, normalised, prefix_weight, ratio
 
@@ -86,10 +86,8 @@ METHOD = RuleMethod(
     name="traversal",
     summary="judges a tree from the leaves to the root; accepts at least as much as multi_draft",
     build=lambda options: PerDraft(judge),
-    options=NoOptions,
-    paper=Paper(
-        title="Traversal Verification for Speculative Tree Decoding", year=2025, link="https://arxiv.org/abs/2505.12398"
-    ),
+    options=NoRuleOptions,
+    paper=arxiv("2505.12398", "Traversal Verification for Speculative Tree Decoding"),
     judges=("chain", "tree"),
     prefers_drawn=True,
 )

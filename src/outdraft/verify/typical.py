@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.core.method import Paper, RuleMethod
+from outdraft.core.method import RuleMethod, arxiv
 from outdraft.options.ranges import check_range
 from outdraft.verify.shared.per_draft import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
@@ -48,10 +48,6 @@ METHOD = RuleMethod(
     summary="Medusa's rule: keeps what is probable enough for how unsure the target is",
     build=build,
     options=TypicalOptions,
-    paper=Paper(
-        title="Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads",
-        year=2024,
-        link="https://arxiv.org/abs/2401.10774",
-    ),
+    paper=arxiv("2401.10774", "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads"),
     judges=("chain", "tree"),
 )

@@ -6,34 +6,30 @@ The command reads flags and shows; the work is `training/train.py` and `training
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
 
-if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
-    from outdraft.training.answers import Asking
-
 SUMMARY = "train a draft for a target, check one, or let the target write training texts"
 EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
 it does with what the trainer promised: exit code 1 if a promise is broken, 3 if there are too few rounds to say. A TOML
-file (--recipe) has the same keys as the flags. Several workers share every batch under
+file (--plan) has the same keys as the flags. Several workers share every batch under
 torchrun --nproc-per-node 2 -m outdraft.cli.main train ... Examples:
   outdraft train eagle --target zoo:target --data answers.jsonl --out DIR --tokens 2000000
   outdraft train draft_model --target MODEL --data chats.jsonl --out DIR --dry-run
   outdraft train eagle --target MODEL --data chats.jsonl --out DIR --resume
   outdraft train answers --target MODEL --data chats.jsonl --out answers.jsonl --temperature 1 --temperature 0.7
   outdraft train check DIR --target MODEL
-  outdraft train tree DIR --target MODEL --data other.jsonl --nodes 24
-  outdraft train calibration DIR --target MODEL --data other.jsonl --max-tokens 64"""
+  outdraft train tree DIR --target MODEL --data other.jsonl --nodes 24"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What to train, or what to check."""
 
-    kind: str | None = argument(None, "a drafter that can be trained; or: answers; calibration; check; tree")
-    directory: str | None = argument(None, "calibration, check, tree: what was trained")
+    kind: str | None = argument(None, "a drafter that can be trained; or: answers; check; tree")
+    directory: str | None = argument(None, "check, tree: what was trained")
     target: str | None = flag(None, "the model that it will draft for: a directory, or zoo:NAME")
     data: tuple[str, ...] = flag((), "texts, chats or answers: .jsonl, .parquet, .txt; may be repeated", metavar="FILE")
     valid: tuple[str, ...] = flag((), "held-out texts for evaluation, in place of a share of the data", metavar="FILE")
@@ -42,7 +38,7 @@ class Options:
         "where the draft, its record and its checkpoints go; answers: the .jsonl file, which grows",
         metavar="PATH",
     )
-    recipe: str | None = flag(None, "a TOML file with the same keys; a flag overrides its key", metavar="FILE")
+    plan: str | None = flag(None, "a TOML file with the same keys; a flag overrides its key", metavar="FILE")
     init: str | None = flag(None, "a trained draft of this kind to go on from", metavar="DIR")
     tokens: int | None = flag(None, "tokens to learn from; default: once through the data")
     depth: int | None = flag(None, "draft tokens in evaluations and in the promised acceptance rates; default: 4")
@@ -70,13 +66,9 @@ class Options:
     )
     device: str | None = flag(None, "cpu, cuda, cuda:1, ..., or auto: CUDA where there is one; default: cpu")
     seed: int | None = flag(None, "seed of the initial weights and of the order of the data; default: 0")
-    temperature: tuple[float, ...] = flag(
-        (), "answers, calibration: of the texts; several are used in turn; default: 1"
-    )
-    max_tokens: int = flag(256, "answers, calibration: the most tokens of each text")
-    prompt_tokens: int = flag(
-        32, "answers, calibration: for a text without a prompt, take this many of its first tokens"
-    )
+    temperature: tuple[float, ...] = flag((), "answers: of the texts; several are used in turn; default: 1")
+    max_tokens: int = flag(256, "answers: the most tokens of each text")
+    prompt_tokens: int = flag(32, "answers: for a text without a prompt, take this many of its first tokens")
     nodes: int = flag(63, "tree: draft nodes of the tree that is chosen from measured accuracies")
     resume: bool = flag(False, "go on from the checkpoint in OUT/run")
     dry_run: bool = flag(False, "write the untrained draft, and report how long training would take")
@@ -89,18 +81,6 @@ TAKES = {  # what the actions read of the options, beside the kind itself
         "target",
         "data",
         "out",
-        "dtype",
-        "device",
-        "seed",
-        "temperature",
-        "max_tokens",
-        "prompt_tokens",
-        "json",
-    },
-    "calibration": {
-        "directory",
-        "target",
-        "data",
         "dtype",
         "device",
         "seed",
@@ -130,7 +110,7 @@ def run(options: Options) -> int:
     if options.kind is None:
         raise ConfigError("train needs a kind, or check: outdraft train KIND --target DIR --data FILE --out DIR")
     _require_meant(options)
-    others = {"check": _check, "answers": _answers, "tree": _tree, "calibration": _calibration}
+    others = {"check": _check, "answers": _answers, "tree": _tree}
     return others.get(options.kind, _train)(options)
 
 
@@ -146,7 +126,7 @@ def _train(options: Options) -> int:
     if options.temperature:
         raise ConfigError("--temperature is for answers; drafts are judged at the plan's temperature, 1 by default")
     flags = {name: getattr(options, name) for name in PLAN_FIELDS if hasattr(options, name) and name != "temperature"}
-    given = merged(read_plan(options.recipe) if options.recipe is not None else {}, flags)
+    given = merged(read_plan(options.plan) if options.plan is not None else {}, flags)
     plan = make_plan(given)
     console = make_console(stderr=True)
     with join_team(plan.device) as team:
@@ -194,7 +174,7 @@ def _answers(options: Options) -> int:
     from outdraft.engine.llm import LLM
     from outdraft.models.files.load import load_model
     from outdraft.options.paths import user_path
-    from outdraft.training.answers import prompts_of, write_answers
+    from outdraft.training.answers import Asking, prompts_of, write_answers
     from outdraft.training.examples import find_files
     from outdraft.training.record import fingerprint
     from outdraft.weights.hub import resolve
@@ -204,7 +184,12 @@ def _answers(options: Options) -> int:
             "answers needs who writes, the prompts, and a file: outdraft train answers --target MODEL --data FILE "
             "--out answers.jsonl"
         )
-    asking = _asking(options)
+    asking = Asking(
+        temperatures=options.temperature or (1.0,),
+        max_tokens=options.max_tokens,
+        prompt_tokens=options.prompt_tokens,
+        seed=options.seed or 0,
+    )
     out, files = user_path(options.out), find_files(options.data)
     if out in files:
         raise ConfigError(f"--out {out} is among the prompts: name another file")
@@ -224,49 +209,6 @@ def _answers(options: Options) -> int:
             f"{told.skipped} without a prompt",
             markup=False,
         )
-    return 0
-
-
-def _asking(options: Options) -> "Asking":
-    from outdraft.training.answers import Asking
-
-    return Asking(
-        temperatures=options.temperature or (1.0,),
-        max_tokens=options.max_tokens,
-        prompt_tokens=options.prompt_tokens,
-        seed=options.seed or 0,
-    )
-
-
-def _calibration(options: Options) -> int:
-    from outdraft.cli.console import make_console, write_json
-    from outdraft.training.calibration import measure_calibration
-
-    if options.directory is None or options.target is None:
-        raise ConfigError(
-            "calibration needs what was trained, its target and prompts: outdraft train calibration DIR --target MODEL "
-            "--data FILE"
-        )
-    console = make_console(stderr=options.json)
-    with console.status("drafting"):
-        found = measure_calibration(
-            Path(options.directory),
-            options.target,
-            options.data,
-            _asking(options),
-            dtype=options.dtype,
-            device=options.device,
-        )
-    if options.json:
-        write_json({"path": str(found.path), "judged": found.judged, "before": found.before, "after": found.after})
-        return 0
-    console.print(
-        f"{found.path}: {found.judged} judged tokens; expected calibration error {found.before:.3f} as the draft says, "
-        f"{found.after:.3f} by the map, on texts that it was not counted in; the policy of a draft begins with it",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
     return 0
 
 

@@ -6,16 +6,12 @@ threshold.
 """
 
 from outdraft.control.acceptance_head.policy import AcceptanceHeadOptions, build
-from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.method import PolicyMethod, arxiv
 
 METHOD = PolicyMethod(
     name="acceptance_head",
     summary="draft until a head on the drafter's hidden states expects a rejection",
     build=build,
     options=AcceptanceHeadOptions,
-    paper=Paper(
-        title="SpecDec++: boosting speculative decoding via adaptive candidate lengths",
-        year=2024,
-        link="https://arxiv.org/abs/2405.19715",
-    ),
+    paper=arxiv("2405.19715", "SpecDec++: boosting speculative decoding via adaptive candidate lengths"),
 )

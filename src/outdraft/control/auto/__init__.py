@@ -7,12 +7,12 @@ solution for on-the-fly adaptation of speculative decoding in large language mod
 https://aclanthology.org/2025.acl-long.482. Hazards, the division of a batch and the exploration are ours.
 """
 
-from outdraft.control.auto.policy import AutoOptions, build
+from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.core.method import PolicyMethod
 
 METHOD = PolicyMethod(
     name="auto",
     summary="drafter and depth by measured cost and acceptance; plain decoding where nothing pays (the default)",
-    build=build,
+    build=AutoPolicy,
     options=AutoOptions,
 )

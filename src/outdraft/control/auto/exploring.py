@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
-from outdraft.control.auto.records import Record, SequenceRecord
+from outdraft.control.auto.records import ArmRecord, SequenceRecord
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.draft import host_tree
 from outdraft.core.policy import Arm, Budget
@@ -68,7 +68,7 @@ class Probes:
         if self._next is not None and self._next.seq_id == seq_id:
             self._next = None
 
-    def save(self, rounds: int, seconds: float, costs: Costs, *, won: float = 0.0) -> None:
+    def save(self, rounds: int, seconds: float, costs: MeasuredCosts, *, won: float = 0.0) -> None:
         """So many rounds, of so many seconds each, are over. `won`: by the probe among them; below 0, it lost."""
         self._since += rounds
         self._credit += self._share * rounds * seconds
@@ -80,8 +80,8 @@ class Probes:
         self,
         seqs: Seq[Sequence],
         texts: Mapping[int, SequenceRecord],
-        arms: Seq[Record],
-        costs: Costs,
+        arms: Seq[ArmRecord],
+        costs: MeasuredCosts,
         *,
         rate: float,
         watched: Collection[int],
@@ -137,13 +137,17 @@ class Watcher:
         self._limit = limit
         self._first = 0  # the sequence that is looked at first
 
-    def free(self, costs: Costs) -> list[int]:
+    def free(self, costs: MeasuredCosts) -> list[int]:
         """Arms whose guesses cost next to nothing here."""
         most = _FREE * costs.passes(1)
         return [index for index in self._peeks if 0 < _glance(index, costs) < most]
 
     def watch(
-        self, seqs: Seq[Sequence], chosen: Mapping[int, ArmDepth], texts: Mapping[int, SequenceRecord], costs: Costs
+        self,
+        seqs: Seq[Sequence],
+        chosen: Mapping[int, ArmDepth],
+        texts: Mapping[int, SequenceRecord],
+        costs: MeasuredCosts,
     ) -> None:
         """What each free arm out of use would say: of a large batch for some, in turn.
 
@@ -172,7 +176,7 @@ class Watcher:
             text.watched[index] = ahead, host_tree(guess)
 
 
-def _glance(index: int, costs: Costs) -> float:
+def _glance(index: int, costs: MeasuredCosts) -> float:
     """Seconds of a look at what an arm would say: no more than twice its quickest guess, whatever else ran then."""
     usual = costs.drafts[index]
     return min(usual(PROBE_DEPTH, 1), 2 * usual.quickest(1))

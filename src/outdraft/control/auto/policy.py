@@ -22,10 +22,10 @@ from math import ceil
 from typing import Any
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
-from outdraft.control.auto.records import Record, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.records import ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import Listeners, Nap
 from outdraft.control.shared.budgets import allowed
-from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth, divide_depths
 from outdraft.core.events import StepEvent, step_times
 from outdraft.core.policy import Arm, Budget
@@ -62,8 +62,8 @@ class AutoPolicy:
         self._names = [arm.name for arm in arms]
         # a drafter that is alone cannot leave a text
         self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens and len(arms) > 1])
-        self._arms = [Record(8 * options.memory) for _ in arms]
-        self.costs = Costs(len(arms))
+        self._arms = [ArmRecord(8 * options.memory) for _ in arms]
+        self.costs = MeasuredCosts(len(arms))
         self._texts: dict[int, SequenceRecord] = {}
         self._chosen: dict[int, ArmDepth] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
@@ -74,7 +74,7 @@ class AutoPolicy:
         self._probe: Probe | None = None  # of the round under way
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
-        self._tried: Record | None = None  # the arm whose trial the round under way is
+        self._tried: ArmRecord | None = None  # the arm whose trial the round under way is
         self._waits = False  # a trial fell into a pass that read a prompt, which shows no costs
         self._nap = Nap()
 
@@ -164,7 +164,7 @@ class AutoPolicy:
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
         arms = recall_all(kept["arms"], self._names, 8 * self._options.memory)
-        self.costs = Costs.recalled(kept["costs"], len(arms))
+        self.costs = MeasuredCosts.recalled(kept["costs"], len(arms))
         self._arms, self._has_been_plain = arms, True
 
     def _meet(self, seq: Sequence, crowd: int) -> SequenceRecord:
@@ -294,8 +294,3 @@ class AutoPolicy:
 def _plain(resting: frozenset[int]) -> Budget:
     """Plain decoding, of which a large batch needs one for each text and round."""
     return Budget(depth=0, resting=resting)
-
-
-def build(options: AutoOptions, arms: Seq[Arm]) -> AutoPolicy:
-    """One arm for each drafter to choose among."""
-    return AutoPolicy(options, arms)

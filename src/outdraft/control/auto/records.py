@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from outdraft.control.shared.acceptance import Hazards, Outlook
+from outdraft.control.shared.acceptance import Hazards, TextOutlook
 from outdraft.control.shared.costs import PLAIN, ArmDepth
 from outdraft.core.draft import HostTree
 from outdraft.core.sequence import Sequence
@@ -21,7 +21,7 @@ _SLOW = 1 / 24
 _MOST_NODES = 4096.0  # for each token of depth: more is no record of ours
 
 
-class Record:
+class ArmRecord:
     """`memory`: rounds after which a round counts 1/e."""
 
     __slots__ = ("_node_share", "_node_shares", "hazards", "num_tried")
@@ -69,18 +69,18 @@ class Record:
         }
 
 
-def keep_all(records: Mapping[str, Record]) -> dict[str, Any]:
+def keep_all(records: Mapping[str, ArmRecord]) -> dict[str, Any]:
     """What `recall_all` reads: each record as plain data, by the name of its arm."""
     return {name: record.kept() for name, record in records.items()}
 
 
-def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[Record]:
+def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[ArmRecord]:
     """New records of these arms. Raises `ValueError`, `KeyError` or `TypeError` for what is none, or of other arms."""
     if list(kept) != list(names):
         raise ValueError(f"of the arms {', '.join(kept)}, not {', '.join(names)}")
     made = []
     for name in names:
-        record = Record(memory)
+        record = ArmRecord(memory)
         record.recall(kept[name])
         made.append(record)
     return made
@@ -110,7 +110,7 @@ class SequenceRecord:
         "watched",
     )
 
-    def __init__(self, records: Seq[Record], memory: float, seq: Sequence) -> None:
+    def __init__(self, records: Seq[ArmRecord], memory: float, seq: Sequence) -> None:
         settled = seq.settled
         self.age = 0  # rounds
         self.crowd = 1  # texts that run together, as far as was known when it joined
@@ -121,7 +121,7 @@ class SequenceRecord:
         # who guesses and how deep, where the request has decided that
         self.fixed = None if settled.depth is None else ArmDepth(settled.arm or 0, settled.depth)
         self.is_asked = settled.arm is not None or settled.depth is not None  # the request has named one or the other
-        self.outlooks = [Outlook(record.hazards[self.is_drawn], memory) for record in records]
+        self.outlooks = [TextOutlook(record.hazards[self.is_drawn], memory) for record in records]
         self.choice = PLAIN
         self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
 

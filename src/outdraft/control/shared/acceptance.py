@@ -97,7 +97,7 @@ class Hazards:
         self._unit = 1.0
 
 
-class Outlook:
+class TextOutlook:
     """One arm on one text. `memory`: rounds after which a round counts 1/e."""
 
     __slots__ = ("_arm", "_foretold", "_keep", "_last", "_num_missed", "_stops")

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 from statistics import median
 from typing import Any, NamedTuple
 
-from outdraft.control.shared.curve import Curve, DraftCost
+from outdraft.control.shared.curve import CostCurve, DraftCost
 from outdraft.core.events import StepEvent, step_times
 
 _MANY = 16  # missed tokens from which their price stands out from noise
@@ -43,11 +43,11 @@ class _Behind:
         return self.num_tokens - self.seen[arm]
 
 
-class Costs:
+class MeasuredCosts:
     """One engine's costs, shared by its sequences."""
 
     def __init__(self, num_arms: int) -> None:
-        self.passes = Curve(0.98, 0.02)  # of rows: nearly flat, until measured
+        self.passes = CostCurve(0.98, 0.02)  # of rows: nearly flat, until measured
         self.drafts = [DraftCost() for _ in range(num_arms)]
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
         self._behind: dict[int, _Behind] = {}  # by sequence
@@ -58,7 +58,7 @@ class Costs:
         return {"passes": self.passes.kept(), "drafts": [cost.kept() for cost in self.drafts], "missed": self._missed}
 
     @classmethod
-    def recalled(cls, kept: Mapping[str, Any], num_arms: int) -> "Costs":
+    def recalled(cls, kept: Mapping[str, Any], num_arms: int) -> "MeasuredCosts":
         """As it was kept; the first rounds then scale all of it to the speed of the machine now.
 
         An arm that had never guessed has no costs yet. Raises `ValueError`, `KeyError` or `TypeError` for what is none.

@@ -32,7 +32,7 @@ _MOST_X = 64  # shapes that are kept for another process
 _MOST_KINDS = 16  # crowds of up to 65,535 sequences
 
 
-class Curve:
+class CostCurve:
     """`intercept`, `slope`: the prior's line; only their ratio matters."""
 
     __slots__ = ("_cells", "_line", "_num_added", "_prior", "_ratios", "_shapes", "level", "quickest")
@@ -143,7 +143,7 @@ class DraftCost:
     """A curve for each kind of crowd."""
 
     def __init__(self) -> None:
-        self._curves: dict[int, Curve] = {}  # bit length of the number of sequences -> seconds by depth
+        self._curves: dict[int, CostCurve] = {}  # bit length of the number of sequences -> seconds by depth
 
     @property
     def is_measured(self) -> bool:
@@ -174,7 +174,7 @@ class DraftCost:
     def add(self, depth: int, seconds: float, crowd: int = 1) -> None:
         """A guess of this depth for so many sequences took so long."""
         if seconds > 0:
-            self._curves.setdefault(crowd.bit_length(), Curve(0.1, 0.9)).add(depth, seconds)  # nearly proportional
+            self._curves.setdefault(crowd.bit_length(), CostCurve(0.1, 0.9)).add(depth, seconds)  # nearly proportional
 
     def scale(self, factor: float) -> None:
         """The whole machine is so much slower now than when these were measured."""
@@ -192,12 +192,12 @@ class DraftCost:
         for kind, told in kept.items():
             if not 1 <= int(kind) <= _MOST_KINDS:
                 raise ValueError(f"{kind!r} is no kind of crowd")
-            curve = Curve(0.1, 0.9)
+            curve = CostCurve(0.1, 0.9)
             curve.recall(told)
             made._curves[int(kind)] = curve
         return made
 
-    def _nearest(self, crowd: int) -> tuple[Curve, float]:
+    def _nearest(self, crowd: int) -> tuple[CostCurve, float]:
         """The curve of the nearest kind, and by what to multiply it."""
         wanted = crowd.bit_length()
         if (own := self._curves.get(wanted)) is not None:

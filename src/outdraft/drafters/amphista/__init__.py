@@ -4,16 +4,12 @@ Li et al., "Amphista: bi-directional multi-head decoding for accelerating LLM in
 https://arxiv.org/abs/2406.13170.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.amphista.net import AmphistaNet
 from outdraft.drafters.shared.heads.drafter import head_method
 
 METHOD = head_method(
     AmphistaNet,
     summary="heads on the target's last state that see each other before they guess; a chain or a tree",
-    paper=Paper(
-        title="Amphista: bi-directional multi-head decoding for accelerating LLM inference",
-        year=2024,
-        link="https://arxiv.org/abs/2406.13170",
-    ),
+    paper=arxiv("2406.13170", "Amphista: bi-directional multi-head decoding for accelerating LLM inference"),
 )

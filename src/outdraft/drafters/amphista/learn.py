@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from outdraft.drafters.amphista.net import AmphistaNet
 from outdraft.drafters.shared.heads.layers import stem_sizes
 from outdraft.drafters.shared.heads.learn import HeadLearner, HeadLearning, learn_heads
-from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +19,6 @@ class AmphistaLearning(HeadLearning):
     num_layers: int = 2  # that adapt the target's states; the last one reads the pending token
     bidirectional: bool = True  # the slots see each other; false: each itself alone, with as many parameters
     own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
-
-    def __post_init__(self) -> None:
-        HeadLearning.__post_init__(self)
-        check_range(self, "num_heads", least=1, most=64)
-        check_range(self, "num_layers", least=1, most=16)
 
 
 LEARN = learn_heads(

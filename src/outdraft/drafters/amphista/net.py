@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.heads.config import StemConfig
-from outdraft.drafters.shared.heads.layers import Slots
+from outdraft.drafters.shared.heads.layers import GuessSlots
 from outdraft.drafters.shared.heads.net import HeadNet, Projections
 
 
@@ -32,7 +32,7 @@ class AmphistaNet(HeadNet):
         self, config: AmphistaConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
         super().__init__(config, dtype, device)
-        self.slots = Slots(config, config.num_heads, dtype, self.place, bidirectional=config.bidirectional)
+        self.slots = GuessSlots(config, config.num_heads, dtype, self.place, bidirectional=config.bidirectional)
         self.projections = Projections(config, config.num_heads, dtype, self.place)
 
     def finish(self, g: Tensor) -> Tensor:

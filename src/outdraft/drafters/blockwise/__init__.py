@@ -4,16 +4,12 @@ Stern, Shazeer and Uszkoreit, "Blockwise parallel decoding for deep autoregressi
 https://arxiv.org/abs/1811.03115.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.blockwise.net import BlockwiseNet
 from outdraft.drafters.shared.heads.drafter import head_method
 
 METHOD = head_method(
     BlockwiseNet,
     summary="small networks on the target's last state, read by the target's own head; a chain or a tree",
-    paper=Paper(
-        title="Blockwise parallel decoding for deep autoregressive models",
-        year=2018,
-        link="https://arxiv.org/abs/1811.03115",
-    ),
+    paper=arxiv("1811.03115", "Blockwise parallel decoding for deep autoregressive models"),
 )

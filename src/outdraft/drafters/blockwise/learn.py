@@ -20,7 +20,6 @@ class BlockwiseLearning(HeadLearning):
 
     def __post_init__(self) -> None:
         HeadLearning.__post_init__(self)
-        check_range(self, "num_heads", least=1, most=64)
         check_range(self, "inner_size", least=0)
 
 

@@ -13,11 +13,11 @@ import torch
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
-from outdraft.drafters.ctc.collapse import Trie, chain_of, likeliest, trie_of
+from outdraft.drafters.ctc.collapse import StringTrie, chain_of, likeliest, trie_of
 from outdraft.drafters.ctc.net import CtcNet
 from outdraft.drafters.shared.heads.drafter import open_heads
 from outdraft.drafters.shared.heads.states import states_of
@@ -85,7 +85,7 @@ class CtcDrafter(StateDrafter):
             made.append(dict(zip(tokens, values, strict=True)) | ({blank: empty} if self._options.width > 1 else {}))
         return [made[i : i + count] for i in range(0, len(made), count)]
 
-    def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> Trie:
+    def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> StringTrie:
         blank = self._net.blank
         if self._options.width == 1:
             best = [next(iter(slot.items())) for slot in slots]
@@ -94,7 +94,7 @@ class CtcDrafter(StateDrafter):
         return trie_of(strings, depth=depth, nodes=nodes, token=cutoff.token, path=cutoff.path)
 
 
-def _draft(seq: Sequence, trie: Trie | None, cutoff: Cutoff) -> Draft:
+def _draft(seq: Sequence, trie: StringTrie | None, cutoff: Cutoff) -> Draft:
     """The tree below the pending token."""
     if trie is None:
         return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
@@ -117,11 +117,7 @@ METHOD = DrafterMethod(
     summary="slots over the vocabulary and a blank that collapse into guesses of any length; a chain or a tree",
     build=build,
     options=CtcOptions,
-    paper=Paper(
-        title="Speculative decoding with CTC-based draft model for LLM inference acceleration",
-        year=2024,
-        link="https://arxiv.org/abs/2412.00061",
-    ),
+    paper=arxiv("2412.00061", "Speculative decoding with CTC-based draft model for LLM inference acceleration"),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

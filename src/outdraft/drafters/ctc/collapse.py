@@ -57,7 +57,7 @@ def _sum(a: float, b: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trie:
+class StringTrie:
     """Nodes of a tree of strings; node 0 is what they stand behind. Parents precede children, the likelier sibling
     stands first."""
 
@@ -68,7 +68,7 @@ class Trie:
 
 def trie_of(
     strings: Seq[tuple[String, float]], *, depth: int, nodes: int, token: float = 0.0, path: float = 0.0
-) -> Trie:
+) -> StringTrie:
     """The tree of strings with log probabilities, cut at `depth`; its `nodes` heaviest nodes.
 
     Strings that begin alike share nodes, and none comes twice. `token`, `path`: nothing hangs below a node that has
@@ -84,7 +84,7 @@ def trie_of(
 
 def chain_of(
     slots: Seq[tuple[int, float]], blank: int, *, depth: int, nodes: int, token: float = 0.0, path: float = 0.0
-) -> Trie:
+) -> StringTrie:
     """The chain that one token of each slot spells; `slots`: tokens with log probabilities.
 
     A node has the probability of the slots up to the first one at which its string is spelled. The rest is as in
@@ -99,7 +99,7 @@ def chain_of(
     return _heaviest(masses, nodes, token, path)
 
 
-def _heaviest(masses: dict[String, float], nodes: int, token: float, path: float) -> Trie:
+def _heaviest(masses: dict[String, float], nodes: int, token: float, path: float) -> StringTrie:
     """The tree of so many of these strings; every beginning of a string is one of them and weighs at least as much."""
     whole, kept = masses[()], list[String]()
     open_below: set[String] = {()}
@@ -112,7 +112,7 @@ def _heaviest(masses: dict[String, float], nodes: int, token: float, path: float
         if masses[string] >= token * masses[string[:-1]] and masses[string] >= path * whole:
             open_below.add(string)
     place = {(): 0} | {string: i for i, string in enumerate(kept, 1)}
-    return Trie(
+    return StringTrie(
         tokens=[-1, *(string[-1] for string in kept)],
         parents=[-1, *(place[string[:-1]] for string in kept)],
         masses=[whole, *(masses[string] for string in kept)],

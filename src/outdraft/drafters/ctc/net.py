@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.heads.config import StemConfig
-from outdraft.drafters.shared.heads.layers import Slots
+from outdraft.drafters.shared.heads.layers import GuessSlots
 from outdraft.drafters.shared.heads.net import HeadNet, Projections
 
 
@@ -30,7 +30,7 @@ class CtcNet(HeadNet):
         self, config: CtcConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
         super().__init__(config, dtype, device)
-        self.slots = Slots(config, config.num_heads, dtype, self.place, bidirectional=True)
+        self.slots = GuessSlots(config, config.num_heads, dtype, self.place, bidirectional=True)
         self.projections = Projections(replace(config, vocab_size=config.vocab_size + 1), 1, dtype, self.place)
 
     @property

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.draft_model.static import StaticDraftModel
@@ -26,10 +26,10 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, load_draft
 from outdraft.drafters.shared.networks.own_model import DraftModel, ModelDrafter, describe_model
-from outdraft.drafters.shared.networks.streaming_cache import Stream
+from outdraft.drafters.shared.networks.streaming_cache import StreamWindow
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam, Joint, Levels, num_nodes
-from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.drafters.shared.trees.shapes import Beam, JointBeam, Levels, num_nodes
+from outdraft.drafters.shared.trees.tree import Tree, TreeShape
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.fitted import FittedNetwork, unfitted
 from outdraft.models.networks.port import TargetPort
@@ -109,7 +109,7 @@ class DraftModelDrafter(ModelDrafter):
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]) -> list[Tree]:
         options, width = self._options, self._options.width
         if options.beam:
-            shape: Shape = Joint(options.beam)
+            shape: TreeShape = JointBeam(options.beam)
         else:
             shape = Levels(options.expansion) if options.expansion else Beam(width, width)
         trees = []
@@ -124,7 +124,7 @@ class DraftModelDrafter(ModelDrafter):
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     decoder = load_draft(options, port, exact=port.facts.exact or not options.is_chain)
-    stream = Stream(sinks=options.sinks, window=options.window) if options.window is not None else None
+    stream = StreamWindow(sinks=options.sinks, window=options.window) if options.window is not None else None
     record = port.layers.record
     is_torch = isinstance(unfitted(decoder), Decoder)
     if record is not None and is_torch and options.is_chain and stream is None:
@@ -138,11 +138,7 @@ METHOD = DrafterMethod(
     summary="a smaller model of the same vocabulary writes ahead; a chain, or a tree",
     build=build,
     options=DraftModelOptions,
-    paper=Paper(
-        title="Fast inference from transformers via speculative decoding",
-        year=2022,
-        link="https://arxiv.org/abs/2211.17192",
-    ),
+    paper=arxiv("2211.17192", "Fast inference from transformers via speculative decoding"),
     describe=describe_model,
     shape_of=lambda options: "chain" if options.is_chain else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 3}},

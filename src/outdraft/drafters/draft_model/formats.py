@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.head_format import HeadFormat
+from outdraft.core.head_format import HeadFormat, served_by_sglang, served_by_vllm, served_here
 from outdraft.models.files.foreign_heads import read_config, tensor_names
 from outdraft.models.files.load import find_architecture, load_model, save_model
 from outdraft.models.networks.base import Decoder
@@ -34,14 +34,6 @@ def _write(draft: Decoder, target: Decoder, target_name: str, directory: Path) -
     copy_text_files(resolve(target_name), directory, defaults=False)
 
 
-_VLLM = """vllm serve {target} --speculative-config \
-'{"method": "draft_model", "model": "{out}", "num_speculative_tokens": 4}'"""
-_SGLANG = (
-    "python -m sglang.launch_server --model-path {target} --speculative-algorithm STANDALONE "
-    "--speculative-draft-model-path {out} --speculative-num-steps 4 --speculative-eagle-topk 1 "
-    "--speculative-num-draft-tokens 5"
-)
-
 FORMATS: tuple[HeadFormat[Decoder, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="huggingface",
@@ -50,9 +42,9 @@ FORMATS: tuple[HeadFormat[Decoder, Decoder | TargetPort, Decoder], ...] = (
         read=_read,
         write=_write,
         served={
-            "outdraft": "outdraft generate PROMPT --model {target} --drafter draft_model --drafter-options model={out}",
-            "vllm": _VLLM,
-            "sglang": _SGLANG,
+            "outdraft": served_here("draft_model"),
+            "vllm": served_by_vllm("draft_model", 4),
+            "sglang": served_by_sglang("STANDALONE", 4),
         },
     ),
 )

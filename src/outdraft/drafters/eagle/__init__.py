@@ -7,7 +7,7 @@ https://arxiv.org/abs/2406.16858 (dynamic tree), and EAGLE, 2024, https://arxiv.
 
 from dataclasses import dataclass
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.shared.features.drafter import feature_method
 from outdraft.drafters.shared.state_options import StateOptions
@@ -25,10 +25,8 @@ METHOD = feature_method(
     load_eagle,
     summary="a small network fed with the target's hidden states drafts a chain or a dynamic tree",
     options=EagleOptions,
-    paper=Paper(
-        title="EAGLE-3: scaling up inference acceleration of large language models via training-time test",
-        year=2025,
-        link="https://arxiv.org/abs/2503.01840",
+    paper=arxiv(
+        "2503.01840", "EAGLE-3: scaling up inference acceleration of large language models via training-time test"
     ),
     also_called=("eagle3",),
 )

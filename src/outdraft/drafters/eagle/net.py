@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.features.network import Embed, FeatureForm, NativeParts
+from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
@@ -51,7 +51,7 @@ class EagleConfig:
     norm_eps: float = 1e-5
 
 
-class EagleNet(nn.Module):
+class EagleNet(FeatureNet):
     """The network; all rows flat, attention through the context's layer 0."""
 
     def __init__(
@@ -61,7 +61,6 @@ class EagleNet(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__()
         known = target.config if isinstance(target, Decoder) else target.facts
         if (config.hidden_size, config.vocab_size) != (known.hidden_size, known.vocab_size):
             raise CapabilityError(
@@ -73,9 +72,6 @@ class EagleNet(nn.Module):
         own = target.embedding.device if isinstance(target, Decoder) else target.facts.device
         device = device or own
         width, eps = config.hidden_size, config.norm_eps
-        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
-        self.embed: Embed | None = None  # the target's
-        self.vocab: Tensor | None = None  # all of it
         shape = llama_config(
             vocab_size=config.vocab_size,
             hidden_size=width,
@@ -89,7 +85,8 @@ class EagleNet(nn.Module):
             norm_eps=eps,
         )
         assert shape.rope is not None
-        self.config, self.shape = config, shape
+        super().__init__(shape, tuple(config.taps))
+        self.config = config
         self.tap_norms = nn.ModuleList(RMSNorm(width, eps, dtype, device) for _ in config.taps)
         self.fusion = Linear(len(config.taps) * width, width, False, dtype, device)
         self.token_norm = RMSNorm(width, eps, dtype, device)
@@ -100,14 +97,6 @@ class EagleNet(nn.Module):
         self.rope = Rope(shape.rope)
         head = target.head if isinstance(target, Decoder) else target.layers.head
         self._target_head = head  # a bound method: the target's weights are not parameters of this module
-
-    @property
-    def form(self) -> FeatureForm:
-        """What it reads and keeps."""
-        config = self.config
-        return FeatureForm(
-            taps=tuple(config.taps), num_layers=1, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim
-        )
 
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:
         """The target's hidden states, one [N, D] a tap -> features [N, D]."""
@@ -121,10 +110,6 @@ class EagleNet(nn.Module):
         both = torch.cat((self.token_norm(token_embed.to(f.dtype)), self.feature_norm(f)), -1)  # [N, 2 D]
         out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, self.exact)[0]
         return out
-
-    def carry(self, g: Tensor) -> Tensor:
-        """The output itself stands in for the next feature."""
-        return g
 
     def logits(self, g: Tensor) -> Tensor:
         """Own norm, the target's head: [N, D] -> [N, V]."""

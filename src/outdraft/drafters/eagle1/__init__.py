@@ -3,7 +3,7 @@
 Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024, https://arxiv.org/abs/2401.15077.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.shared.features.drafter import feature_method
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.static_tree import TreeOptions
@@ -13,10 +13,6 @@ METHOD = feature_method(
     load_last_feature,
     summary="EAGLE-1: a layer extrapolates the target's last feature; a static tree, or EAGLE-2's dynamic one",
     options=TreeOptions,
-    paper=Paper(
-        title="EAGLE: speculative sampling requires rethinking feature uncertainty",
-        year=2024,
-        link="https://arxiv.org/abs/2401.15077",
-    ),
+    paper=arxiv("2401.15077", "EAGLE: speculative sampling requires rethinking feature uncertainty"),
     also_called=("eagle",),
 )

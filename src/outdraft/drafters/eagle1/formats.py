@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from outdraft.core.head_format import HeadFormat
+from outdraft.core.head_format import HeadFormat, served_by_sglang, served_by_vllm, served_here
 from outdraft.drafters.shared.features.last_feature import (
     ARCHITECTURE,
     LastFeatureNet,
@@ -26,15 +26,6 @@ from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError
 from outdraft.options.read_file import load_json
 from outdraft.weights.renamed import open_tensors
-
-_OURS = "outdraft generate PROMPT --model {target} --drafter eagle1 --drafter-options model={out}"
-_VLLM = """vllm serve {target} --speculative-config \
-'{"method": "eagle", "model": "{out}", "num_speculative_tokens": 3}'"""
-_SGLANG = (
-    "python -m sglang.launch_server --model-path {target} --speculative-algorithm EAGLE "
-    "--speculative-draft-model-path {out} --speculative-num-steps 3 --speculative-eagle-topk 1 "
-    "--speculative-num-draft-tokens 4"
-)
 
 
 def _is_eagle1(directory: Path) -> bool:
@@ -91,7 +82,7 @@ FORMATS: tuple[HeadFormat[LastFeatureNet, Decoder | TargetPort, Decoder], ...] =
         matches=_is_sglangs,
         read=_read,
         write=_write,
-        served={"outdraft": _OURS, "sglang": _SGLANG},
+        served={"outdraft": served_here("eagle1"), "sglang": served_by_sglang("EAGLE", 3)},
     ),
     HeadFormat(
         name="eagle",
@@ -106,6 +97,6 @@ FORMATS: tuple[HeadFormat[LastFeatureNet, Decoder | TargetPort, Decoder], ...] =
         matches=lambda directory: False,
         read=_read,
         write=_write_vllm,
-        served={"vllm": _VLLM},
+        served={"vllm": served_by_vllm("eagle", 3)},
     ),
 )

@@ -4,7 +4,7 @@ Li et al., "EAGLE-3: scaling up inference acceleration of large language models 
 https://arxiv.org/abs/2503.01840.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.eagle3.formats import load_eagle3
 from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.shared.features.drafter import feature_method
@@ -13,10 +13,8 @@ METHOD = feature_method(
     "eagle3",
     lambda directory, port: load_eagle3(directory, port.facts, lent=lent_by(port)),
     summary="EAGLE-3 and 3.1 as published: a head of its own, perhaps of fewer tokens, on three of the target's states",
-    paper=Paper(
-        title="EAGLE-3: scaling up inference acceleration of large language models via training-time test",
-        year=2025,
-        link="https://arxiv.org/abs/2503.01840",
+    paper=arxiv(
+        "2503.01840", "EAGLE-3: scaling up inference acceleration of large language models via training-time test"
     ),
     also_called=("eagle",),
 )

@@ -24,7 +24,7 @@ from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.shared.learning.vocab import read_vocab
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
-from outdraft.models.files.foreign_heads import instead
+from outdraft.models.files.foreign_heads import instead, speculators_config
 from outdraft.models.files.load import find_architecture, read_json
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
@@ -255,17 +255,9 @@ def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
     scaling: Any = shape.get("rope_scaling") or {"rope_type": "default"}
     shape["rope_parameters"] = {**scaling, "rope_theta": shape["rope_theta"]}
     stored = str(dtype).removeprefix("torch.")
-    way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
     return {
         "architectures": ["Eagle3DraftModel"],
-        "speculators_model_type": MODEL_TYPE,
-        "speculators_version": "0.9.0",
-        "speculators_config": {
-            "algorithm": MODEL_TYPE,
-            "default_proposal_method": "greedy",
-            "proposal_methods": [way],
-            "verifier": {"name_or_path": None, "architectures": []},
-        },
+        **speculators_config(MODEL_TYPE, None, []),
         "draft_vocab_size": config.draft_vocab_size,
         "dtype": stored,
         **({} if config.one_state else {TAPS: list(config.taps)}),

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from outdraft.core.head_format import HeadFormat
+from outdraft.core.head_format import HeadFormat, served_by_sglang, served_here
 from outdraft.drafters.eagle3.files import FLAGS, MODEL_TYPE, ORIGINAL, TAPS, read_eagle3, written
 from outdraft.drafters.eagle3.net import Eagle3Net, Lent, entries_of, lent_by
 from outdraft.drafters.shared.learning.vocab import differences, membership
@@ -106,12 +106,6 @@ def _write_original(net: Eagle3Net, target: Decoder, target_name: str, directory
     (directory / "config.json").write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
 
 
-_OURS = "outdraft generate PROMPT --model {target} --drafter eagle3 --drafter-options model={out}"
-_SGLANG = (
-    "python -m sglang.launch_server --model-path {target} --speculative-algorithm EAGLE3 "
-    "--speculative-draft-model-path {out} --speculative-num-steps 3 --speculative-eagle-topk 1 "
-    "--speculative-num-draft-tokens 4"
-)
 FORMATS: tuple[HeadFormat[Eagle3Net, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="speculators",
@@ -119,7 +113,7 @@ FORMATS: tuple[HeadFormat[Eagle3Net, Decoder | TargetPort, Decoder], ...] = (
         matches=_is_speculators,
         read=_read,
         write=_write_speculators,
-        served={"outdraft": _OURS, "vllm": "vllm serve {out}"},
+        served={"outdraft": served_here("eagle3"), "vllm": "vllm serve {out}"},
     ),
     HeadFormat(
         name="eagle",
@@ -127,6 +121,6 @@ FORMATS: tuple[HeadFormat[Eagle3Net, Decoder | TargetPort, Decoder], ...] = (
         matches=_is_original,
         read=_read,
         write=_write_original,
-        served={"sglang": _SGLANG},
+        served={"sglang": served_by_sglang("EAGLE3", 3)},
     ),
 )

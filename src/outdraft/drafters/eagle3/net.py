@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.eagle3.config import Eagle3Config
-from outdraft.drafters.shared.features.network import Embed, FeatureForm, NativeParts
+from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block, blocks_of, embedding_rows, make_linear, make_norm
+from outdraft.models.networks.block import Block, blocks_of, make_linear, make_norm
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.networks.port import TargetPort
@@ -77,7 +77,7 @@ class WideBlock(Block):
         return out
 
 
-class Eagle3Net(nn.Module):
+class Eagle3Net(FeatureNet):
     """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them.
 
     lent: needed to draft with one state, or without a head of its own.
@@ -91,8 +91,8 @@ class Eagle3Net(nn.Module):
         vocab: Tensor | None = None,
         lent: Lent | None = None,
     ) -> None:
-        super().__init__()
         layers = config.layers
+        super().__init__(layers, config.taps, vocab if vocab is None else vocab.to(device))
         width, eps, count = layers.hidden_size, layers.norm_eps, len(config.taps)
         wide = config.target_hidden_size
 
@@ -100,7 +100,6 @@ class Eagle3Net(nn.Module):
             return RMSNorm(size, eps, dtype, device)
 
         self.config = config
-        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         self.input_norm = norm(count * wide) if config.norm_before_fc else None
         self.fc_norm = nn.ModuleList(norm(wide) for _ in config.taps) if config.fc_norm else None
         self.fc = None if config.one_state else Linear(count * wide, width, False, dtype, device)
@@ -109,36 +108,15 @@ class Eagle3Net(nn.Module):
         self.norm = norm(width)
         self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device) if config.own_head else None
         self._lent = lent
-        self.embedding: nn.Parameter | None = None
         if config.own_embedding:
-            table = torch.full((layers.vocab_size, width), float("nan"), dtype=dtype, device=device)
-            self.embedding = nn.Parameter(table, requires_grad=config.train_embedding)
+            self.embedding = self.own_embedding(dtype, device, trains=config.train_embedding)
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
-        self.vocab: Tensor | None
-        self.register_buffer("vocab", vocab if vocab is None else vocab.to(device), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
         """The type of the weights, and of what is drafted with them."""
         return self.norm.weight.dtype  # type: ignore[return-value]
-
-    @property
-    def form(self) -> FeatureForm:
-        """What it reads and keeps."""
-        layers = self.config.layers
-        return FeatureForm(
-            taps=self.config.taps,
-            num_layers=layers.num_layers,
-            num_kv_heads=layers.num_kv_heads,
-            head_dim=layers.head_dim,
-        )
-
-    @property
-    def embed(self) -> Embed | None:
-        """Its own embeddings; None: the target's."""
-        table = self.embedding
-        return None if table is None else lambda ids, positions: embedding_rows(table, ids)
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
         """The target's states, one [N, Dt] a tap -> features [N, D]."""
@@ -174,11 +152,6 @@ class Eagle3Net(nn.Module):
         assert self._lent is not None
         whole = self._lent.head(normed)
         return whole if self.vocab is None else whole[:, self.vocab]
-
-    @property
-    def shape(self) -> ModelConfig:
-        """The sizes of its decoder layers."""
-        return self.config.layers
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, Resume
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -33,8 +33,8 @@ from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.kernels.decoder.chains import Chains, Draw
+from outdraft.models.networks.guess import NativeGuesser
 from outdraft.models.networks.port import TargetPort
-from outdraft.models.target.guess import NativeGuesser
 from outdraft.options.errors import CapabilityError
 from outdraft.options.ranges import check_range
 from outdraft.weights.hub import resolve
@@ -165,9 +165,5 @@ METHOD = DrafterMethod(
     summary="the target's first layers draft, the others verify: one model, one cache",
     build=build,
     options=EarlyExitOptions,
-    paper=Paper(
-        title="LayerSkip: enabling early exit inference and self-speculative decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2404.16710",
-    ),
+    paper=arxiv("2404.16710", "LayerSkip: enabling early exit inference and self-speculative decoding"),
 )

@@ -3,7 +3,7 @@
 Zhang et al., "Learning harmonized representations for speculative sampling", 2024, https://arxiv.org/abs/2408.15766.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.shared.features.drafter import feature_method
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 
@@ -11,9 +11,5 @@ METHOD = feature_method(
     "hass",
     load_last_feature,
     summary="EAGLE-1's network trained by HASS: aligned with its own features and with the target's likeliest tokens",
-    paper=Paper(
-        title="Learning harmonized representations for speculative sampling",
-        year=2024,
-        link="https://arxiv.org/abs/2408.15766",
-    ),
+    paper=arxiv("2408.15766", "Learning harmonized representations for speculative sampling"),
 )

@@ -3,7 +3,7 @@
 Ankner et al., "Hydra: sequentially-dependent draft heads for Medusa decoding", 2024, https://arxiv.org/abs/2402.05109.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.hydra.formats import FILES, FORMATS
 from outdraft.drafters.hydra.net import HydraNet
 from outdraft.drafters.shared.heads.drafter import head_method
@@ -11,11 +11,7 @@ from outdraft.drafters.shared.heads.drafter import head_method
 METHOD = head_method(
     HydraNet,
     summary="heads on the target's last state, each of which knows the tokens guessed before; a chain or a tree",
-    paper=Paper(
-        title="Hydra: sequentially-dependent draft heads for Medusa decoding",
-        year=2024,
-        link="https://arxiv.org/abs/2402.05109",
-    ),
+    paper=arxiv("2402.05109", "Hydra: sequentially-dependent draft heads for Medusa decoding"),
     formats=FORMATS,
     also=FILES,
 )

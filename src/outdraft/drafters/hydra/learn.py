@@ -10,7 +10,6 @@ from outdraft.drafters.hydra.formats import FORMATS
 from outdraft.drafters.hydra.net import HydraNet
 from outdraft.drafters.shared.heads.layers import stem_sizes
 from outdraft.drafters.shared.heads.learn import HeadLearner, HeadLearning, learn_heads
-from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +20,6 @@ class HydraLearning(HeadLearning):
     num_layers: int = 1  # of a head: one that mixes, and residual ones behind it; Hydra++: 4
     prefix_layer: bool = False  # a decoder layer over the target's last states, below the heads; Hydra++: true
     own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
-
-    def __post_init__(self) -> None:
-        HeadLearning.__post_init__(self)
-        check_range(self, "num_heads", least=1, most=64)
-        check_range(self, "num_layers", least=1, most=16)
 
 
 LEARN = learn_heads(

@@ -3,7 +3,7 @@
 Cai et al., 2024, https://arxiv.org/abs/2401.10774. A head does not know what the heads before it said.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.medusa.formats import FILES, FORMATS
 from outdraft.drafters.medusa.net import MedusaNet
 from outdraft.drafters.shared.heads.drafter import head_method
@@ -11,11 +11,7 @@ from outdraft.drafters.shared.heads.drafter import head_method
 METHOD = head_method(
     MedusaNet,
     summary="heads on the target's last state, each of which guesses one of the next tokens; a chain or a tree",
-    paper=Paper(
-        title="Medusa: simple LLM inference acceleration framework with multiple decoding heads",
-        year=2024,
-        link="https://arxiv.org/abs/2401.10774",
-    ),
+    paper=arxiv("2401.10774", "Medusa: simple LLM inference acceleration framework with multiple decoding heads"),
     formats=FORMATS,
     also=FILES,
 )

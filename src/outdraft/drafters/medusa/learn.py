@@ -11,7 +11,7 @@ from pathlib import Path
 from outdraft.core.learner import Learner
 from outdraft.drafters.medusa.formats import FORMATS
 from outdraft.drafters.medusa.net import MedusaNet
-from outdraft.drafters.shared.heads.joint import Joint, JointLearner
+from outdraft.drafters.shared.heads.joint import JointLearner, JointLearning
 from outdraft.drafters.shared.heads.learn import HeadLearner, HeadLearning, learn_heads
 from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.lora import has_lora, load_lora, new_lora
@@ -40,8 +40,6 @@ class MedusaLearning(HeadLearning):
         check_range(self, "warmup_share", least=0.0, most=1.0)
         check_range(self, "target_weight", least=0.0)
         check_range(self, "target_lr_share", least=0.0, most=1.0)
-        check_range(self, "num_heads", least=1, most=64)
-        check_range(self, "num_layers", least=1, most=16)
 
 
 def _learner(net: MedusaNet, target: Decoder, options: MedusaLearning, seed: int, directory: Path | None) -> Learner:
@@ -53,7 +51,7 @@ def _learner(net: MedusaNet, target: Decoder, options: MedusaLearning, seed: int
         lora = load_lora(directory, target)
     else:
         lora = new_lora(target, LoraConfig(rank=options.rank, alpha=options.alpha), seed)
-    joint = Joint(
+    joint = JointLearning(
         warmup_share=options.warmup_share,
         target_weight=options.target_weight,
         target_lr_share=options.target_lr_share,

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from outdraft.core.head_format import HeadFormat
+from outdraft.core.head_format import HeadFormat, served_here
 from outdraft.drafters.mtp.by_name import (
     QWEN,
     SPECULATORS,
@@ -28,7 +28,7 @@ from outdraft.drafters.mtp.by_name import (
 )
 from outdraft.drafters.mtp.net import MtpNet, load_mtp, save_mtp
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.files.foreign_heads import read_config, tensor_names, write_directory
+from outdraft.models.files.foreign_heads import read_config, speculators_config, tensor_names, write_directory
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError
@@ -94,17 +94,9 @@ def _write_speculators(net: MtpNet | NamedLayer, target: Decoder | None, target_
 
 def _told(layers: dict[str, Any], dtype: str | None, architectures: list[str], target_name: str) -> dict[str, Any]:
     """The config.json of speculators' layout. `architectures`: of the target."""
-    way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
     return {
         "architectures": ["MTPDraftModel"],
-        "speculators_model_type": _MODEL_TYPE,
-        "speculators_version": "0.9.0",
-        "speculators_config": {
-            "algorithm": _MODEL_TYPE,
-            "default_proposal_method": "greedy",
-            "proposal_methods": [way],
-            "verifier": {"name_or_path": target_name, "architectures": architectures},
-        },
+        **speculators_config(_MODEL_TYPE, target_name, architectures),
         "dtype": dtype,
         "num_nextn_predict_layers": 1,
         "tie_word_embeddings": False,
@@ -120,7 +112,7 @@ FORMATS: tuple[HeadFormat[MtpNet | NamedLayer, Decoder | TargetPort | None, Deco
         read=_read,
         write=_write_native,
         by_name=holds_qwen,
-        served={"outdraft": "outdraft generate PROMPT --model {target} --drafter mtp --drafter-options model={out}"},
+        served={"outdraft": served_here("mtp")},
     ),
     HeadFormat(
         name="speculators",

@@ -26,7 +26,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     layers_told,
     read_layers,
 )
-from outdraft.drafters.shared.features.network import Embed, NativeParts
+from outdraft.drafters.shared.features.network import NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
@@ -67,7 +67,6 @@ class MtpNet(BorrowedHeadNet):
             return RMSNorm(layers.hidden_size, layers.norm_eps, dtype, device)
 
         self.config = config
-        self.embed: Embed | None = None  # the target's
         self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = norm(), norm(), norm()
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:

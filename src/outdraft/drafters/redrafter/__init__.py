@@ -4,16 +4,12 @@ Cheng et al., "Recurrent drafter for fast speculative decoding in large language
 https://arxiv.org/abs/2403.09919.
 """
 
-from outdraft.core.method import Paper
+from outdraft.core.method import arxiv
 from outdraft.drafters.redrafter.net import ReDrafterNet
 from outdraft.drafters.shared.heads.drafter import head_method
 
 METHOD = head_method(
     ReDrafterNet,
     summary="one small recurrent head on the target's last state, applied once for each token; a chain or a beam",
-    paper=Paper(
-        title="Recurrent drafter for fast speculative decoding in large language models",
-        year=2024,
-        link="https://arxiv.org/abs/2403.09919",
-    ),
+    paper=arxiv("2403.09919", "Recurrent drafter for fast speculative decoding in large language models"),
 )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from outdraft.drafters.redrafter.net import ReDrafterNet
 from outdraft.drafters.shared.heads.learn import HeadLearner, HeadLearning, learn_heads
-from outdraft.options.ranges import check_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +17,6 @@ class ReDrafterLearning(HeadLearning):
     num_steps: int = 5  # tokens that are guessed
     num_layers: int = 2  # behind the recurrence: one that mixes, and residual ones
     own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
-
-    def __post_init__(self) -> None:
-        HeadLearning.__post_init__(self)
-        check_range(self, "num_steps", least=1, most=64)
-        check_range(self, "num_layers", least=1, most=16)
 
 
 LEARN = learn_heads(

@@ -15,7 +15,7 @@ from outdraft.drafters.shared.limits import Cutoff, usable_depth, usable_nodes
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.shapes import dynamic
-from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.drafters.shared.trees.tree import Tree, TreeShape
 from outdraft.options.errors import ConfigError
 from outdraft.weights.hub import resolve
 
@@ -83,7 +83,7 @@ def new_trees(
     budgets: Seq[Budget],
     cutoffs: Seq[Cutoff],
     *,
-    shape: Shape | None,
+    shape: TreeShape | None,
     nodes: int,
 ) -> list[Tree]:
     """A tree for each sequence, of at most `nodes` nodes. `shape`: a fixed one; None: the dynamic one."""

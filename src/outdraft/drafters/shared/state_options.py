@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
-from outdraft.drafters.shared.trees.tree import Shape
+from outdraft.drafters.shared.trees.tree import TreeShape
 from outdraft.options.base import RoundedOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
@@ -29,6 +29,6 @@ class StateOptions(DrawOptions, RoundedOptions):
         check_range(self, "width", "nodes", least=1, most=MOST_NODES)
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> TreeShape | None:
         """The fixed shape of its trees; None: the dynamic one."""
         return None

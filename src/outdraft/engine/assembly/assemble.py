@@ -37,7 +37,7 @@ from outdraft.kernels.threads import torch_threads
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.network import Network
-from outdraft.models.networks.port import Origin
+from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.remake.quantize import mixed_precision
 from outdraft.models.remake.streamed import load_streamed
 from outdraft.models.target.open_network import check_model_impl, find_bound, load_network
@@ -100,7 +100,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
         exact=exact,
         enforce_eager=setup.enforce_eager,
         cache=setup.cache,
-        origin=Origin(source=setup.directory, codec=setup.codec),
+        origin=TargetOrigin(source=setup.directory, codec=setup.codec),
     )
     name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
     dtype = str(runner.dtype).removeprefix("torch.")
@@ -169,7 +169,7 @@ def make_runner(
     exact: bool,
     enforce_eager: bool,
     cache: CacheConfig | None = None,
-    origin: Origin | None = None,
+    origin: TargetOrigin | None = None,
 ) -> Runner:
     """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact."""
     cache = _sized(_settled(cache or CacheConfig(), network), network)

@@ -24,21 +24,12 @@ from outdraft.nn.context import AttentionContext, CausalContext, WatchedContext
 from outdraft.options.errors import CapabilityError
 
 NAME = "outdraft"
-KNOWN = {  # what a layer may hand over besides; None and False say nothing
-    "dropout",
-    "scaling",
-    "sliding_window",
-    "softcap",
-    "s_aux",
-    "position_ids",
-    "cache_position",
-    "is_causal",
-    "use_cache",
-    "output_attentions",
-    "output_hidden_states",
-    "output_router_logits",
-    "return_dict",
-}
+KNOWN = set(
+    """
+    dropout scaling sliding_window softcap s_aux position_ids cache_position is_causal use_cache output_attentions
+    output_hidden_states output_router_logits return_dict
+    """.split()
+)  # what a layer may hand over besides; None and False say nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,22 +33,22 @@ _MOST_HALF = 0.15  # of the median row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialTexts:
     """Random ids of a text, and of a tree over it."""
 
     base: Tensor  # [8]
     tree: Tensor  # [6]
 
 
-def make_trial(vocab_size: int, device: torch.device) -> Trial:
+def make_trial(vocab_size: int, device: torch.device) -> TrialTexts:
     """The same for every model of a vocabulary."""
     generator = torch.Generator().manual_seed(12)
     ids = torch.randint(vocab_size, (_NUM_BASE + len(_TREE),), generator=generator).to(device)
-    return Trial(base=ids[:_NUM_BASE], tree=ids[_NUM_BASE:])
+    return TrialTexts(base=ids[:_NUM_BASE], tree=ids[_NUM_BASE:])
 
 
 @torch.inference_mode()
-def check_network(network: TransformersNetwork, trial: Trial) -> None:
+def check_network(network: TransformersNetwork, trial: TrialTexts) -> None:
     """Raise `ModelLoadError` naming what came out otherwise."""
     chain = torch.cat((trial.base, trial.tree))
     own, passes = _own_logits(network.model, chain), _Passes(network)
@@ -62,7 +62,7 @@ def check_network(network: TransformersNetwork, trial: Trial) -> None:
 
 
 @torch.inference_mode()
-def find_exact(network: TransformersNetwork, trial: Trial) -> bool:
+def find_exact(network: TransformersNetwork, trial: TrialTexts) -> bool:
     """Whether rows can be kept apart: every function is known to, and on the trial no row changes a bit.
 
     Leaves the network so. In half precision rounding hides most differences, so the list of functions decides.

@@ -14,10 +14,10 @@ import torch
 
 from outdraft.models.adapter.anatomy import Anatomy, dissect
 from outdraft.models.adapter.attention import NAME, register
-from outdraft.models.adapter.check import Trial, check_network, find_exact, make_trial
+from outdraft.models.adapter.check import TrialTexts, check_network, find_exact, make_trial
 from outdraft.models.adapter.library import first_line, quiet
 from outdraft.models.adapter.network import TransformersNetwork
-from outdraft.models.adapter.plan import Plan, read_plan
+from outdraft.models.adapter.plan import AdapterPlan, read_plan
 from outdraft.models.files.load import named_dtype
 from outdraft.models.files.misfit import CURE, refuse_misfit
 from outdraft.models.files.wrapper import OTHERS
@@ -76,7 +76,7 @@ def load_adapted(
             ) from error
 
 
-def _read_weights(plan: Plan, dtype: torch.dtype | None) -> Any:
+def _read_weights(plan: AdapterPlan, dtype: torch.dtype | None) -> Any:
     """The model. Raises `ModelLoadError` for files that cannot be read, and for weights that lack."""
     register(plan.library)
     _refuse_copies(plan.path)
@@ -119,7 +119,7 @@ def _require_all(path: Path, told: Mapping[str, Any]) -> None:
 
 
 @torch.inference_mode()
-def _tried(model: Any, plan: Plan) -> tuple[TransformersNetwork, Trial]:
+def _tried(model: Any, plan: AdapterPlan) -> tuple[TransformersNetwork, TrialTexts]:
     """A network that passed its trial, and the trial. Raises `ModelLoadError` for one that did not."""
     table = model.get_input_embeddings().weight
     trial = make_trial(len(table), table.device)
@@ -130,7 +130,7 @@ def _tried(model: Any, plan: Plan) -> tuple[TransformersNetwork, Trial]:
     return network, trial
 
 
-def _describe(model: Any, plan: Plan, anatomy: Anatomy) -> ModelConfig:
+def _describe(model: Any, plan: AdapterPlan, anatomy: Anatomy) -> ModelConfig:
     """What the engine and the drafters ask of a model."""
     config, shape = plan.config, anatomy.shape
     width = model.get_output_embeddings().weight.shape[1]
@@ -157,7 +157,7 @@ def _one(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _reads_ids(network: TransformersNetwork, plan: Plan, trial: Trial) -> bool:
+def _reads_ids(network: TransformersNetwork, plan: AdapterPlan, trial: TrialTexts) -> bool:
     """Whether embeddings alone give other states than ids do, or make their decoder search the ids out."""
     ids, places = trial.base, torch.arange(len(trial.base), device=trial.base.device)
     states = []

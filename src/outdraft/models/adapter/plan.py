@@ -1,6 +1,6 @@
 """What would run a directory: its config.json, refused by name or understood, and their class for it. No weights.
 
-config.json -> refusals -> transformers -> their configuration and class -> refusals -> `Plan`
+config.json -> refusals -> transformers -> their configuration and class -> refusals -> `AdapterPlan`
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _BY_LENGTH = ("longrope", "dynamic")  # rotary frequencies that depend on the lo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AdapterPlan:
     """A model that may be loaded."""
 
     path: Path
@@ -42,7 +42,7 @@ class Plan:
         return f"transformers {self.library.__version__}"
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> AdapterPlan:
     """Raises `ModelLoadError` naming what cannot be run and why."""
     raw = read_json(path / "config.json")
     _require_files(path)
@@ -79,7 +79,7 @@ def read_plan(path: Path) -> Plan:
     refuse_class(made, kind)
     max_len, cut = _context(config, kind)
     ends = all_ends(raw.get("eos_token_id"), text.get("eos_token_id"), read_generation(path))
-    return Plan(
+    return AdapterPlan(
         path=path,
         kind=kind,
         library=library,

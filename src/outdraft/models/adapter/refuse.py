@@ -17,30 +17,12 @@ from outdraft.options.shown import shown
 ATTENDS = {"full_attention", "sliding_attention", "attention", "full", "sliding", "global", "local"}
 _RECURRENT_WORDS = ("linear", "mamba", "conv", "recurrent", "ssm", "delta", "rwkv", "lstm", "lightning", "hybrid")
 _LAYER_KEYS = ("layer_types", "layers_block_type", "block_types", "layer_block_types")
-RECURRENT = {
-    "mamba",
-    "mamba2",
-    "falcon_mamba",
-    "falcon_h1",
-    "rwkv",
-    "xlstm",
-    "lfm2",
-    "lfm2_moe",
-    "recurrent_gemma",
-    "jamba",
-    "bamba",
-    "zamba",
-    "zamba2",
-    "nemotron_h",
-    "qwen3_next",
-    "qwen3_5",
-    "qwen3_5_text",
-    "qwen3_5_moe",
-    "qwen3_5_moe_text",
-    "kimi_linear",
-    "olmo_hybrid",
-    "minimax",
-}
+RECURRENT = set(
+    """
+    mamba mamba2 falcon_mamba falcon_h1 rwkv xlstm lfm2 lfm2_moe recurrent_gemma jamba bamba zamba zamba2
+    nemotron_h qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text kimi_linear olmo_hybrid minimax
+    """.split()
+)
 _OTHERS = {
     "llama4": "its temperature counts positions by transformers' own cache, and its chunks stand in its masks alone",
     "llama4_text": "its temperature counts positions by transformers' own cache, and its chunks stand in its masks "

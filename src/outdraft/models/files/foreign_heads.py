@@ -153,6 +153,21 @@ def write_directory(
     save_tensors(tensors, directory / name)
 
 
+def speculators_config(algorithm: str, target_name: str | None, architectures: Seq[str]) -> dict[str, Any]:
+    """What config.json says in speculators' layout of any draft; `architectures`: the target's."""
+    way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
+    return {
+        "speculators_model_type": algorithm,
+        "speculators_version": "0.9.0",
+        "speculators_config": {
+            "algorithm": algorithm,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [way],
+            "verifier": {"name_or_path": target_name, "architectures": list(architectures)},
+        },
+    }
+
+
 def read_head(
     directory: Path,
     formats: Seq[HeadFormat[Net, Decoder | TargetPort, Any]],

@@ -21,23 +21,13 @@ _TEXT = {  # the beginning of a name there -> here
     "language_model.lm_head.": "lm_head.",
     "lm_head.": "lm_head.",
 }
-OTHERS = (  # what a wrapper holds besides
-    "model.visual.",
-    "visual.",
-    "model.vision_tower.",
-    "vision_tower.",
-    "model.vision_model.",
-    "vision_model.",
-    "model.audio_tower.",
-    "audio_tower.",
-    "model.embed_vision.",
-    "embed_vision.",
-    "model.embed_audio.",
-    "embed_audio.",
-    "model.multi_modal_projector.",
-    "multi_modal_projector.",
-    "mtp.",
-)
+OTHERS = tuple(
+    """
+    model.visual. visual. model.vision_tower. vision_tower. model.vision_model. vision_model. model.audio_tower.
+    audio_tower. model.embed_vision. embed_vision. model.embed_audio. embed_audio. model.multi_modal_projector.
+    multi_modal_projector. mtp.
+    """.split()
+)  # what a wrapper holds besides
 
 
 def is_wrapper(raw: Mapping[str, object]) -> bool:

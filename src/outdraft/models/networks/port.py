@@ -10,25 +10,31 @@
 What a drafter wants to hear of the target's own passes it declares in `core.target.Needs`.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
-from outdraft.core.cache import KVMemory
+from outdraft.core.cache import KVCache, KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
 from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder
-from outdraft.nn.branches import BranchContext
+from outdraft.models.networks.network import Network
+from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.context import AttentionContext
+from outdraft.nn.segment import chain_segments
+
+_REPEATS = 5  # of a pass whose time is measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,7 @@ class TargetFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class TargetOrigin:
     """Where the target came from; None where that is not known."""
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
@@ -73,22 +79,23 @@ def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
     )
 
 
-class TargetLayers(Protocol):
-    """The parts of the target's network, as functions that a drafter may call."""
+class TargetLayers:
+    """The parts of the target's network, as functions that a drafter may call.
 
-    @property
-    def native(self) -> NativeDecoder | None:
-        """The packed layers, for a drafter that runs them itself; None: PyTorch computes."""
-        ...
+    native: the packed layers, for a drafter that runs them itself; None: PyTorch computes. record: how a drafter's own
+    network should record its passes; None: not at all.
+    """
 
-    @property
-    def record(self) -> Recorder | None:
-        """How a drafter's own network should record its passes; None: not at all."""
-        ...
+    def __init__(self, network: Network, *, exact: bool, record: Recorder | None) -> None:
+        self.native = network if isinstance(network, NativeDecoder) else None
+        self.record = record
+        self._network = network
+        self._exact = exact
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings: [n] -> [n, D]."""
-        ...
+        device = self._network.device
+        return self._network.embed(ids.to(device), positions.to(device))
 
     def run(
         self,
@@ -100,34 +107,47 @@ class TargetLayers(Protocol):
         skip: Skip = NO_SKIP,
     ) -> Tensor:
         """Layers [0, stop), all by default, over any context, a drafter's own cache included: [N], [N] -> [N, D]."""
-        ...
+        positions = positions.to(self._network.device)
+        return self._network.run(self.embed(ids, positions), positions, context, stop=stop, skip=skip).hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The final norm and the head: [n, D] -> [n, V]."""
-        ...
+        """Final norm and head: [n, D] -> [n, V]."""
+        return self._network.logits(hidden)
 
     def norm(self, hidden: Tensor) -> Tensor:
-        """The final norm alone: [n, D] -> [n, D]."""
-        ...
+        """Final norm alone: [n, D] -> [n, D]."""
+        return self._network.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """The head alone, without the norm: [n, D] -> [n, V]."""
-        ...
+        """Head alone: [n, D] -> [n, V]."""
+        return self._network.head(hidden)
 
+    @torch.inference_mode()
     def score(self, ids: Tensor) -> Tensor:
         """Logits after each of n short texts of T tokens, each by itself: [n, T] -> [n, V]. Remembers nothing."""
-        ...
+        n, length = ids.shape
+        first = self._network.config.first_position(length)
+        positions = torch.arange(first, first + length, device=self._network.device).repeat(n)
+        out = self.run(ids.flatten(), positions, _aside(self._network, n, length, self._exact))
+        return self._network.logits(out[length - 1 :: length])
 
 
-class TargetRows(Protocol):
+class TargetRows:
     """The target's cache, for guesses that its own layers make."""
+
+    def __init__(self, cache: KVCache, *, exact: bool) -> None:
+        self._cache = cache
+        self._exact = exact
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """The attention context of one token of each sequence, `offset` rows after the pending one.
 
         It sees the tentative rows of earlier calls; there is room for `rooms[i]` rows from its own on.
         """
-        ...
+        for seq, room in zip(seqs, rooms, strict=True):
+            self._cache.reserve(seq.id, offset + room)
+        ids, bases = [seq.id for seq in seqs], [self._cache.length(seq.id) + offset for seq in seqs]
+        return CachedContext(self._cache, chain_segments(ids, [1] * len(ids), bases), self._exact)
 
     def again(self, seqs: Seq[Sequence], counts: Seq[int]) -> BranchContext:
         """The context of a pass over the last `counts[i]` cached tokens once more.
@@ -135,23 +155,44 @@ class TargetRows(Protocol):
         Each sees the text's rows before them and the new rows of its own kind up to itself, which stand tentatively
         behind the text.
         """
-        ...
+        parts, start = [], 0
+        for seq, count in zip(seqs, counts, strict=True):
+            length = self._cache.length(seq.id)
+            self._cache.reserve(seq.id, count)
+            above = [list(range(count, count + i)) for i in range(count)]  # counted from the first row seen again
+            parts.append(Branches(seq=seq.id, start=start, text=length - count, first=length, above=above))
+            start += count
+        return BranchContext(self._cache, parts)
 
     def read(self, seq: Sequence, layer: int, start: int = 0) -> tuple[Tensor, Tensor]:
         """K and V of the text's cached rows from `start` on, each [Hkv, n - start, d], turned. Not to be changed."""
-        ...
+        return self._cache.read(seq.id, layer, self._cache.length(seq.id), start)
 
     def memory(self, seq: Sequence) -> KVMemory:
         """Where the rows stand as the cache stores them, floats or bytes. Not to be changed."""
-        ...
+        return self._cache.memory(seq.id)
 
 
-class TargetCosts(Protocol):
+class TargetCosts:
     """What a pass of the target costs, for policies and drafters that weigh it."""
 
+    def __init__(self, network: Network, *, exact: bool) -> None:
+        self._network = network
+        self._exact = exact
+
+    @torch.inference_mode()
     def pass_seconds(self, num_rows: int) -> float:
         """Seconds of a pass over `num_rows` rows of one short text, measured now."""
-        ...
+        network, rows = self._network, list(range(num_rows))
+        context = _aside(network, 1, num_rows, self._exact)
+        if isinstance(network, NativeDecoder):
+            scorer = guess_with(network)
+            return _measure_pass(lambda: scorer.feed([0] * num_rows, rows, context, rows)[1])
+        ids = torch.zeros(num_rows, dtype=torch.long, device=network.device)
+        positions = torch.tensor(rows, device=network.device)
+        return _measure_pass(
+            lambda: network.logits(network.run(network.embed(ids, positions), positions, context).hidden)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,5 +203,27 @@ class TargetPort:
     layers: TargetLayers
     rows: TargetRows
     costs: TargetCosts
-    origin: Origin
+    origin: TargetOrigin
     cache: CacheConfig  # of what rows a drafter keeps itself
+
+
+def _aside(network: Network, n: int, length: int, exact: bool) -> CachedContext:
+    """n texts of `length` rows each, over a cache of their own."""
+    config = network.config
+    cache = CacheConfig().build(
+        config.num_layers, config.num_kv_heads, config.head_dim, network.dtype, network.device, length
+    )
+    for i in range(n):
+        cache.add(i)
+        cache.reserve(i, length)
+    return CachedContext(cache, chain_segments(range(n), [length] * n, [0] * n), exact)
+
+
+def _measure_pass(run: Callable[[], Tensor]) -> float:
+    """Seconds of a pass, the least of a few: where policies that weigh costs begin. `run` -> logits [n, V]."""
+    times = []
+    for _ in range(_REPEATS):
+        began = perf_counter()
+        float(run()[-1, -1])  # a device answers when it is done
+        times.append(perf_counter() - began)
+    return min(times)

@@ -9,12 +9,12 @@ The host fills integers (`nn/attention/rows.py`) and asks for nothing back. Data
 
 from collections.abc import Collection, Hashable
 from collections.abc import Sequence as Seq
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from outdraft.core.cache import PAGE, KVCache
+from outdraft.cache.paged import PagedCache
+from outdraft.core.cache import PAGE
 from outdraft.core.target import Recorder
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.fitted import FittedNetwork, unfitted
@@ -28,25 +28,11 @@ from outdraft.nn.linear import RowRange
 _DUSTBIN = -1  # the sequence that owns the page where padding rows write
 
 
-class PagedPool(KVCache, Protocol):
-    """A cache whose rows lie in pages of one pool (`cache/paged.py`)."""
-
-    max_len: int
-
-    def pool(self) -> tuple[Tensor, Tensor]:
-        """Keys and values [L, pages, Hkv, 16, d]; they move when a `reserve` lets the pool grow."""
-        ...
-
-    def pages(self, seq: int) -> list[int]:
-        """The pages of a sequence, in the order of its slots."""
-        ...
-
-
 class StaticDecoder:
     """Recorded passes of one decoder over one pool of cache slots."""
 
     def __init__(
-        self, decoder: Decoder | FittedNetwork, pool: PagedPool, record: Recorder, *, least_rows: int = 1
+        self, decoder: Decoder | FittedNetwork, pool: PagedCache, record: Recorder, *, least_rows: int = 1
     ) -> None:
         """decoder: one, or one that was fitted to another vocabulary."""
         self.decoder = decoder

@@ -35,7 +35,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
+class NoRuleOptions:
     """Options of a rule that has none."""
 
 

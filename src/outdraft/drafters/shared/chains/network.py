@@ -13,7 +13,6 @@ or chains.
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,38 +21,14 @@ from outdraft.kernels.decoder.chains import Chains, Draw
 
 LeastProbs = list[tuple[float, float]]  # of each chain the least probability of a token, and of the path to it
 
-
-class Feed(Protocol):
-    """One step of some chains."""
-
-    def __call__(self, step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-        """Feed `tokens[j]` to sequence `rows[j]`, `step` positions after its pending token.
-
-        Returns the logits [num_open, V] of the first `num_open` rows; the rest are last tokens, fed only if the network
-        asks for them.
-        """
-        ...
-
-
-class RunBlock(Protocol):
-    """All guesses of a block in one pass."""
-
-    def __call__(self, rows: list[int], depths: list[int], /) -> Tensor:
-        """Logits [n, deepest, V] of the `depths[j]` tokens behind the pending one of sequence `rows[j]`."""
-        ...
-
-
-class RunChains(Protocol):
-    """Whole chains in one call."""
-
-    def __call__(
-        self, rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None, /
-    ) -> Chains:
-        """`depths[j]` tokens of sequence `rows[j]`, chosen as `draws[j]` says (None: the best ones).
-
-        `cutoffs`: confidences are wanted, and the call may end once every chain has fallen below its own.
-        """
-        ...
+# step, rows, tokens, num_open: feed tokens[j] to sequence rows[j], `step` positions after its pending token -> logits
+# [num_open, V] of the first `num_open` rows; the rest are last tokens, fed only if the network asks for them
+Feed = Callable[[int, list[int], list[int], int], Tensor]
+# rows, depths -> logits [n, deepest, V] of the depths[j] tokens behind the pending one of sequence rows[j]
+RunBlock = Callable[[list[int], list[int]], Tensor]
+# rows, depths, draws, cutoffs -> depths[j] tokens of sequence rows[j], chosen as draws[j] says (None: the best ones);
+# cutoffs: confidences are wanted, and the call may end once every chain has fallen below its own
+RunChains = Callable[[list[int], list[int], list[Draw | None], LeastProbs | None], Chains]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from outdraft.options.errors import CacheFullError, CapabilityError
 
 
 @dataclass(slots=True)
-class Guess:
+class AheadGuess:
     """A chain of tokens behind a text, with the distribution and confidence of each."""
 
     tokens: list[int] = field(default_factory=list)
@@ -67,16 +67,16 @@ class Guess:
         """Forget the first `count` tokens: they have become text."""
         del self.tokens[:count], self.distributions[:count], self.others[:count], self.confidences[:count]
 
-    def extend(self, more: "Guess") -> None:
+    def extend(self, more: "AheadGuess") -> None:
         self.tokens += more.tokens
         self.distributions += more.distributions
         self.others += more.others
         self.confidences += more.confidences
 
 
-def first_path(draft: Draft) -> Guess:
+def first_path(draft: Draft) -> AheadGuess:
     """The chain of first children. A drawn child keeps its whole distribution, though its siblings are left out."""
-    tree, guess, node = host_tree(draft), Guess(), 0
+    tree, guess, node = host_tree(draft), AheadGuess(), 0
     while children := tree.children[node]:
         if draft.q is not None:
             guess.distributions.append(draft.q[node])
@@ -115,7 +115,7 @@ class Standing:
     """The guess that is ready behind one sequence's text."""
 
     length: int = 0  # of the text that the guess continues
-    guess: Guess = field(default_factory=Guess)
+    guess: AheadGuess = field(default_factory=AheadGuess)
     budget: Budget = field(default_factory=lambda: Budget(depth=0))  # of the last round
 
     def piece(self, count: int) -> Budget:
@@ -129,7 +129,7 @@ class Standing:
         if self.guess.tokens[: len(new)] == new:
             self.guess.drop(len(new))
         else:
-            self.guess = Guess()
+            self.guess = AheadGuess()
         self.length = len(seq.tokens)
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.features.network import FeatureForm
+from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.load import find_architecture
 from outdraft.models.networks.base import Decoder
@@ -51,7 +51,7 @@ class BorrowedHeadConfig:
             )
 
 
-class BorrowedHeadNet(nn.Module):
+class BorrowedHeadNet(FeatureNet):
     """The parts; all rows flat. The target's norm and head are handed over: no parameters of this module."""
 
     def __init__(
@@ -63,20 +63,14 @@ class BorrowedHeadNet(nn.Module):
         *,
         bias: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(config.layers, (config.tap,))
         facts = facts_of(target)
         config.require(facts)
         device, layers = device or facts.device, config.layers
-        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
-        self.vocab: Tensor | None = None  # all of it
         self.fc = Linear(2 * layers.hidden_size, layers.hidden_size, bias, dtype, device)
         self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
-        self.shape = layers
-        self.form = FeatureForm(
-            taps=(config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads, head_dim=layers.head_dim
-        )
         parts = target if isinstance(target, Decoder) else target.layers
         self._target_norm, self._target_head = parts.norm, parts.head
 

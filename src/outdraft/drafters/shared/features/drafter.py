@@ -16,7 +16,7 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Traits
@@ -90,7 +90,6 @@ def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> Feat
     """A drafter over the network: on the native kernels where they run the target and know its layers, else through
     PyTorch.
     """
-    assert isinstance(net, nn.Module)
     target = port.layers.native
     if target is not None and not (
         can_pack(net.shape, target.dtype, target.device) and target.config.norm != "layer"  # its own norm may be read

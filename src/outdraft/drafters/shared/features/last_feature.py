@@ -25,14 +25,14 @@ from outdraft.drafters.shared.features.borrowed_head import (
     layers_told,
     read_layers,
 )
-from outdraft.drafters.shared.features.network import Embed, NativeParts
+from outdraft.drafters.shared.features.network import NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import blocks_of, embedding_rows
+from outdraft.models.networks.block import blocks_of
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
@@ -65,25 +65,12 @@ class LastFeatureNet(BorrowedHeadNet):
         super().__init__(config, target, dtype, device, bias=config.bias)
         self.config = config
         self.layers[0].attn_norm = nn.Identity()
-        self.embedding: nn.Parameter | None = None
-        if config.own_embedding:
-            size, device = (self.shape.vocab_size, self.shape.hidden_size), self.fc.weight.device
-            table = torch.full(size, float("nan"), dtype=dtype, device=device)
-            self.embedding = nn.Parameter(table, requires_grad=False)  # the target's, in published files
-
-    @property
-    def embed(self) -> Embed | None:
-        """Its own embeddings; None: the target's."""
-        table = self.embedding
-        return None if table is None else lambda ids, positions: embedding_rows(table, ids)
+        if config.own_embedding:  # the target's, in published files
+            self.embedding = self.own_embedding(dtype, self.fc.weight.device, trains=False)
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
         return self.through(embeds.to(f.dtype), f, positions, ctx)
-
-    def carry(self, g: Tensor) -> Tensor:
-        """The output as it is: it is a feature."""
-        return g
 
     def logits(self, g: Tensor) -> Tensor:
         """The target's head alone: [N, D] -> [N, V]."""

@@ -78,7 +78,6 @@ class FeatureLearner:
         extrapolates: bool = False,
         noise: float = 0.0,
     ) -> None:
-        assert isinstance(net, nn.Module)
         self.module: nn.Module = net
         self.taps = net.form.taps
         self.target, self.net, self._save = target, net, save

@@ -12,7 +12,6 @@ N rows, D channels, everything flat; which row sees which is the attention conte
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +20,10 @@ from outdraft.drafters.shared.networks.rounding import rounded
 from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.kernels.decoder.guesser import Guesser
 from outdraft.kernels.decoder.stack import LayerParts, Stack
+from outdraft.models.networks.block import embedding_rows
 from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.guess import NativeGuesser
 from outdraft.models.networks.native import NativeDecoder, embedding_scale, norm_of, shape_of, weight_of
-from outdraft.models.target.guess import NativeGuesser
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.quant.config import QuantConfig
@@ -59,50 +59,53 @@ class NativeParts:
     embedding: Tensor | None = None  # [V, D]; None: the target's
 
 
-class FeatureNet(Protocol):
-    """A network that guesses the target's next features from features and tokens, whatever the method calls it."""
+class FeatureNet(nn.Module):
+    """A network that guesses the target's next features from features and tokens, whatever the method calls it.
 
-    exact: bool  # no row's bits depend on the rows beside it
+    shape: of its decoder layers. taps: what it reads. vocab [V']: which of the target's tokens its logits are of,
+    ascending; None: all of them, in order. `exact`: no row's bits depend on the rows beside it (inference).
+    """
 
-    @property
-    def form(self) -> FeatureForm:
-        """Which taps it reads, and the sizes of what its cache keeps."""
-        ...
+    def __init__(self, shape: ModelConfig, taps: tuple[int, ...], vocab: Tensor | None = None) -> None:
+        super().__init__()
+        self.exact, self.shape = False, shape
+        self.form = FeatureForm(
+            taps=taps, num_layers=shape.num_layers, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim
+        )
+        self.vocab: Tensor | None
+        self.register_buffer("vocab", vocab, persistent=False)
+        self.embedding: nn.Parameter | None = None  # [V, D] its own; None: the target's
 
-    @property
-    def shape(self) -> ModelConfig:
-        """The sizes of its decoder layers."""
-        ...
+    def own_embedding(self, dtype: torch.dtype, device: torch.device, *, trains: bool) -> nn.Parameter:
+        """Room for embeddings that its file brings."""
+        size = (self.shape.vocab_size, self.shape.hidden_size)
+        return nn.Parameter(torch.full(size, float("nan"), dtype=dtype, device=device), requires_grad=trains)
 
     @property
     def embed(self) -> Embed | None:
         """Its own token embeddings; None: the target's."""
-        ...
-
-    @property
-    def vocab(self) -> Tensor | None:
-        """Which of the target's tokens its logits are of [V'], ascending; None: all of them, in order."""
-        ...
+        table = self.embedding
+        return None if table is None else lambda ids, positions: embedding_rows(table, ids)
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
-        """The target's states, one [N, D] a tap -> features [N, D]."""
-        ...
+        """The target's states, one [N, Dt] a tap -> features [N, D]."""
+        raise NotImplementedError  # each subclass says it, like the three below
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> outputs [N, D]."""
-        ...
-
-    def carry(self, g: Tensor) -> Tensor:
-        """What stands in for the next feature: outputs [N, D] -> features [N, D]."""
-        ...
+        raise NotImplementedError
 
     def logits(self, g: Tensor) -> Tensor:
         """Outputs [N, D] -> [N, V], or [N, V'] of its own vocabulary."""
-        ...
+        raise NotImplementedError
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same network for the kernels, as its weights are now."""
-        ...
+        raise NotImplementedError
+
+    def carry(self, g: Tensor) -> Tensor:
+        """What stands in for the next feature: outputs [N, D] -> features [N, D]."""
+        return g
 
 
 def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tensor:
@@ -121,7 +124,6 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
 
     grid: what its maps were rounded to; a head that it borrows of the target is rounded so too, as a copy.
     """
-    assert isinstance(net, nn.Module)
     parts, config = net.native_parts(target), net.shape
     head = parts.head
     if head is None and grid is not None:

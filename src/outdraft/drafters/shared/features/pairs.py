@@ -20,8 +20,8 @@ from outdraft.drafters.shared.features.network import FeatureNet, whole_logits
 from outdraft.drafters.shared.networks.paired_text import PairedTexts, Waiting
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.chains import Chains, Draw
+from outdraft.models.networks.guess import NativeGuesser
 from outdraft.models.networks.port import TargetPort
-from outdraft.models.target.guess import NativeGuesser
 from outdraft.nn.context import AttentionContext
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.shapes import Template
-from outdraft.drafters.shared.trees.tree import Shape
+from outdraft.drafters.shared.trees.tree import TreeShape
 from outdraft.options.errors import ConfigError
 
 _NODES = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
@@ -34,6 +34,6 @@ class TreeOptions(StateOptions):
             )
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> TreeShape | None:
         """Static, or dynamic."""
         return Template(STATIC) if self.tree == "static" else None

@@ -22,7 +22,7 @@ from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
 from outdraft.drafters.shared.heads.files import Formats, Net, read_any
 from outdraft.drafters.shared.heads.joint import require_taught
-from outdraft.drafters.shared.heads.layers import Slots
+from outdraft.drafters.shared.heads.layers import GuessSlots
 from outdraft.drafters.shared.heads.net import HeadNet, Projections
 from outdraft.drafters.shared.heads.states import states_of
 from outdraft.drafters.shared.limits import cutoffs_of
@@ -101,7 +101,7 @@ def open_heads(
         net.projections.borrow(port)
     weights = prepare(net, port, quantization)
     for part in net.modules():
-        if isinstance(part, Slots):
+        if isinstance(part, GuessSlots):
             part.exact = True
     return net, weights
 

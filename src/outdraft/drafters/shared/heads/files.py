@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from outdraft.core.head_format import HeadFormat
+from outdraft.core.head_format import HeadFormat, served_here
 from outdraft.drafters.shared.heads.net import HeadNet
 from outdraft.models.files.foreign_heads import read_config, read_head, stored_dtype
 from outdraft.models.files.head_files import load_head, save_head
@@ -54,11 +54,10 @@ def read_any(
 
 def our_layout(kind: type[HeadNet]) -> HeadFormat[Any, Decoder | TargetPort, Decoder]:
     """For a method whose heads others publish too."""
-    line = f"outdraft generate PROMPT --model {{target}} --drafter {kind.kind} --drafter-options model={{out}}"
     return HeadFormat(
         name="outdraft",
         summary="ours",
-        served={"outdraft": line},
+        served={"outdraft": served_here(kind.kind)},
         matches=lambda directory: read_config(directory).get("model_type") == f"outdraft_{kind.kind}",
         read=lambda directory, target, dtype: read_ours(kind, directory, target, dtype),
         write=lambda net, target, name, directory: save_heads(net, directory),

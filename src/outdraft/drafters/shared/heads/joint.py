@@ -32,7 +32,7 @@ _CHUNK = 1 << 22  # logits that are held at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joint:
+class JointLearning:
     """How a target learns along."""
 
     warmup_share: float  # of all steps, in which only the heads learn
@@ -63,7 +63,7 @@ class JointLearner:
 
     modifies_target = True
 
-    def __init__(self, heads: HeadLearner, target: Decoder, lora: Lora, joint: Joint) -> None:
+    def __init__(self, heads: HeadLearner, target: Decoder, lora: Lora, joint: JointLearning) -> None:
         self._heads, self._target, self._lora, self._joint = heads, target, lora, joint
         self._changed = changed(target, lora)
         self.module: nn.Module = nn.ModuleDict({"heads": heads.module, "lora": lora})

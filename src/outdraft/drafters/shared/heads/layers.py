@@ -30,7 +30,7 @@ from outdraft.nn.rope import Rope
 from outdraft.options.errors import ModelLoadError
 
 
-class Residual(nn.Module):
+class ResidualLayer(nn.Module):
     """x + silu(W x + b): [N, D] -> [N, D]."""
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -44,7 +44,7 @@ class Residual(nn.Module):
 
 def residuals(count: int, width: int, dtype: torch.dtype, device: torch.device) -> nn.Sequential:
     """So many, one after the other; each is a module of its own."""
-    return nn.Sequential(*(Residual(width, dtype, device) for _ in range(count)))
+    return nn.Sequential(*(ResidualLayer(width, dtype, device) for _ in range(count)))
 
 
 def stem_sizes(target: ModelConfig, num_layers: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def shape_of(config: StemConfig) -> ModelConfig:
     )
 
 
-class Join(nn.Module):
+class TokenJoin(nn.Module):
     """x + W cat(norm(x), norm(e)): states and embeddings [N, D] -> [N, D]."""
 
     def __init__(self, width: int, eps: float, dtype: torch.dtype, device: torch.device) -> None:
@@ -110,7 +110,7 @@ class Stem(nn.Module):
         self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         self.blocks = nn.ModuleList(Block(shape, i, dtype, device) for i in range(config.num_stem_layers))
         self.joins = nn.ModuleDict(
-            {str(i): Join(config.hidden_size, config.stem_norm_eps, dtype, device) for i in sorted(told)}
+            {str(i): TokenJoin(config.hidden_size, config.stem_norm_eps, dtype, device) for i in sorted(told)}
         )
         self.norm = RMSNorm(config.hidden_size, config.stem_norm_eps, dtype, device) if config.stem_norm else None
         self.rope = Rope(shape.rope)
@@ -182,7 +182,7 @@ class SlotContext:
         """There is no cache to run over."""
 
 
-class Slots(nn.Module):
+class GuessSlots(nn.Module):
     """`count` slots of a state. `bidirectional`: they see each other; else each sees itself alone, with as many
     parameters."""
 

@@ -32,7 +32,10 @@ Options = TypeVar("Options", bound=IsDataclass)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadLearning:
-    """What the learning of all heads has in common. Raises `ConfigError` naming what is out of range."""
+    """What the learning of all heads has in common. Raises `ConfigError` naming what is out of range.
+
+    A kind that says how many heads, steps or layers there are names these `num_heads`, `num_steps`, `num_layers`.
+    """
 
     decay: float = 0.8  # weight of a head against the one before
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
@@ -40,6 +43,9 @@ class HeadLearning:
     def __post_init__(self) -> None:
         check_range(self, "decay", least=0.0, most=1.0)
         check_range(self, "noise", least=0.0)
+        for name, most in (("num_heads", 64), ("num_steps", 64), ("num_layers", 16)):
+            if hasattr(self, name):
+                check_range(self, name, least=1, most=most)
 
 
 class HeadLearner:

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Entry(Generic[Index]):
+class _Quoted(Generic[Index]):
     texts: Texts  # held, so that no other references have their identity
     num_users: int = 0
     index: Index | None = None
@@ -34,7 +34,7 @@ class Quotes(Generic[Index]):
 
     def __init__(self, make: Callable[[Texts], Index]) -> None:
         self._make = make
-        self._entries: dict[int, _Entry[Index]] = {}
+        self._entries: dict[int, _Quoted[Index]] = {}
         self._making = Lock()  # one at a time
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Quotes(Generic[Index]):
         texts = seq.request.references
         if not texts:
             return
-        entry = self._entries.setdefault(id(texts), _Entry(texts))
+        entry = self._entries.setdefault(id(texts), _Quoted(texts))
         entry.num_users += 1
         if entry.num_users > 1:
             return
@@ -66,7 +66,7 @@ class Quotes(Generic[Index]):
         if not entry.num_users:
             del self._entries[id(entry.texts)]
 
-    def _fill(self, entry: _Entry[Index]) -> None:
+    def _fill(self, entry: _Quoted[Index]) -> None:
         try:
             with self._making:
                 if entry.num_users:  # else its texts are over

@@ -4,8 +4,8 @@ On the native kernels a pass or a whole chain is one call; else through PyTorch.
 context (the target's cache with tentative rows, or a drafter's own); data out: logits, chains.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,27 +13,15 @@ from torch import Tensor
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.models.networks.fitted import FittedNetwork, unfitted
+from outdraft.models.networks.guess import NativeGuesser, guess_with
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
-from outdraft.models.target.guess import NativeGuesser, guess_with
 from outdraft.nn.context import AttentionContext
 
-
-class Forward(Protocol):
-    """The layers that a guess goes through, in PyTorch; whole chains may run in the kernels instead."""
-
-    def __call__(self, ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip, /) -> Tensor:
-        """ids, places [N] -> hidden states [N, D] after the layers."""
-        ...
-
-
-class Scorer(Protocol):
-    """A norm and a head: hidden states to logits."""
-
-    def __call__(self, hidden: Tensor, /) -> Tensor:
-        """Hidden states [M, D] -> logits [M, V]."""
-        ...
+# In PyTorch: ids [N], places [N], context, skip -> states [N, D] after the layers; and norm and head: [M, D] -> [M, V]
+Forward = Callable[[Tensor, Tensor, AttentionContext, Skip], Tensor]
+Scorer = Callable[[Tensor], Tensor]
 
 
 class DraftNetwork:

@@ -14,7 +14,7 @@ https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: log
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
-from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
+from outdraft.drafters.shared.networks.streaming_cache import StreamingCache, StreamWindow
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.chains import Chains, Draw
@@ -39,26 +39,15 @@ C = TypeVar("C")
 _ENDLESS = 1 << 30  # tokens of a text, where the cache drops what is old
 
 
-class Readable(Protocol):
-    """A text that a draft model may read: an id and its tokens."""
-
-    @property
-    def id(self) -> int:
-        """The key under which its memory is kept."""
-        ...
-
-    @property
-    def tokens(self) -> list[int]:
-        """In the draft model's ids."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
     """A drafter's own view of a sequence."""
 
     id: int
     tokens: list[int]
+
+
+Readable = Sequence | Text  # what a draft model may read: an id, under which its memory is kept, and tokens in its ids
 
 
 class _Memory:
@@ -95,7 +84,12 @@ class DraftModel:
     rewinds = True  # a text may lose its end again
 
     def __init__(
-        self, decoder: Network, *, chunk: int = 256, cache: CacheConfig | None = None, stream: Stream | None = None
+        self,
+        decoder: Network,
+        *,
+        chunk: int = 256,
+        cache: CacheConfig | None = None,
+        stream: StreamWindow | None = None,
     ) -> None:
         config = decoder.config
         self.decoder = decoder

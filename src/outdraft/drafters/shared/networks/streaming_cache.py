@@ -24,7 +24,7 @@ from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class StreamWindow:
     """How many rows of a text are kept."""
 
     sinks: int
@@ -38,7 +38,7 @@ class Stream:
 class StreamingCache(DraftCache):
     """`DraftCache` over `stream.size` rows of each text. `num_dropped` counts those that were let go."""
 
-    def __init__(self, decoder: Network, stream: Stream, *, room: int) -> None:
+    def __init__(self, decoder: Network, stream: StreamWindow, *, room: int) -> None:
         config = decoder.config
         if config.rope is None:
             raise CapabilityError(

@@ -9,7 +9,6 @@ sequences, depths, the network, where rows stand, and what each sequence skips; 
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -27,21 +26,16 @@ from outdraft.kernels.decoder.chains import Chains, Draw
 from outdraft.nn.context import AttentionContext
 
 Watch = Callable[[list[int], Tensor], None]  # indices of sequences, their logits [n, V] of one step
-
-
-class Place(Protocol):
-    """Where the rows of a guess stand: `TargetRows.tentative`, or a view."""
-
-    def __call__(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int], /) -> AttentionContext:
-        """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` from it on."""
-        ...
+# Where the rows of a guess stand (`TargetRows.tentative`, or a view): one of each sequence, so many positions after the
+# pending one, with room for so many rows of each from it on
+RowPlace = Callable[[Seq[Sequence], int, Seq[int]], AttentionContext]
 
 
 def grow_own_chains(
     seqs: Seq[Sequence],
     budgets: Seq[Budget],
     network: DraftNetwork,
-    place: Place,
+    place: RowPlace,
     options: DrawOptions,
     skips: Seq[Skip] | None = None,
     watch: Watch | None = None,
@@ -56,7 +50,7 @@ def grow_own_chains(
 
 
 def _own_network(
-    seqs: Seq[Sequence], network: DraftNetwork, place: Place, skips: Seq[Skip], watch: Watch | None
+    seqs: Seq[Sequence], network: DraftNetwork, place: RowPlace, skips: Seq[Skip], watch: Watch | None
 ) -> ChainNetwork:
     """Rows that stand tentatively behind the texts."""
 

@@ -13,10 +13,10 @@ model keeps no more rows. Where its memory is full below the pending node, the t
 would keep those whose drawn nodes asked for no more. Data in: `feed`; data out: one draft each.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from itertools import islice
 from math import exp, log
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -32,12 +32,8 @@ from outdraft.sampling.warp import edit_nodes, warp_nodes
 _AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes
 
 
-class FeedTrees(Protocol):
-    """The network, as the loop sees it."""
-
-    def __call__(self, level: int, trees: list[Tree]) -> Tensor:
-        """Feed the `frontier` of each tree (none is empty): logits [n, V] of all these nodes, tree after tree."""
-        ...
+# level, trees: feed the `frontier` of each (none is empty) -> logits [n, V] of all these nodes, tree after tree
+FeedTrees = Callable[[int, list[Tree]], Tensor]
 
 
 def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement: bool = False) -> list[Draft]:

@@ -15,10 +15,10 @@ from collections.abc import Sequence as Seq
 
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Sample, takes_argmax
-from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.drafters.shared.trees.tree import Tree, TreeShape
 
 
-class Beam(Shape):
+class Beam(TreeShape):
     """`width` children of an expanded node, `beam` nodes expanded on a level: the most probable paths."""
 
     def __init__(self, width: int, beam: int) -> None:
@@ -34,7 +34,7 @@ class Beam(Shape):
         return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
 
 
-class Joint(Beam):
+class JointBeam(Beam):
     """`size` nodes on every level: `stochastic_beam`."""
 
     def __init__(self, size: int) -> None:
@@ -52,10 +52,10 @@ def dynamic(seq: Sequence, sample: Sample, *, width: int, depth: int, nodes: int
         return Beam(width, width)
     levels = max(1, depth)
     whole = min(nodes, width + (levels - 1) * width * width)
-    return Joint(max(1, -(-whole // levels)))
+    return JointBeam(max(1, -(-whole // levels)))
 
 
-class Levels(Shape):
+class Levels(TreeShape):
     """`counts[d]` children of every node at depth d."""
 
     def __init__(self, counts: Seq[int]) -> None:
@@ -79,7 +79,7 @@ def num_nodes(counts: Seq[int]) -> int:
     return total
 
 
-class Template(Shape):
+class Template(TreeShape):
     """A tree fixed beforehand: `paths` are those of its nodes, each a rank among its siblings a level, from 0."""
 
     def __init__(self, paths: Seq[tuple[int, ...]]) -> None:

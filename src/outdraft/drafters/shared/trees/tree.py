@@ -16,7 +16,7 @@ from outdraft.drafters.shared.limits import Cutoff
 GREEDY = 0.5
 
 
-class Shape:
+class TreeShape:
     """A single node, as every shape begins. One for each tree, since it may remember what it saw."""
 
     widest = 0  # the most children that any node is wanted to have
@@ -56,7 +56,7 @@ class Tree:
     def __init__(
         self,
         seq: Sequence,
-        shape: Shape,
+        shape: TreeShape,
         *,
         max_depth: int,
         max_nodes: int,

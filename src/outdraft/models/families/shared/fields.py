@@ -43,79 +43,20 @@ _REFUSED = (
     "attention_chunk_size",
     *NEUTRAL,
 )
-_BOOKKEEPING = (
-    "architectures",
-    "model_type",
-    "_*",
-    "auto_map",
-    "torch_dtype",
-    "dtype",
-    "transformers_version",
-    "use_cache",
-    "*_token_id",
-    "*_token_index",
-    "*_token_ids",
-    "*dropout",
-    "*dropout*prob",
-    "*_pdrop",
-    "initializer_range",
-    "initializer_factor",
-    "*_initializer*",
-    "return_dict",
-    "output_attentions",
-    "output_hidden_states",
-    "output_router_logits",
-    "output_scores",
-    "router_aux_loss_coef",
-    "torchscript",
-    "use_bfloat16",
-    "tie_encoder_decoder",
-    "cross_attention_hidden_size",
-    "chunk_size_feed_forward",
-    "id2label",
-    "label2id",
-    "num_labels",
-    "problem_type",
-    "task_specific_params",
-    "finetuning_task",
-    "tokenizer_class",
-    "prefix",
-    "remove_invalid_values",
-    "summary_*",
-    "pretraining_tp",
-    "cache_implementation",
-    "attn_implementation",
-    "gradient_checkpointing",
-    "reorder_and_upcast_attn",
-    "classifier_*",
-    "unsloth_*",
-    "outdraft_*",
-    "model_name",
-    "name_or_path",
-    "max_length",
-    "min_length",
-    "do_sample",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-    "repetition_penalty",
-    "length_penalty",
-    "num_beams",
-    "num_beam_groups",
-    "num_return_sequences",
-    "early_stopping",
-    "diversity_penalty",
-    "exponential_decay_length_penalty",
-    "encoder_no_repeat_ngram_size",
-    "no_repeat_ngram_size",
-    "bad_words_ids",
-    "suppress_tokens",
-    "begin_suppress_tokens",
-    "return_dict_in_generate",
-    "pruned_heads",
-    "tf_legacy_loss",
-    "transformers.js_config",
+_BOOKKEEPING = tuple(
+    """
+    architectures model_type _* auto_map torch_dtype dtype transformers_version use_cache *_token_id *_token_index
+    *_token_ids *dropout *dropout*prob *_pdrop initializer_range initializer_factor *_initializer* return_dict
+    output_attentions output_hidden_states output_router_logits output_scores router_aux_loss_coef torchscript
+    use_bfloat16 tie_encoder_decoder cross_attention_hidden_size chunk_size_feed_forward id2label label2id
+    num_labels problem_type task_specific_params finetuning_task tokenizer_class prefix remove_invalid_values
+    summary_* pretraining_tp cache_implementation attn_implementation gradient_checkpointing
+    reorder_and_upcast_attn classifier_* unsloth_* outdraft_* model_name name_or_path max_length min_length
+    do_sample temperature top_k top_p typical_p repetition_penalty length_penalty num_beams num_beam_groups
+    num_return_sequences early_stopping diversity_penalty exponential_decay_length_penalty
+    encoder_no_repeat_ngram_size no_repeat_ngram_size bad_words_ids suppress_tokens begin_suppress_tokens
+    return_dict_in_generate pruned_heads tf_legacy_loss transformers.js_config
+    """.split()
 )
 
 

@@ -14,29 +14,13 @@ from outdraft.models.families.shared.fields import FULL, SLIDING, Fields
 from outdraft.nn.rope import ROPE_KINDS, RopeConfig
 from outdraft.options.shown import shown
 
-_KNOWN = {
-    "rope_type",
-    "type",
-    "rope_theta",
-    "partial_rotary_factor",
-    "factor",
-    "original_max_position_embeddings",
-    "low_freq_factor",
-    "high_freq_factor",
-    "beta_fast",
-    "beta_slow",
-    "attention_factor",
-    "mscale",
-    "mscale_all_dim",
-    "truncate",
-    "mrope_section",
-    "mrope_interleaved",
-    "short_factor",
-    "long_factor",
-    "llama_4_scaling_beta",
-    "max_position_embeddings",
-    "finetuned",
-}
+_KNOWN = set(
+    """
+    rope_type type rope_theta partial_rotary_factor factor original_max_position_embeddings low_freq_factor
+    high_freq_factor beta_fast beta_slow attention_factor mscale mscale_all_dim truncate mrope_section
+    mrope_interleaved short_factor long_factor llama_4_scaling_beta max_position_embeddings finetuned
+    """.split()
+)
 _LONGROPE = ("longrope", "su")  # one rule, two names
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from outdraft.models.files.published.asked import Asked
+from outdraft.models.files.published.asked import AskedTable
 from outdraft.models.files.published.auto_round import read_auto_round
 from outdraft.models.files.published.awq import read_awq
 from outdraft.models.files.published.compressed import read_compressed
@@ -67,7 +67,7 @@ def find_maps(source: TensorSource, told: object) -> Found:
             f"config.json: quantization_config has quant_method={shown(method)}{what}, which outdraft does not read "
             f"(it reads {', '.join(FORMATS)} and its own): {CURE}, or a checkpoint in one of those formats"
         )
-    asked = Asked(told)
+    asked = AskedTable(told)
     found = read(source, asked)
     if not found.maps:
         raise ModelLoadError(

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
+from outdraft.codecs.text import TextCodec
 from outdraft.drafters.shared.look_up.datastore.documents import Document
 from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, MAX_TOKENS, Header, map_corpus
 from outdraft.kernels.text_index.suffix_array import sort_suffixes
@@ -28,24 +29,6 @@ from outdraft.options.types import plain
 _PIECE = 1 << 20  # bytes that are written at once
 _BATCH_CHARS = 1 << 22  # texts that are encoded together
 Tell = Callable[[str, float], object]  # what is done now, and the share of it that is done (nan: not known)
-
-
-class Encoder(Protocol):
-    """What a datastore needs of a tokenizer: a `codecs.text.TextCodec` has it."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids: every one of the file is below it."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the vocabulary."""
-        ...
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        """Ids without special tokens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +59,7 @@ class Built:
 
 
 def build_datastore(
-    path: str | Path, documents: Iterable[Document], encoder: Encoder, tell: Tell = lambda what, share: None
+    path: str | Path, documents: Iterable[Document], encoder: TextCodec | IdsOnly, tell: Tell = lambda what, share: None
 ) -> Built:
     """Write the datastore at `path`, which may exist: then it is replaced at the end.
 
@@ -110,7 +93,7 @@ def _take_room(file: BinaryIO, num_bytes: int) -> None:
         left -= file.write(bytes(min(left, _PIECE)))
 
 
-def _write_tokens(file: BinaryIO, documents: Iterable[Document], encoder: Encoder, tell: Tell) -> Header:
+def _write_tokens(file: BinaryIO, documents: Iterable[Document], encoder: TextCodec | IdsOnly, tell: Tell) -> Header:
     end, num_tokens, num_documents = encoder.vocab_size, 0, 0
     file.write(bytes(HEADER_BYTES))
     for batch in _batches(documents):
