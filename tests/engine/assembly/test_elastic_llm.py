@@ -65,7 +65,7 @@ def test_a_model_goes_down_and_up_and_every_result_names_its_distribution(target
 
 
 @native
-def test_a_failed_change_is_told_at_the_front_door_too(target_dir, monkeypatch):
+def test_a_failed_change_is_reported_at_the_front_door_too(target_dir, monkeypatch):
     llm = LLM(target_dir, precision="elastic")
     llm.engine.ladder.read = lambda: Memory(free=1, total=100)
     good = llm.engine._load
