@@ -16,12 +16,8 @@ sys.path.insert(0, sys.argv[1])
 OUT = Path(sys.argv[2])
 
 from compressed_tensors import __version__  # noqa: E402
-from compressed_tensors.compressors.quantized_compressors.naive_quantized import (  # noqa: E402
-    NaiveQuantizationCompressor,
-)
-from compressed_tensors.compressors.quantized_compressors.pack_quantized import (  # noqa: E402
-    PackedQuantizationCompressor,
-)
+from compressed_tensors.compressors.quantized_compressors.naive_quantized import NaiveQuantizationCompressor  # noqa: E402
+from compressed_tensors.compressors.quantized_compressors.pack_quantized import PackedQuantizationCompressor  # noqa: E402
 from compressed_tensors.quantization import QuantizationArgs  # noqa: E402
 from compressed_tensors.quantization.lifecycle.forward import dequantize, quantize  # noqa: E402
 from compressed_tensors.quantization.utils import calculate_qparams  # noqa: E402
