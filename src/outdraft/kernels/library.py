@@ -107,6 +107,11 @@ def _wanted(_: str | None) -> tuple[ctypes.CDLL, bytes] | None:
     return None if native is None or kind is None else (native, kind.encode())
 
 
+def pointer(values: Tensor | None) -> int | None:
+    """A tensor as the functions take it; None is null."""
+    return values.data_ptr() if values is not None else None
+
+
 def check(result: int | None) -> int:
     """What a function returned, pointer or size; raises `RuntimeError` with the library's own words if it failed."""
     if not result:

@@ -29,7 +29,7 @@ def load_codec(path: Path) -> TextCodec | None:
     the same config.json has no rows for.
     """
     codec, rows = _read(path), _stated_rows(path)
-    if codec is None or rows is None:
+    if codec is None or rows is None or codec.num_ids <= rows:
         return codec
     require_rows(codec, rows, path)
     if unused := tokens_from(codec, rows)[1]:

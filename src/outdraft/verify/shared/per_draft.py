@@ -11,6 +11,7 @@ The checks that every rule needs are made once: p holds numbers, q has p's shape
 import math
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
@@ -25,6 +26,7 @@ from outdraft.options.errors import NumericsError
 from outdraft.verify.shared.case import Case, check_shape, make_case
 
 
+@dataclass
 class PerDraft:
     """A rule that judges each draft by itself.
 
@@ -32,18 +34,11 @@ class PerDraft:
     `follows_best`: greedy requests follow the target's best token, and `judge` sees the others alone.
     """
 
-    def __init__(
-        self,
-        judge: Callable[[Case], Verdict],
-        *,
-        lossless: bool = True,
-        coupled: bool | Literal["seeded"] = False,
-        follows_best: bool = False,
-    ) -> None:
-        self.judge = judge
-        self.lossless = lossless
-        self.coupled = coupled
-        self.follows_best = follows_best
+    judge: Callable[[Case], Verdict]
+    _: KW_ONLY
+    lossless: bool = True
+    coupled: bool | Literal["seeded"] = False
+    follows_best: bool = False
 
     def couples(self, request: Request) -> bool:
         """Whether the output is the target's own keyed draw."""
