@@ -40,7 +40,7 @@ def as_asked(seq: Sequence, planned: Budget) -> Budget:
     return budget
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RulesByRequest:
     """The engine's own rule, and beside it those that requests have named, each built when it is first asked for."""
 

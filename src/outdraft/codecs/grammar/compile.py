@@ -35,7 +35,7 @@ class _Library:
     prover: Prover
 
 
-@dataclass
+@dataclass(eq=False)
 class Grammars:
     """What is compiled for one model. The library is imported, and its tree of tokens built, at the first form."""
 

@@ -18,7 +18,7 @@ _STEP = 1.5  # from one chunk to the next at most
 _WEIGHT = 0.25  # of the newest measurement
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slices:
     """`reader`: whose prompt is read so, if any is. `is_open`: a chunk of it is under way."""
 

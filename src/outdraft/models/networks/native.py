@@ -278,7 +278,7 @@ def any_norm_of(norm: nn.Module | None) -> Tensor | None:
 def norm_from(config: ModelConfig, vector: Tensor) -> nn.Module:
     """The final norm of a model, in float32, from what `any_norm_of` gives of it."""
     norm = make_norm(config, config.hidden_size, torch.float32, vector.device)
-    for parameter, values in zip(norm.parameters(), vector.split(config.hidden_size), strict=False):
+    for parameter, values in zip(norm.parameters(), torch.split(vector, config.hidden_size), strict=False):
         parameter.copy_(values)
     return norm.requires_grad_(False)
 
