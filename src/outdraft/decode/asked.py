@@ -45,11 +45,8 @@ class RulesByRequest:
     """The engine's own rule, and beside it those that requests have named, each built when it is first asked for."""
 
     own: Verifier
+    lossless: bool  # of the engine's own
     _others: dict[str, Verifier] = field(default_factory=dict, init=False)
-
-    @property
-    def lossless(self) -> bool:
-        return self.own.lossless
 
     def of(self, name: str | None) -> Verifier:
         """The rule of this name, with its default options; None: the engine's own."""

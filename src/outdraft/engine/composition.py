@@ -46,7 +46,7 @@ class Composition:
 
     def hold(self, parts: Parts, *, isolates: bool) -> None:
         """Step with these from now on."""
-        rules = RulesByRequest(parts.verifier)
+        rules = RulesByRequest(parts.verifier, parts.verifier.lossless)
         used = replace(parts, named_rules=rules)
         if isolates and parts.guesses:
             self._suspicion = self._suspicion or Suspicion()
