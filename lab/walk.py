@@ -1,7 +1,8 @@
 """How far a call walks through the house: `python -m lab.walk`, the files that `LLM(...)` and `generate` enter.
 
     files     files of outdraft of which some function was entered; their lines, blank ones and comments included
-    returns   calls that go from one file into another that was entered before
+    returns   calls that go from one file into another that was entered before: a loop over layers counts each of them
+    ways      the same, each function that calls and each that is called once: what a reader has to look up again
     calls     Python calls of our own functions
 
 What runs while a module is imported is not counted, wherever that happens.
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import outdraft
@@ -29,6 +30,7 @@ class Walk:
 
     files: list[str] = field(default_factory=list)  # in the order of their first call, below src/outdraft
     num_returns: int = 0
+    ways: set[tuple[CodeType | None, CodeType]] = field(default_factory=set)
     num_calls: int = 0
 
     @property
@@ -57,6 +59,7 @@ def walked(call: Callable[[], Any], within: str = "") -> tuple[Any, Walk]:
             walk.files.append(name.removeprefix(HOME))
         elif caller is None or caller.f_code.co_filename != name:
             walk.num_returns += 1
+            walk.ways.add((caller and caller.f_code, code))
 
     sys.setprofile(note)
     try:
@@ -108,10 +111,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--within", default="", help="only while a function of this name runs, as make_engine")
     parser.add_argument("--files", action="store_true", help="name the files")
     options = parser.parse_args(words)
-    lines = ["| drafter | call | files | lines | returns | calls |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| drafter | call | files | lines | returns | ways | calls |", f"|{' --- |' * 7}"]
     for drafter in options.drafter or DRAFTERS:
         for name, walk in measure(drafter, options.within).items():
-            cells = (drafter, name, len(walk.files), walk.num_lines, walk.num_returns, walk.num_calls)
+            cells = (drafter, name, len(walk.files), walk.num_lines, walk.num_returns, len(walk.ways), walk.num_calls)
             lines.append(f"| {' | '.join(map(str, cells))} |")
             lines += [f"    {one}" for one in walk.files if options.files]
     sys.stdout.write("\n".join(lines) + "\n")

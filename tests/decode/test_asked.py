@@ -36,7 +36,7 @@ def asked_for(rule, id=0, **settings):
 
 
 def own_rule():
-    return RulesByRequest(find("verifier", "auto").build(None))
+    return RulesByRequest(find("verifier", "auto").build(None), lossless=True)
 
 
 class InCompany:

@@ -6,6 +6,7 @@ from outdraft.core.request import Request
 from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.parts import Parts
+from outdraft.decode.step import rule_for
 from outdraft.engine.loop import Engine
 from outdraft.options.speculative import Speculative
 from tests.helpers.fakes import ReferenceRule, TableTarget
@@ -54,5 +55,5 @@ def test_named_rules_judge_only_the_passes_that_name_one():
     parts = llm.engine.composition.used
     plain = llm.engine.prepare(Request(prompt_token_ids=(5,)))
     named = llm.engine.prepare(Request(prompt_token_ids=(5,), speculative=Speculative(verifier="rejection")))
-    assert parts.rule_for([plain]) is parts.verifier is not parts.named_rules
-    assert isinstance(parts.rule_for([plain, named]), RulesByRequest)
+    assert rule_for([plain], parts) is parts.verifier is not parts.named_rules
+    assert isinstance(rule_for([plain, named], parts), RulesByRequest)

@@ -9,7 +9,7 @@ from outdraft.core.draft import HostTree, chain, host_tree
 from outdraft.core.packing import PackedDrafts, pack
 from outdraft.options.errors import NumericsError
 from outdraft.sampling.warp import poisoned_one_hot
-from outdraft.verify.shared.per_draft import read_round
+from outdraft.verify.shared.case import read_round
 
 
 class Elsewhere:

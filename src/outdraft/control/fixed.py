@@ -29,7 +29,7 @@ class FixedPolicy(SameBudget):
     """k in every round, or what the request asks for."""
 
     def __init__(self, options: FixedOptions) -> None:
-        super().__init__(options.num_speculative_tokens, request_decides=True, nodes=options.max_nodes)
+        super().__init__(options.num_speculative_tokens, request_decides=True, others={"nodes": options.max_nodes})
 
 
 METHOD = PolicyMethod(

@@ -29,7 +29,7 @@ class ThresholdPolicy(SameBudget):
     """The drafter's own confidence decides."""
 
     def __init__(self, options: ThresholdOptions) -> None:
-        super().__init__(options.num_speculative_tokens, confidence=options.threshold)
+        super().__init__(options.num_speculative_tokens, others={"confidence": options.threshold})
 
 
 METHOD = PolicyMethod(

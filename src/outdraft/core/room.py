@@ -6,7 +6,8 @@ All numbers are pages of the target's cache. A drafter that keeps rows of its ow
 they do not suffice, its guess ends with the tokens that it has drawn so far: what is drawn is never dropped.
 """
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from outdraft.core.sequence import Sequence
 
@@ -60,15 +61,16 @@ class Room(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
 class Unbounded:
     """Memory grows as it is asked for."""
 
-    capacity = None
-    cuts = False
-    free = 0
+    capacity: ClassVar[int | None] = None
+    cuts: ClassVar[bool] = False
+    free: ClassVar[int] = 0
 
-    def __init__(self, *, mixes: bool = False, slices: int = 1) -> None:
-        self.mixes, self.slices = mixes, slices
+    mixes: bool = False
+    slices: int = 1
 
     def wanted(self, seq: Sequence) -> int:
         return 0

@@ -26,8 +26,7 @@ class Watch(Protocol):
 class Watches:
     """Those who hear one engine, in the order in which they came; they come and go in the engine's thread."""
 
-    def __init__(self) -> None:
-        self.each: tuple[Watch, ...] = ()
+    each: tuple[Watch, ...] = ()
 
     def add(self, watch: Watch) -> None:
         """From now on it hears everything."""

@@ -9,7 +9,7 @@ A rule is called with None in the place of other rules' drafts, so each judges i
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -40,18 +40,18 @@ def as_asked(seq: Sequence, planned: Budget) -> Budget:
     return budget
 
 
+@dataclass(slots=True, eq=False)
 class RulesByRequest:
     """The engine's own rule, and beside it those that requests have named, each built when it is first asked for."""
 
-    def __init__(self, own: Verifier) -> None:
-        self.lossless = own.lossless
-        self._own = own
-        self._others: dict[str, Verifier] = {}
+    own: Verifier
+    lossless: bool  # of the engine's own
+    _others: dict[str, Verifier] = field(default_factory=dict, init=False)
 
     def of(self, name: str | None) -> Verifier:
         """The rule of this name, with its default options; None: the engine's own."""
         if name is None:
-            return self._own
+            return self.own
         if name not in self._others:
             method = find("verifier", name)
             self._others[name] = method.build(method.options())
@@ -59,7 +59,7 @@ class RulesByRequest:
 
     def couples(self, request: Request) -> bool:
         """By the engine's own rule."""
-        return self._own.couples(request)
+        return self.own.couples(request)
 
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
         """One verdict for each draft that is not None, by the rule of its request."""

@@ -1,13 +1,11 @@
 """`Parts`: what a step is made of, and who works beside the target."""
 
 from collections.abc import Callable
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from outdraft.core.drafter import Drafter, Traits, inner
 from outdraft.core.policy import Policy
 from outdraft.core.room import Room, Unbounded
-from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
 from outdraft.decode.executor import Executor, Serial
@@ -37,10 +35,3 @@ class Parts:
         object.__setattr__(self, "traits", self.drafter.traits)
         object.__setattr__(self, "guesses", self.traits.guesses)
         object.__setattr__(self, "has_peeking", any(one.traits.peeks for one in inner(self.drafter)))
-
-    def rule_for(self, seqs: Seq[Sequence]) -> Verifier:
-        """Who judges a pass over these sequences."""
-        for seq in seqs if self.named_rules is not None else ():
-            if seq.settled.rule is not None:
-                return self.named_rules or self.verifier
-        return self.verifier

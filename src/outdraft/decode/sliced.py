@@ -57,8 +57,7 @@ class SlicedStep:
 class Slicing:
     """The chunk of an engine that is under way, if there is one."""
 
-    def __init__(self) -> None:
-        self.under_way: SlicedStep | None = None
+    under_way: SlicedStep | None = None
 
     def run(
         self, seq: Sequence, num_layers: int, parts: Parts, whole: Callable[[], list[StepEvent]], *, isolates: bool

@@ -21,6 +21,7 @@ from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetOutput
+from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
@@ -136,7 +137,7 @@ def judge_scored(
     """Ask the rule about a pass. The seconds are what it took; `until`: the clock when it was over."""
     p = target_distributions(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, one in zip(packed.seqs, packed.drafts, strict=True) if one is not None]
-    verdicts = parts.rule_for(packed.seqs)(packed, p, coins)
+    verdicts = rule_for(packed.seqs, parts)(packed, p, coins)
     if len(verdicts) != len(coins):
         raise ValueError(f"the acceptance rule gave {len(verdicts)} verdicts for {len(coins)} guesses")
     return Judged(
@@ -172,3 +173,11 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     if parts.guesses and (planned := as_planned(events, packed)) is not None:
         parts.policy.update(planned)
     return events
+
+
+def rule_for(seqs: Seq[Sequence], parts: Parts) -> Verifier:
+    """The rule that judges a pass over these sequences: the engine's own, unless one of them names another."""
+    for seq in seqs:
+        if seq.settled.rule is not None:
+            return parts.named_rules or parts.verifier
+    return parts.verifier

@@ -30,8 +30,8 @@ class NoDrafter(OneByOne):
         return chain([seq.pending])
 
 
-def build(options: NoneOptions, port: TargetPort) -> NoDrafter:
-    """The baseline, which needs nothing of the target."""
+def build(options: NoneOptions, port: TargetPort | None) -> NoDrafter:
+    """The baseline, which needs nothing of the target: an engine opens no port for it."""
     return NoDrafter()
 
 

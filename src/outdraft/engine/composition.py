@@ -8,14 +8,12 @@ around plug-ins        the shield, where the engine isolates faults and a drafte
 from collections.abc import Iterable
 from dataclasses import replace
 
-from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import guides
 from outdraft.decode.parts import Parts
 from outdraft.decode.suspicion import Suspicion, shielded
 from outdraft.engine.requests.prepare import Terms
-from outdraft.engine.requests.speculative import settle
 from outdraft.options.errors import CapabilityError
 
 
@@ -27,7 +25,7 @@ class Composition:
 
     def __init__(self, ends: frozenset[int]) -> None:
         self._ends = ends
-        self._suspicion = Suspicion()
+        self._suspicion: Suspicion | None = None  # of drafters that guess, as long as the engine lives
         self._guided = set[int]()  # unfinished requests that are guided
         self._given: Parts | None = None
         self._guiding: Parts | None = None
@@ -48,10 +46,12 @@ class Composition:
 
     def hold(self, parts: Parts, *, isolates: bool) -> None:
         """Step with these from now on."""
-        rules = RulesByRequest(parts.verifier)
+        rules = RulesByRequest(parts.verifier, parts.verifier.lossless)
         used = replace(parts, named_rules=rules)
-        self._bare = shielded(used, self._suspicion) if isolates and parts.guesses else used
-        self._given, self._guiding = parts, None
+        if isolates and parts.guesses:
+            self._suspicion = self._suspicion or Suspicion()
+            used = shielded(used, self._suspicion)
+        self._bare, self._given, self._guiding = used, parts, None
         self.terms = Terms(
             vocab_size=parts.target.vocab_size,
             max_len=parts.target.max_len,
@@ -60,7 +60,7 @@ class Composition:
             capacity=parts.room.capacity,
             cuts=parts.room.cuts,
             held=parts.held,
-            unasked=settle(Request(prompt_token_ids=()), parts.held),
+            unasked=parts.held.unasked,
             rule=parts.verifier,
             rules=rules,
         )

@@ -7,7 +7,7 @@ cache exactly where the next pass expects them (`tentative`), or over a cache of
 
 from collections.abc import Collection
 from collections.abc import Sequence as Seq
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.networks.guess import guess_with
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
-from outdraft.models.networks.port import TargetOrigin
+from outdraft.models.networks.port import TargetOrigin, TargetPort
 from outdraft.models.target.open_port import open_port
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import Segment
@@ -67,21 +67,26 @@ class Runner:
         )
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(self.cache, self._decode_row)
-        self.port = open_port(
-            decoder,
-            self.cache,
-            max_len=self.max_len,
-            exact=exact,
-            record=self.record,
-            origin=origin or TargetOrigin(),
-            own_rows=self.cache_config.of_drafters,
-        )
+        self._origin = origin or TargetOrigin()
         self.mixes = independent and decoder.kernels != "pytorch"
         self.slices = config.num_layers if self.mixes else 1
         self.shared: SharedRows | None = None  # what texts take over from earlier ones
         if self.cache_config.prefixes and isinstance(self.cache, PagedCache):
             self.shared = SharedRows(self.cache, whole_texts=self.mixes)
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
+
+    @cached_property
+    def port(self) -> TargetPort:
+        """What a drafter may ask of the target; opened for the first that guesses."""
+        return open_port(
+            self.decoder,
+            self.cache,
+            max_len=self.max_len,
+            exact=self.exact,
+            record=self.record,
+            origin=self._origin,
+            own_rows=self.cache_config.of_drafters,
+        )
 
     def begin(self, seq: Sequence) -> int:
         """Make room for a new sequence; returns how many of its rows are there already, left by an earlier text."""

@@ -6,7 +6,6 @@ PyTorch computes, and the log has a warning; a caller that cannot do without the
 """
 
 import ctypes
-import logging
 import os
 from functools import cache
 from pathlib import Path
@@ -14,11 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from outdraft.kernels.built_from import find_stranger
+from outdraft.kernels.built_from import open_library
 from outdraft.kernels.declared import SIGNATURES, STRUCTURES
 from outdraft.options.errors import CapabilityError, ConfigError
 
-_log = logging.getLogger(__name__)
 _FILE = Path(__file__).parent / "_native.so"
 KINDS = ("amx", "avx512", "avx2", "neon_dot", "neon", "portable")
 
@@ -44,29 +42,7 @@ def why_none() -> str:
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or why there is none."""
-    if not _FILE.exists():
-        why_not = "the native kernels are not built: reinstall outdraft where a C++17 compiler is"
-        if os.environ.get("OUTDRAFT_KERNELS") != "off":  # they were not wanted
-            _log.warning(
-                "%s; PyTorch computes the models, more slowly, and may write another, equally valid text", why_not
-            )
-        return None, why_not
-    try:
-        found = ctypes.CDLL(str(_FILE))
-        stranger = find_stranger(found, SIGNATURES, STRUCTURES)
-    except OSError as error:
-        found, stranger = None, str(error)
-    if found is None or stranger is not None:
-        why_not = (
-            f"the native kernels in {_FILE} were not built from these sources ({stranger}): reinstall outdraft, in a "
-            "checkout with `pip install -e .`"
-        )
-        _log.warning("%s; until then PyTorch computes the models, more slowly", why_not)
-        return None, why_not
-    for name, (result, arguments) in SIGNATURES.items():
-        function = getattr(found, name)
-        function.restype, function.argtypes = result, arguments
-    return found, ""
+    return open_library(_FILE, SIGNATURES, STRUCTURES)
 
 
 def library_file() -> Path:
@@ -105,6 +81,11 @@ def _wanted(_: str | None) -> tuple[ctypes.CDLL, bytes] | None:
     """Of this environment."""
     native, kind = library(), wanted_kind()
     return None if native is None or kind is None else (native, kind.encode())
+
+
+def pointer(values: Tensor | None) -> int | None:
+    """A tensor as the functions take it; None is null."""
+    return values.data_ptr() if values is not None else None
 
 
 def check(result: int | None) -> int:

@@ -12,6 +12,8 @@ from outdraft.options.checked import check_fields
 from outdraft.options.errors import RequestError
 from outdraft.options.ranges import MOST_NODES
 
+FIXED = "fixed"  # the policy that any engine can follow for one request
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculative:
@@ -47,6 +49,19 @@ class Held:
     def name_of(self, arm: int) -> str:
         """Who guesses; "" where the arm was given no name."""
         return self.methods[arm] if arm < len(self.methods) else ""
+
+    @property
+    def unasked(self) -> "Settled":
+        """For a request that says nothing of speculation; no method: the policy chooses in every round."""
+        chooses = len(self.methods) != 1 and self.policy != FIXED
+        return Settled(
+            told=Speculative(
+                method=None if chooses else self.name_of(0) or None,
+                num_speculative_tokens=self.num_speculative_tokens,
+                verifier=self.verifier or None,
+                policy=self.policy or None,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,6 +148,7 @@ def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], s
     from outdraft.models.files.load import open_weights
 
     stored = open_weights(directory)
+    stored.check_shapes()
     config = stored.config
     told = {
         "runs through": "outdraft",

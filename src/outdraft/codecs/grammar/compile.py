@@ -7,7 +7,7 @@ Data in: a form, and whether end tokens count; data out: a function that makes t
 
 from collections import OrderedDict
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -35,19 +35,17 @@ class _Library:
     prover: Prover
 
 
+@dataclass(eq=False)
 class Grammars:
     """What is compiled for one model. The library is imported, and its tree of tokens built, at the first form."""
 
-    def __init__(self, codec: TextualCodec, *, vocab_size: int, ends: Set[int]) -> None:
-        """`vocab_size`: the model's rows, V; ids beyond the codec's are never allowed. `ends`: tokens that end a
-        text."""
-        self._codec = codec
-        self._vocab_size = vocab_size
-        self._ends = frozenset(ends)
-        self._lock = Lock()
-        self._num_tokens = min(getattr(codec, "num_ids", codec.vocab_size), vocab_size)  # that may be text
-        self._library: _Library | None = None
-        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+    codec: TextualCodec
+    _: KW_ONLY
+    vocab_size: int  # the model's rows, V; ids beyond the codec's are never allowed
+    ends: Set[int]  # tokens that end a text
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _library: _Library | None = field(default=None, init=False)
+    _kept: OrderedDict[str, tuple[Any, int]] = field(default_factory=OrderedDict, init=False)
 
     def constraint(self, form: StructuredOutputsParams, *, ignore_eos: bool) -> Callable[[], GrammarConstraint]:
         """A function that makes the constraint of one text; all that it makes share what the masks of a request may
@@ -55,7 +53,9 @@ class Grammars:
 
         Raises `RequestError` for a form that cannot be compiled, or follows no text at all.
         """
-        return partial(self._begin, self._compiled(form), MaskBudget(), frozenset() if ignore_eos else self._ends)
+        return partial(
+            self._begin, self._compiled(form), MaskBudget(), frozenset() if ignore_eos else frozenset(self.ends)
+        )
 
     def _compiled(self, form: StructuredOutputsParams) -> Any:
         spelt = spell(form)
@@ -72,7 +72,8 @@ class Grammars:
         return made
 
     def _load(self) -> _Library:
-        vocabulary = Vocabulary(self._codec, self._num_tokens, self._ends)
+        num_tokens = min(getattr(self.codec, "num_ids", self.codec.vocab_size), self.vocab_size)  # that may be text
+        vocabulary = Vocabulary(self.codec, num_tokens, frozenset(self.ends))
         tokenizer = make_tokenizer(vocabulary)
         return _Library(tokenizer, TokenTable(vocabulary.tokens, vocabulary), Prover(vocabulary.tokens))
 
@@ -96,4 +97,4 @@ class Grammars:
 
     def _begin(self, matcher: Any, budget: MaskBudget, ends: frozenset[int]) -> GrammarConstraint:
         assert self._library is not None
-        return GrammarConstraint(matcher, self._library.table, budget, vocab_size=self._vocab_size, ends=ends)
+        return GrammarConstraint(matcher, self._library.table, budget, vocab_size=self.vocab_size, ends=ends)

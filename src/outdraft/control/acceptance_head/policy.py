@@ -45,7 +45,7 @@ class AcceptanceHeadPolicy(SameBudget):
 
     def __init__(self, options: AcceptanceHeadOptions, net: AcceptanceNet) -> None:
         judge = StateJudge(chances=net.chances, least=options.least)
-        super().__init__(options.num_speculative_tokens, survival=1 - options.threshold, judge=judge)
+        super().__init__(options.num_speculative_tokens, others={"survival": 1 - options.threshold, "judge": judge})
 
 
 def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolicy:

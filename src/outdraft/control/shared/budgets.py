@@ -7,7 +7,9 @@ Data in: sequences and events; data out: one budget each.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from outdraft.core.events import StepEvent
@@ -25,19 +27,21 @@ def allowed(seq: Sequence, depth: int) -> int:
     return max(0, min(depth, seq.room - 1))
 
 
+@dataclass(eq=False)
 class SameBudget:
     """`depth`, and the other fields of the budget. `request_decides`: a request that asks for a depth gets that."""
 
-    def __init__(self, depth: int, *, request_decides: bool = False, **others: Any) -> None:
-        self._depth, self._request_decides, self._others = depth, request_decides, others
+    depth: int
+    request_decides: bool = False
+    others: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The same limits for each sequence; never more than can still be emitted."""
-        depths = [self._depth] * len(seqs)
-        if self._request_decides:
+        depths = [self.depth] * len(seqs)
+        if self.request_decides:
             asked = [seq.request.most_drafted for seq in seqs]
-            depths = [self._depth if own is None else own for own in asked]
-        return [Budget(depth=allowed(seq, k), **self._others) for seq, k in zip(seqs, depths, strict=True)]
+            depths = [self.depth if own is None else own for own in asked]
+        return [Budget(depth=allowed(seq, k), **self.others) for seq, k in zip(seqs, depths, strict=True)]
 
     def update(self, events: Seq[StepEvent]) -> None:
         """What became of a guess does not change the next plan."""

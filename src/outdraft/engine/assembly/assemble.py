@@ -209,21 +209,21 @@ def _sized(cache: CacheConfig, network: Network) -> CacheConfig:
 def _build_parts(runner: Runner, combination: Combination, guard: float) -> Parts:
     """Drafter, rule and policy over the target. Raises `CapabilityError` for a drafter that taps what is not there."""
     method, rule, pacing = combination.drafter, combination.rule, combination.policy
-    drafter: Drafter = method.build(combination.drafter_options, runner.port)
+    whole = method.shape_of(combination.drafter_options)
+    drafter: Drafter = method.build(combination.drafter_options, None if whole == "nothing" else runner.port)
     for tap in (*drafter.needs.taps, *drafter.needs.prompt_taps):
         if not after_attention(runner.num_layers) < tap <= runner.num_layers:
             raise CapabilityError(
                 f"drafter {method.name!r} reads the state after layer {tap}, but the target has "
                 f"{runner.num_layers} layers"
             )
-    if not runner.port.facts.layers_apart:
+    if isinstance(runner.decoder, TransformersNetwork):
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     if not runner.cache.can_trim:
         refuse_over_states(method.name, drafter.needs)
     if runner.shared is not None:
         runner.shared.needs = drafter.needs
     arms = arms_of(method, drafter)
-    whole = method.shape_of(combination.drafter_options)
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
     return Parts(

@@ -16,9 +16,8 @@ from outdraft.core.request import Request
 from outdraft.options.errors import RequestError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
-from outdraft.options.speculative import Held, Settled, Speculative
+from outdraft.options.speculative import FIXED, Held, Settled, Speculative
 
-_FIXED = "fixed"
 _FIELDS = tuple(one.name for one in fields(Speculative))
 
 
@@ -44,18 +43,18 @@ def settle(request: Request, held: Held) -> Settled:
     """What the request's words mean in this engine. Raises `RequestError` naming what is not held, and what is."""
     asked, count = request.speculative or Speculative(), request.most_drafted
     policy = held.policy if asked.policy is None else asked.policy
-    if policy not in (held.policy, _FIXED):
-        known = " and ".join(dict.fromkeys(one for one in (held.policy, _FIXED) if one))
+    if policy not in (held.policy, FIXED):
+        known = " and ".join(dict.fromkeys(one for one in (held.policy, FIXED) if one))
         raise RequestError(f"policy {shown(policy)} is not held here: held are {known}")
     arm = _arm(asked.method, held)
-    is_fixed, depth = policy == _FIXED, None
+    is_fixed, depth = policy == FIXED, None
     most = held.num_speculative_tokens
     if count is not None:
         most = count if is_fixed or most is None else min(count, most)
     if is_fixed and policy != held.policy:
         if arm is None and len(held.methods) > 1:
             raise RequestError(
-                f"policy {_FIXED!r} needs a method, which guesses in every round: held are {', '.join(held.methods)}"
+                f"policy {FIXED!r} needs a method, which guesses in every round: held are {', '.join(held.methods)}"
             )
         depth = most or 0
     only = arm if arm is not None else 0 if len(held.methods) == 1 or is_fixed else None

@@ -5,19 +5,20 @@ A request that had to give back its memory keeps its place in the order, so it s
 
 from bisect import insort
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from outdraft.core.sequence import Sequence
 
 Rank = tuple[int, int]  # priority (the lower, the earlier), arrival
 
 
+@dataclass(slots=True, eq=False)
 class Queue:
     """Waiting sequences, first come first, and the rank of every unfinished one."""
 
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Rank, Sequence]] = []
-        self._ranks: dict[int, Rank] = {}
-        self._arrivals = 0
+    _waiting: list[tuple[Rank, Sequence]] = field(default_factory=list)
+    _ranks: dict[int, Rank] = field(default_factory=dict)
+    _arrivals: int = 0
 
     def __len__(self) -> int:
         return len(self._waiting)

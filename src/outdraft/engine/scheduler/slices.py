@@ -5,6 +5,8 @@ a chunk   so many rows that one layer of it nearly fills a slice: the more rows,
           before them are read
 """
 
+from dataclasses import dataclass
+
 from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
@@ -16,17 +18,17 @@ _STEP = 1.5  # from one chunk to the next at most
 _WEIGHT = 0.25  # of the newest measurement
 
 
+@dataclass(slots=True, eq=False)
 class Slices:
     """`reader`: whose prompt is read so, if any is. `is_open`: a chunk of it is under way."""
 
-    def __init__(self) -> None:
-        self.reader: Sequence | None = None
-        self.is_open = False
-        self.were_last = False  # since then no other request has read
-        self._rows: float = _FIRST
-        self._left = 0  # layers of the chunk
-        self._layer: float | None = None  # seconds of a layer of the chunk
-        self._budget = 0.0  # seconds of a slice; 0: no request waits for it
+    reader: Sequence | None = None
+    is_open: bool = False
+    were_last: bool = False  # since then no other request has read
+    _rows: float = 0  # of a chunk; 0: none has begun
+    _left: int = 0  # layers of the chunk
+    _layer: float | None = None  # seconds of a layer of the chunk
+    _budget: float = 0.0  # seconds of a slice; 0: no request waits for it
 
     def choose(self, reading: list[Sequence], num_decoding: int, room: Room, pace: Pace) -> int | None:
         """Layers of the coming slice; 0: others decode before it. None: no request reads in slices now.
@@ -55,6 +57,7 @@ class Slices:
     def begin(self, seq: Sequence, num_layers: int) -> Sequence:
         """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
         if not self.is_open:
+            self._rows = self._rows or _FIRST
             seq.turn.max_chunk, self._left = int(self._rows), num_layers
         return seq
 

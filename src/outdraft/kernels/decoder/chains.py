@@ -10,8 +10,8 @@ from torch import Tensor
 from outdraft.kernels.declared import CDistribution, CGuessChain
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.guesser import Guesser, GuessRows
-from outdraft.kernels.decoder.rows import ints, pointer
-from outdraft.kernels.library import check
+from outdraft.kernels.decoder.rows import ints
+from outdraft.kernels.library import check, pointer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from outdraft.kernels.declared import CEntrance, CLinear
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.rows import pointer
+from outdraft.kernels.library import pointer
 
 
 class FirstState(Enum):

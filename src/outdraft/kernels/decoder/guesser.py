@@ -18,9 +18,9 @@ from torch import Tensor
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.declared import CFeed, CLinear
 from outdraft.kernels.decoder.entrance import Entrance, ResidualBlock
-from outdraft.kernels.decoder.rows import Span, describe, ints, places, pointer, table_size
+from outdraft.kernels.decoder.rows import Span, describe, ints, places, table_size
 from outdraft.kernels.decoder.stack import Stack
-from outdraft.kernels.library import check, require_library
+from outdraft.kernels.library import check, pointer, require_library
 from outdraft.options.errors import CapabilityError
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outdraft.core.cache import KVMemory
 from outdraft.kernels.declared import CSpan
+from outdraft.kernels.library import pointer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +64,6 @@ def places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes
 def ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
     """Whole numbers as a C array of int32."""
     return (ctypes.c_int32 * len(values))(*values)
-
-
-def pointer(values: Tensor | None) -> int | None:
-    """For the C interface; None is null."""
-    return values.data_ptr() if values is not None else None
 
 
 def _flatten(paths: Seq[Seq[int]]) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int32]]:

@@ -16,8 +16,8 @@ from torch import Tensor
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.declared import CLinear, CNorms, CPass, CShape
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.rows import Span, describe, ints, places, pointer, table_size
-from outdraft.kernels.library import check, require_library
+from outdraft.kernels.decoder.rows import Span, describe, ints, places, table_size
+from outdraft.kernels.library import check, pointer, require_library
 from outdraft.options.errors import CapabilityError
 
 ACTIVATIONS = ("silu", "gelu_tanh")  # Activation of native/model.h

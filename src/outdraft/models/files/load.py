@@ -6,7 +6,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -62,6 +62,7 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
 
 def fill_decoder(stored: "StoredWeights", device: torch.device) -> Decoder:
     """All of the weights in a decoder. Raises `ModelLoadError`."""
+    stored.check_shapes()
     decoder = Decoder(stored.config, stored.dtype, device)
     stored.fill(tensors_of(decoder))
     return decoder.eval().requires_grad_(False)
@@ -69,7 +70,7 @@ def fill_decoder(stored: "StoredWeights", device: torch.device) -> Decoder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWeights:
-    """A model's files, opened: what they hold is known, nothing of it is read."""
+    """A model's files, opened: what they hold is known, nothing of it is read, and its shapes are not compared."""
 
     source: TensorSource
     config: ModelConfig
@@ -86,19 +87,21 @@ class StoredWeights:
                     self._read(entry, ours[entry.ours])
         require_filled(ours.items(), self.source.origin)
 
-    def check_shapes(self) -> None:
+    def check_shapes(self, ask: Callable[[], Mapping[str, Tensor]] | None = None) -> Mapping[str, Tensor]:
         """Compare what the configuration asks for with what the files hold, before any memory is taken for it.
 
+        `ask`: empty tensors under our names; None: a decoder's. Returns them.
         Raises `ModelLoadError` naming the first tensor that differs.
         """
         try:
-            asked = tensors_of(Decoder(self.config, self.dtype, "meta"))
+            asked = tensors_of(Decoder(self.config, self.dtype, "meta")) if ask is None else ask()
         except (RuntimeError, OverflowError) as error:  # PyTorch cannot count that many elements
             raise ModelLoadError(
                 f"the config.json of {self.source.origin} asks for an impossible model ({error})"
             ) from error
         for entry in self.entries:
             self._check(entry, asked[entry.ours])
+        return asked
 
     def _read(self, entry: Entry, target: Tensor) -> None:
         entry.fill(target, [self.source[self.names[name]] for name in entry.theirs])
@@ -137,11 +140,9 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
         config = replace(config, tie_embeddings=False)
     entries = tuple(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
-    stored = StoredWeights(
+    return StoredWeights(
         source=source, config=config, dtype=_dtype(dtype, source, names, entries), entries=entries, names=names
     )
-    stored.check_shapes()
-    return stored
 
 
 def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> None:

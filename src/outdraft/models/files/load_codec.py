@@ -29,7 +29,7 @@ def load_codec(path: Path) -> TextCodec | None:
     the same config.json has no rows for.
     """
     codec, rows = _read(path), _stated_rows(path)
-    if codec is None or rows is None:
+    if codec is None or rows is None or codec.num_ids <= rows:
         return codec
     require_rows(codec, rows, path)
     if unused := tokens_from(codec, rows)[1]:
@@ -42,7 +42,7 @@ def load_codec(path: Path) -> TextCodec | None:
 
 def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
     """Raise `ModelLoadError` where texts may hold tokens that a model of so many rows does not have."""
-    if used := tokens_from(codec, rows)[0]:
+    if codec.num_ids > rows and (used := tokens_from(codec, rows)[0]):
         raise ModelLoadError(
             f"{path}: the model has {rows} embeddings, and its tokenizer has tokens beyond them ({len(used)}, the "
             "first is "

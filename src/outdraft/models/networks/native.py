@@ -7,7 +7,7 @@ resumes at a layer has the bits of one that does not.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from copy import deepcopy
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from outdraft.kernels.decoder.stack import LayerParts, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block, embedding_rows
+from outdraft.models.networks.block import Block, embedding_rows, make_norm
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
 from outdraft.nn.context import AttentionContext, WatchedContext
@@ -78,27 +78,33 @@ class NativeDecoder:
                 f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
                 f"{decoder.device}; run it through PyTorch"
             )
-        norm = deepcopy(decoder.final_norm).float()
+        norm = any_norm_of(decoder.final_norm)
+        assert norm is not None
         self._hold(decoder.config, _pack(decoder), decoder.embedding.detach(), norm, decoder.num_parameters)
 
     @classmethod
     def over(
-        cls, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: nn.Module, num_parameters: int
+        cls, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: Tensor, num_parameters: int
     ) -> "NativeDecoder":
-        """A decoder whose weights are packed already. embedding: [V, D] bfloat16; final_norm: in float32."""
+        """A decoder whose weights are packed already. embedding: [V, D] bfloat16; final_norm: as of `any_norm_of`."""
         made = cls.__new__(cls)
         made._hold(config, stack, embedding, final_norm, num_parameters)
         return made
 
     def _hold(
-        self, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: nn.Module, num_parameters: int
+        self, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: Tensor, num_parameters: int
     ) -> None:
         self.config = config
         self.num_parameters = num_parameters
         self.embedding = embedding
         self.rope = RopeTables(config.rope_kinds())
-        self.final_norm = final_norm
+        self._norm = final_norm
         self.stack = stack
+
+    @cached_property
+    def final_norm(self) -> nn.Module:
+        """In float32, for drafters that norm the target's states."""
+        return norm_from(self.config, self._norm)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -265,6 +271,16 @@ def any_norm_of(norm: nn.Module | None) -> Tensor | None:
         return weight.detach().float().contiguous()
     bias = torch.zeros_like(weight) if norm.bias is None else norm.bias
     return torch.cat((weight, bias)).detach().float()
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def norm_from(config: ModelConfig, vector: Tensor) -> nn.Module:
+    """The final norm of a model, in float32, from what `any_norm_of` gives of it."""
+    norm = make_norm(config, config.hidden_size, torch.float32, vector.device)
+    for parameter, values in zip(norm.parameters(), torch.split(vector, config.hidden_size), strict=False):
+        parameter.copy_(values)
+    return norm.requires_grad_(False)
 
 
 def norm_of(norm: nn.Module) -> Tensor:

@@ -56,4 +56,5 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
         stack.lend_unit(index, start + unit.offset, unit.size)
     rows, width = pieces.config.vocab_size, pieces.config.hidden_size
     table = torch.frombuffer(pages, dtype=torch.bfloat16, count=rows * width, offset=file.embedding.offset)
-    return pieces.decoder(stack, table.view(rows, width), pieces.final_norm())
+    embedding = table.view(rows, width)
+    return NativeDecoder.over(pieces.config, stack, embedding, pieces.final_norm(), pieces.num_parameters)

@@ -18,7 +18,7 @@ import torch
 
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.stack import Stack
-from outdraft.models.networks.native import any_norm_of, parts_of, shape_of, weight_of
+from outdraft.models.networks.native import shape_of
 from outdraft.models.remake.pieces import Pieces
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.read_file import open_file
@@ -46,12 +46,12 @@ def write_packed(file: BinaryIO, pieces: Pieces) -> None:
     packer = Stack(shape_of(config), 1, threads=1)
     units = []
     for index in range(config.num_layers):
-        packer.set_layer(0, parts_of(pieces.layer(index)))
+        packer.set_layer(0, pieces.layer(index))
         units.append(_append(file, packer.unit_bytes(0), lambda at: packer.write_unit(0, at)))
     ends = pieces.ends()
-    packer.set_head(weight_of(ends.lm_head), any_norm_of(ends.final_norm))
+    packer.set_head(ends.head, ends.norm)
     units.append(_append(file, packer.unit_bytes(1), lambda at: packer.write_unit(1, at)))
-    table = ends.embedding.detach().contiguous().view(torch.uint8).flatten()
+    table = ends.embedding.view(torch.uint8).flatten()
     told = {"units": [asdict(unit) for unit in units], "embedding": asdict(_append_rows(file, table))}
     start = file.tell()
     file.write(json.dumps(told).encode() + start.to_bytes(8, "little") + _MARK)

@@ -1,39 +1,55 @@
-"""A model's weights read piece by piece, and rounded on the way if that is asked for: a layer, or what stands at the
-ends (embeddings, final norm, head). Who packs a piece and lets it go never holds the model twice.
+"""A model's weights read piece by piece for the native kernels, and rounded on the way if that is asked for.
+
+A piece is a layer, or what stands at the ends (embeddings, final norm, head). A caller that packs a piece and lets it
+go never holds the model twice.
+
+    files -> tensors under our names -> `LayerParts` -> the packed stack         no module of PyTorch between
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from outdraft.kernels.decoder.stack import Stack
+from outdraft.kernels.decoder import grid
+from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.stack import LayerParts, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads, torch_threads
-from outdraft.models.files.load import StoredWeights, tensors_of
-from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block, make_norm
+from outdraft.models.files.load import StoredWeights
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import NativeDecoder, any_norm_of, parts_of, shape_of, weight_of
-from outdraft.models.remake.quantize import require_roundable, round_maps, share_parameters
+from outdraft.models.networks.native import NativeDecoder, shape_of
+from outdraft.models.remake.quantize import require_roundable
 from outdraft.nn.quant.config import QuantConfig
 
-Piece = TypeVar("Piece", bound=nn.Module)
-_CPU = torch.device("cpu")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What stands before and behind the layers."""
+
+    embedding: Tensor  # [V, D]
+    norm: Tensor  # [D] float32; a layer norm's followed by its bias, [2 D]
+    head: Weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
-    """The pieces of a model for a CPU. Raises `ConfigError` for a rounding that does not fit the model."""
+    """The pieces of a model that the kernels know (`native.can_pack`).
+
+    Raises `ConfigError` for a rounding that does not fit the model, `ModelLoadError` for files that hold other shapes.
+    """
 
     stored: StoredWeights
     rounding: QuantConfig | None = None  # of weights that are not rounded in the files
+    _asked: Mapping[str, Tensor] = field(init=False, repr=False)  # what the files must hold, without memory
 
     def __post_init__(self) -> None:
         if self.rounding is not None:
             require_roundable(self.stored.config, self.rounding)
+        asked = self.stored.check_shapes(lambda: dict(tensors_for(self.stored.config, self.stored.dtype)))
+        object.__setattr__(self, "_asked", asked)
 
     @property
     def config(self) -> ModelConfig:
@@ -43,46 +59,144 @@ class Pieces:
             return self.stored.config
         return replace(self.stored.config, quant=rounding, variant=rounding.variant)
 
-    def layer(self, index: int) -> Block:
+    @property
+    def num_parameters(self) -> int:
+        """Tied weights once, rounded ones as what they stand for."""
+        config = self.config
+        tied = config.tie_embeddings and not (config.quant is not None and config.quant.covers("lm_head"))
+        whole = tensors_for(replace(config, quant=None), self.stored.dtype)
+        return sum(prod(tensor.shape) for name, tensor in whole if not (tied and name == "lm_head.weight"))
+
+    def layer(self, index: int) -> LayerParts:
         """Layer `index`, read now. Raises `ModelLoadError`."""
-        return self._read(lambda config: Block(config, index, self.stored.dtype, _CPU), f"layers.{index}.")
+        config, at = self.config, f"layers.{index}."
+        read = self._read(name for name in self._asked if name.startswith(at))
+        qkv, out, up, down = (self._weight(read, at + name) for name in ("qkv", "out", "up", "down"))
+        attn_norm = self._norm(read, at + "attn_norm")
+        return LayerParts(
+            qkv=qkv,
+            out=out,
+            up=up,
+            down=down,
+            attn_norm=attn_norm,
+            mlp_norm=attn_norm if config.shared_norm else self._norm(read, at + "mlp_norm"),
+            attn_post=self._norm(read, at + "attn_post_norm"),
+            mlp_post=self._norm(read, at + "mlp_post_norm"),
+            q_norm=self._norm(read, at + "q_norm"),
+            k_norm=self._norm(read, at + "k_norm"),
+            window=config.window(index) or 0,
+            turns=config.rope_kind(index),
+        )
 
-    def ends(self) -> Decoder:
+    def ends(self) -> Ends:
         """Everything but the layers, read now. Raises `ModelLoadError`."""
-        return self._read(lambda config: Decoder(config.of_layers(()), self.stored.dtype), "")
+        tied = "lm_head.weight" if self.config.tie_embeddings else ""
+        read = self._read(name for name in self._asked if not name.startswith("layers.") and name != tied)
+        if tied in self._asked:
+            read[tied] = read["embedding"]
+        norm = self._norm(read, "final_norm")
+        assert norm is not None
+        return Ends(embedding=read["embedding"], norm=norm, head=self._weight(read, "lm_head"))
 
-    def final_norm(self) -> nn.Module:
-        """The final norm alone, in float32."""
-        norm = make_norm(self.config, self.config.hidden_size, self.stored.dtype, _CPU)
-        self.stored.fill({f"final_norm.{name}": tensor for name, tensor in tensors_of(norm).items()})
-        return norm.float()
+    def final_norm(self) -> Tensor:
+        """The final norm alone: [D] float32, a layer norm's followed by its bias."""
+        norm = self._norm(self._read(name for name in self._asked if name.startswith("final_norm.")), "final_norm")
+        assert norm is not None
+        return norm
 
     def pack(self) -> NativeDecoder:
         """A decoder on the native kernels, packed in memory, a piece at a time. Raises `ModelLoadError`."""
         stack = self.empty_stack()
         for index in range(self.config.num_layers):
-            stack.set_layer(index, parts_of(self.layer(index)))
+            stack.set_layer(index, self.layer(index))
         ends = self.ends()
-        stack.set_head(weight_of(ends.lm_head), any_norm_of(ends.final_norm))
-        return self.decoder(stack, ends.embedding.detach(), ends.final_norm.float())
+        stack.set_head(ends.head, ends.norm)
+        return NativeDecoder.over(self.config, stack, ends.embedding, ends.norm, self.num_parameters)
 
     def empty_stack(self) -> Stack:
         """Of this shape, for the machine's kernels and as many threads as PyTorch has now."""
         return Stack(shape_of(self.config), self.config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
 
-    def decoder(self, stack: Stack, embedding: Tensor, final_norm: nn.Module) -> NativeDecoder:
-        """Over weights that are packed. embedding: [V, D] bfloat16; final_norm: in float32."""
-        counted = Decoder(self.config, self.stored.dtype, "meta").num_parameters
-        return NativeDecoder.over(self.config, stack, embedding, final_norm.requires_grad_(False), counted)
+    @torch.no_grad()
+    def _read(self, names: Iterable[str]) -> dict[str, Tensor]:
+        with torch_threads(1):  # copies wait for memory; on busy cores several threads would wait for each other
+            read = {name: _unfilled(self._asked[name]) for name in names}
+            self.stored.fill(read)
+        return read
+
+    def _norm(self, read: Mapping[str, Tensor], name: str) -> Tensor | None:
+        """A norm's weight [D] float32, a layer norm's followed by its bias [2 D]; None where there is no norm."""
+        weight = read.get(f"{name}.weight")
+        if weight is None or self.config.norm != "layer":
+            return weight if weight is None else weight.float()
+        bias = read.get(f"{name}.bias", torch.zeros_like(weight))
+        return torch.cat((weight, bias)).float()
 
     @torch.no_grad()
-    def _read(self, make: Callable[[ModelConfig], Piece], prefix: str) -> Piece:
-        with torch_threads(1):  # copies wait for memory; on busy cores several threads would wait for each other
-            piece = make(self.stored.config)
-            self.stored.fill({prefix + name: tensor for name, tensor in tensors_of(piece).items()})
-            if self.rounding is None:
-                return piece
-            rounded = make(self.config)
-            share_parameters(rounded, piece)
-            round_maps(rounded, piece)
-            return rounded
+    def _weight(self, read: Mapping[str, Tensor], name: str) -> Weight:
+        """The linear map of this name, as it was read or rounded now."""
+        bias = read.get(f"{name}.bias")
+        bias = None if bias is None else bias.float()
+        quant = self.config.quant
+        if quant is None or not quant.covers(name):
+            return Weight(bits=16, values=read[f"{name}.weight"], bias=bias)
+        bits, group = quant.bits_at(name), quant.group_size
+        if self.rounding is None:
+            values, scales = read[f"{name}.qweight"], read[f"{name}.scales"]
+        else:
+            whole = read[f"{name}.weight"]
+            grid.require_groups(name, whole.shape[1], bits, group)
+            scales = grid.find_scales(whole, bits, group)
+            values = grid.pack(grid.round_to_grid(whole, scales, bits, group), bits)
+        return Weight(bits=bits, values=values, scales=scales, bias=bias, group=group)
+
+
+def tensors_for(config: ModelConfig, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+    """Our names of all tensors of a model that the kernels know, each as an empty one of its shape and type.
+
+    `Decoder`'s names and shapes, without a module.
+    """
+    width, inner, head = config.hidden_size, config.intermediate_size, config.head_dim
+    rows, kv_rows = config.num_heads * head, config.num_kv_heads * head
+    biased = config.norm == "layer" and config.norm_bias
+
+    def norm(name: str, dim: int, *, wanted: bool = True) -> Iterator[tuple[str, Tensor]]:
+        kind = torch.promote_types(dtype, torch.float32) if config.norm == "rms32" else dtype
+        for part in ("weight", "bias")[: wanted + (wanted and biased)]:
+            yield f"{name}.{part}", torch.empty(dim, dtype=kind, device="meta")
+
+    def linear(name: str, num_in: int, num_out: int, *, bias: bool = False) -> Iterator[tuple[str, Tensor]]:
+        quant = config.quant
+        if quant is None or not quant.covers(name):
+            yield f"{name}.weight", torch.empty(num_out, num_in, dtype=dtype, device="meta")
+        else:
+            bits, group = quant.bits_at(name), quant.group_size
+            grid.require_groups(name, num_in, bits, group)
+            stored, kind = (num_in, torch.int8) if bits == 8 else (num_in // 2, torch.uint8)
+            yield f"{name}.qweight", torch.empty(num_out, stored, dtype=kind, device="meta")
+            groups = num_in // group if group else 1
+            yield f"{name}.scales", torch.empty(num_out, groups, dtype=torch.float32, device="meta")
+        if bias:
+            yield f"{name}.bias", torch.empty(num_out, dtype=dtype, device="meta")
+
+    yield "embedding", torch.empty(config.vocab_size, width, dtype=dtype, device="meta")
+    for i in range(config.num_layers):
+        at = f"layers.{i}."
+        yield from norm(at + "attn_norm", width, wanted=config.pre_norm)
+        yield from norm(at + "attn_post_norm", width, wanted=config.post_norm)
+        yield from norm(at + "mlp_norm", width, wanted=config.pre_norm and not config.shared_norm)
+        yield from norm(at + "mlp_post_norm", width, wanted=config.post_norm)
+        yield from norm(at + "q_norm", rows if config.qk_norm_whole else head, wanted=config.qk_norm)
+        yield from norm(at + "k_norm", kv_rows if config.qk_norm_whole else head, wanted=config.qk_norm)
+        yield from linear(at + "qkv", width, rows + 2 * kv_rows, bias=config.qkv_bias)
+        yield from linear(at + "out", rows, width, bias=config.out_bias)
+        yield from linear(at + "up", width, (1 + config.gated_mlp) * inner, bias=config.mlp_bias)
+        yield from linear(at + "down", inner, width, bias=config.mlp_bias)
+    yield from norm("final_norm", width)
+    yield from linear("lm_head", width, config.vocab_size)
+
+
+def _unfilled(like: Tensor) -> Tensor:
+    """In memory; floats are NaN, so that what is not read shows."""
+    made = torch.empty_like(like, device="cpu")
+    return made.fill_(float("nan")) if made.is_floating_point() else made

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.checksum import checksum
@@ -28,9 +28,8 @@ from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.files.half import in_kernels_type
 from outdraft.models.files.load import open_weights
-from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import embedding_scale, run_packed, shape_of
+from outdraft.models.networks.native import embedding_scale, norm_from, run_packed, shape_of
 from outdraft.models.networks.network import RunOutput
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
 from outdraft.models.remake.packed_file import PackedFile
@@ -55,14 +54,20 @@ class StreamedDecoder:
     device = torch.device("cpu")
 
     def __init__(
-        self, config: ModelConfig, packed: PackedFile, memory: int, final_norm: nn.Module, remake: Callable[[], None]
+        self,
+        config: ModelConfig,
+        packed: PackedFile,
+        memory: int,
+        final_norm: Tensor,
+        num_parameters: int,
+        remake: Callable[[], None],
     ) -> None:
         self.config = config
-        self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
+        self.num_parameters = num_parameters
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
         self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
         self.rope = RopeTables(config.rope_kinds())
-        self._norm = final_norm
+        self._norm = norm_from(config, final_norm)
         self._embedding = EmbeddingRows(packed, config.hidden_size, remake)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
@@ -198,4 +203,6 @@ def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> Str
     """
     pieces = Pieces(stored=in_kernels_type(open_weights(model, dtype), dtype, torch.device("cpu")))
     packed = packed_file(pieces)
-    return StreamedDecoder(pieces.config, packed, memory, pieces.final_norm(), lambda: remake_packed(packed, pieces))
+    return StreamedDecoder(
+        pieces.config, packed, memory, pieces.final_norm(), pieces.num_parameters, lambda: remake_packed(packed, pieces)
+    )

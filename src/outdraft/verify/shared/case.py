@@ -1,7 +1,10 @@
-"""`Case`: one draft that is judged, with the target's distributions and its coins; what most rules do with one."""
+"""`Case`: one draft that is judged, with the target's distributions and its coins; what most rules do with one;
+and what a pass is read for."""
 
+import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins
@@ -9,7 +12,7 @@ from outdraft.core.draft import Continuation, HostTree
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
-from outdraft.options.errors import CapabilityError
+from outdraft.options.errors import CapabilityError, NumericsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +77,34 @@ def check_shape(packed: PackedDrafts, i: int, p: Tensor) -> None:
             f"the draft of sequence {packed.seqs[i].id} brings q of shape {list(draft.q.shape)} for target "
             f"distributions of shape {list(wanted)}: a drafter must give one row a node over the target's vocabulary"
         )
+
+
+def read_round(packed: PackedDrafts, p: Tensor) -> list[int]:
+    """The one time in a round that the host waits for a GPU: is p a distribution, what was drafted, what is best at
+    each node.
+
+    Returns the most probable token at each of the M nodes, and hands the trees their tokens.
+    """
+    drafted = packed.tokens if packed.tokens.device == p.device else packed.tokens[:0].to(p.device)
+    finite = p.sum().isfinite().long()[None]
+    told: list[int] = torch.cat([finite, drafted, p.argmax(-1)]).tolist()
+    if not told[0]:
+        check_numbers(packed, p)
+    if len(drafted):
+        for i, tree in enumerate(packed.trees):
+            if tree is not None:
+                first = 1 + packed.row_starts[i] + packed.num_certain[i]
+                tree.take(told[first : 1 + packed.row_starts[i + 1]])
+    return told[1 + len(drafted) :]
+
+
+def check_numbers(packed: PackedDrafts, p: Tensor) -> None:
+    """Raise `NumericsError` if any entry is NaN or infinite. One sum shows it; only then look for it."""
+    if p.numel() == 0 or math.isfinite(float(p.sum())):
+        return
+    row = int((~p.isfinite().all(-1)).nonzero()[0])
+    i = next(i for i, stop in enumerate(packed.node_starts[1:]) if row < stop)
+    raise NumericsError(
+        f"the target's distribution at node {row - packed.node_starts[i]} of sequence {packed.seqs[i].id} is not "
+        "finite: the model produced NaN or infinite logits; check its weights, or load it in float32"
+    )

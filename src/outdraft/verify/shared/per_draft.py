@@ -8,12 +8,11 @@
 The checks that every rule needs are made once: p holds numbers, q has p's shape, every draft has its coins.
 """
 
-import math
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins
@@ -21,10 +20,10 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.kernels.decoder.choice import best_tokens
-from outdraft.options.errors import NumericsError
-from outdraft.verify.shared.case import Case, check_shape, make_case
+from outdraft.verify.shared.case import Case, check_numbers, check_shape, make_case, read_round
 
 
+@dataclass(eq=False)
 class PerDraft:
     """A rule that judges each draft by itself.
 
@@ -32,18 +31,11 @@ class PerDraft:
     `follows_best`: greedy requests follow the target's best token, and `judge` sees the others alone.
     """
 
-    def __init__(
-        self,
-        judge: Callable[[Case], Verdict],
-        *,
-        lossless: bool = True,
-        coupled: bool | Literal["seeded"] = False,
-        follows_best: bool = False,
-    ) -> None:
-        self.judge = judge
-        self.lossless = lossless
-        self.coupled = coupled
-        self.follows_best = follows_best
+    judge: Callable[[Case], Verdict]
+    _: KW_ONLY
+    lossless: bool = True
+    coupled: bool | Literal["seeded"] = False
+    follows_best: bool = False
 
     def couples(self, request: Request) -> bool:
         """Whether the output is the target's own keyed draw."""
@@ -72,7 +64,7 @@ def read_best(packed: PackedDrafts, p: Tensor) -> list[int] | None:
     """The most probable token at each of the M nodes; None where the kernels do not find it. See `read_round`."""
     best = best_tokens(p) if p.device.type == "cpu" else read_round(packed, p)
     if best is None:
-        _check_numbers(packed, p)
+        check_numbers(packed, p)
     return best
 
 
@@ -85,34 +77,3 @@ def _follow_best(packed: PackedDrafts, i: int, p: Tensor, best: list[int]) -> Ve
     while (child := tree.child(node, best[first + node])) is not None:
         node = child
     return Verdict(tuple(tree.path(node)), best[first + node], bonus=not tree.children[node])
-
-
-def read_round(packed: PackedDrafts, p: Tensor) -> list[int]:
-    """The one time in a round that the host waits for a GPU: is p a distribution, what was drafted, what is best at
-    each node.
-
-    Returns the most probable token at each of the M nodes, and hands the trees their tokens.
-    """
-    drafted = packed.tokens if packed.tokens.device == p.device else packed.tokens[:0].to(p.device)
-    finite = p.sum().isfinite().long()[None]
-    told: list[int] = torch.cat([finite, drafted, p.argmax(-1)]).tolist()
-    if not told[0]:
-        _check_numbers(packed, p)
-    if len(drafted):
-        for i, tree in enumerate(packed.trees):
-            if tree is not None:
-                first = 1 + packed.row_starts[i] + packed.num_certain[i]
-                tree.take(told[first : 1 + packed.row_starts[i + 1]])
-    return told[1 + len(drafted) :]
-
-
-def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:
-    """Raise `NumericsError` if any entry is NaN or infinite. One sum shows it; only then look for it."""
-    if p.numel() == 0 or math.isfinite(float(p.sum())):
-        return
-    row = int((~p.isfinite().all(-1)).nonzero()[0])
-    i = next(i for i, stop in enumerate(packed.node_starts[1:]) if row < stop)
-    raise NumericsError(
-        f"the target's distribution at node {row - packed.node_starts[i]} of sequence {packed.seqs[i].id} is not "
-        "finite: the model produced NaN or infinite logits; check its weights, or load it in float32"
-    )
