@@ -63,7 +63,7 @@ class Room(Protocol):
 class Unbounded:
     """Memory grows as it is asked for."""
 
-    capacity = None
+    capacity: int | None = None
     cuts = False
     free = 0
 

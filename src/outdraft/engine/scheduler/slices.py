@@ -5,6 +5,8 @@ a chunk   so many rows that one layer of it nearly fills a slice: the more rows,
           before them are read
 """
 
+from dataclasses import replace
+
 from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
@@ -55,7 +57,7 @@ class Slices:
     def begin(self, seq: Sequence, num_layers: int) -> Sequence:
         """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
         if not self.is_open:
-            seq.turn.max_chunk, self._left = int(self._rows), num_layers
+            seq.turn, self._left = replace(seq.turn, max_chunk=int(self._rows)), num_layers
         return seq
 
     def end(self) -> None:
