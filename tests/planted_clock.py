@@ -1,5 +1,6 @@
 """An engine whose passes take what a formula says, on a clock that it moves: a trace of it holds no noise at all."""
 
+import json
 import random
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from outdraft.core.room import Unbounded
 from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.engine.trace import TraceWriter
+from outdraft.engine.trace import Tracer
 from outdraft.options.errors import BusyError
 from outdraft.options.params import SamplingParams
 from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, alternating
@@ -88,7 +89,8 @@ def record(path, loads, *, depth=3, **settings):
     )
     engine = Engine(parts, scheduling=SchedulerSettings(**settings), clock=clock)
     with open(path, "w") as file:
-        engine.watch.add(TraceWriter(file, engine, {"model": "planted", "drafter": {"name": "scripted"}}, 0.0))
+        config = {"model": "planted", "drafter": {"name": "scripted"}}
+        engine.watch.add(Tracer(lambda line: print(json.dumps(line), file=file), engine, config, 0.0))
         return _serve(engine, clock, sorted(loads, key=lambda one: one.at))
 
 

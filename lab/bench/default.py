@@ -26,10 +26,11 @@ from outdraft.bench.made import make_model
 from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites.workloads import workload
+from outdraft.core.decisions import Decisions
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
+from outdraft.engine.between_steps import listen
 from outdraft.engine.llm import LLM
-from outdraft.engine.watching import listen
 from outdraft.options.errors import OutdraftError
 from outdraft.options.params import SamplingParams
 
@@ -79,7 +80,7 @@ class _Ends:
 
     def asked(self, seq: Sequence, now: float) -> None: ...
     def refused(self, seq: Sequence, now: float) -> None: ...
-    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None: ...
+    def passed(self, decisions: Decisions, events: Seq[StepEvent], now: float, seconds: float) -> None: ...
 
 
 def requests(cell: Cell, vocab: int, max_tokens: int) -> tuple[list[Any], list[SamplingParams]]:

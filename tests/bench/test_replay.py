@@ -2,30 +2,28 @@
 
 import json
 import threading
-from io import StringIO
 from random import Random
 
 import pytest
 from drafters.drafting import sequence
 
 from outdraft import LLM, SamplingParams, record_trace
-from outdraft.bench.replay.costs import LearnedCosts, RecordedPass, Work
-from outdraft.bench.replay.parts import SimulatedClock, SimulatedTarget
+from outdraft.bench.replay.costs import LearnedCosts, RecordedPass, Work, work_of
+from outdraft.bench.replay.engine import Chunk, Machine, Replaying
 from outdraft.bench.replay.pauses import Pause, Pauses, learn_pauses
-from outdraft.bench.replay.simulate import Machine, simulate
+from outdraft.bench.replay.simulate import simulate
 from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import TracedRequest, read_lines, read_trace
-from outdraft.core.draft import chain
 from outdraft.core.events import StepEvent
-from outdraft.core.packing import pack
 from outdraft.core.request import Request
+from outdraft.decode.step import decide
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.engine.trace import TraceWriter
+from outdraft.engine.trace import Tracer
 from outdraft.options.errors import ConfigError
 
 
 class Known:
-    """Costs of a machine that is known: linear, quiet."""
+    """LearnedCosts of a machine that is known: linear, quiet."""
 
     def seconds(self, work, random):
         return 0.01 + 2e-4 * work.num_rows + 1e-3 * work.num_decoding
@@ -201,8 +199,8 @@ def test_time_in_which_a_slice_ran_is_no_pause():
     """Of a prompt's pass that stops between layers; it has its own line, with all of its seconds, when it is over."""
     header = {"outdraft_trace": 1}
     ask = {"at": 0.0, "asks": 7, "prompt": 90, "most": 4, "priority": 0, "timeout": None}
-    rounds = [{"at": at, "seconds": 0.1, "cached": {}, "rows": [[1, 0, 1, 1, 40]]} for at in (0.1, 0.3, 0.5)]
-    chunk = {"at": 0.4, "seconds": 0.19, "cached": {}, "rows": [[7, 89, 1, 1, 0]]}
+    rounds = [{"at": at, "seconds": 0.1, "rows": [[1, 0, 1, 1, 40]]} for at in (0.1, 0.3, 0.5)]
+    chunk = {"at": 0.4, "seconds": 0.19, "rows": [[7, 89, 1, 1, 0]]}
     told = [header, ask, rounds[0], {"at": 0.2, "slice": 0.1}, rounds[1], chunk, rounds[2]]
     trace = read_lines(told)
     assert [one.seconds for one in trace.passes] == [0.1, 0.1, 0.19, 0.1]
@@ -210,30 +208,30 @@ def test_time_in_which_a_slice_ran_is_no_pause():
 
 
 def test_a_trace_tells_slices_and_the_seconds_of_all_of_them():
-    made = StringIO()
+    told = []
     llm = LLM("zoo:target", drafter="none")
-    writer = TraceWriter(made, llm.engine, llm.config, 0.0)
+    tracer = Tracer(told.append, llm.engine, llm.config, 0.0)
     seq = llm.engine.prepare(Request(prompt_token_ids=(1, 2, 3)))
-    writer.asked(seq, 0.0)
-    writer.passed([seq], [], 0.1, 0.1)
-    writer.passed([seq], [StepEvent(seq_id=seq.id, num_certain=2)], 0.3, 0.05)
-    told = [json.loads(line) for line in made.getvalue().splitlines()]
-    assert told[2] == {"at": 0.1, "slice": 0.1} and told[3]["seconds"] == 0.15
+    decisions = decide([seq], llm.engine.parts)
+    tracer.asked(seq, 0.0)
+    tracer.passed(decisions, [], 0.1, 0.1)
+    tracer.passed(decisions, [StepEvent(seq_id=seq.id, num_certain=2)], 0.3, 0.05)
+    assert told[2] == {"at": 0.1, "slice": 0.1} and told[3]["seconds"] == pytest.approx(0.15)
 
 
 def test_a_chunk_in_slices_has_its_pages_until_it_is_dropped():
-    costs = LearnedCosts(
-        [RecordedPass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=9), seconds=0.01)] * 40
-    )
-    target = SimulatedTarget(
-        clock=SimulatedClock(), costs=costs, random=Random(1), asked={}, mixes=True, slices=4, num_pages=8
-    )
+    machine = Machine(costs=Known(), pauses=Pauses(), slices=4, num_pages=8)
+    engine = Replaying(machine, SchedulerSettings(), 1)
     seq = sequence([5] * 40)
-    target.rows[seq.id] = 0
-    target.start(pack([seq], [chain([seq.pending])]))
-    assert (target.free, target.held(seq)) == (5, 3)
-    target.end(seq)
-    assert target.free == 8
+    seq.num_cached = 0
+    engine.running.append(seq)
+    assert engine.pages.free == 8
+    assert not engine._slice(seq.id, 3, [(39, 1, 0)]) and engine.pages.opened[seq.id] == Chunk(
+        40, Known().seconds(work_of([(39, 1, 0)]), None), 1
+    )
+    assert (engine.pages.free, engine.pages.held(seq)) == (5, 3) and engine.now == pytest.approx(0.75 * 0.018)
+    engine.pages.end(seq)
+    assert engine.pages.free == 8
 
 
 def test_a_recording_of_an_llm_that_is_closed_meanwhile_is_whole(tmp_path):

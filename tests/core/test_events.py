@@ -14,7 +14,7 @@ def test_the_shares_of_a_step_add_up_to_it(monkeypatch):
     engine = Engine(Parts(target=target, drafter=liar(target.next_logits), verifier=ReferenceRule(), policy=policy))
     for first in range(4):
         engine.add(Request(prompt_token_ids=(first,)))
-    readings = iter([0.0, 1.0, 4.0, 6.0])  # began, drafted, passed, done
+    readings = iter([0.0, 1.0, 1.0, 1.0, 4.0, 6.0])  # began, decided, began, packed, passed, done
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(readings))
     events = engine.step()
     assert len(events) == 4

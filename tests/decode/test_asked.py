@@ -11,6 +11,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, names
 from outdraft.decode.asked import RulesByRequest, as_asked
 from outdraft.decode.distributions import target_distributions
+from outdraft.decode.guesses import is_as_planned
 from outdraft.options.speculative import Settled
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import draft_coins
@@ -96,7 +97,7 @@ def test_a_rule_that_no_request_names_is_not_built():
 
 def test_prompt_chunks_beside_other_rules_have_no_verdict():
     reading = one_sequence([0, 1, 2, 3], id=9)
-    reading.num_cached, reading.turn.max_chunk = 0, 2
+    reading.num_cached, reading.turn = 0, replace(reading.turn, max_chunk=2)
     seqs = [asked_for("block", 0), reading, asked_for(None, 1)]
     drafts = [drafts_from(DRAFTER, CHAIN)(seq.tokens, draft_coins(seq)) for seq in (seqs[0], seqs[2])]
     packed = pack(seqs, [drafts[0], None, drafts[1]])
@@ -115,19 +116,27 @@ def test_a_soft_engine_is_not_soft_for_a_request_with_a_rule_of_its_own():
 def test_budgets():
     seq = one_sequence([0, 1], id=0)
     planned = Budget(depth=4, arm=0, confidence=0.5, resting=frozenset({1}))
-    assert as_asked(seq, planned) is planned and not seq.turn.is_overruled
+    assert as_asked(seq, planned) is planned
 
     seq.settled = Settled(arm=2, resting=frozenset({0, 1}))
     assert as_asked(seq, planned) == replace(planned, arm=2, resting=frozenset({0, 1}))
-    assert seq.turn.is_overruled
-    as_asked(seq, Budget(depth=0, arm=0))
-    assert not seq.turn.is_overruled  # no drafter guesses, so it does not matter which
-    as_asked(seq, Budget(depth=4, arm=2))
-    assert not seq.turn.is_overruled
 
     seq.settled = Settled(arm=1, depth=7)
     assert as_asked(seq, Budget(depth=0, resting=frozenset({1}))) == Budget(depth=7, arm=1)
-    assert seq.turn.is_overruled
     assert as_asked(seq, Budget(depth=0)).depth == 7
     seq.request = replace(seq.request, params=type(seq.request.params)(max_tokens=4))
     assert as_asked(seq, planned).depth == 4 - seq.num_output - 1
+
+
+@pytest.mark.parametrize(
+    ("planned", "asked", "expected"),
+    [
+        (Budget(depth=4), Budget(depth=4, confidence=0.5), True),
+        (Budget(depth=4), Budget(depth=4, arm=2), False),
+        (Budget(depth=4), Budget(depth=0), False),
+        (Budget(depth=0), Budget(depth=7), False),
+        (Budget(depth=0), Budget(depth=0, arm=2), True),  # no drafter guesses, so it does not matter which
+    ],
+)
+def test_what_was_planned(planned, asked, expected):
+    assert is_as_planned(planned, asked) is expected

@@ -1,5 +1,7 @@
 """Drafts that a constraint makes or cuts, and what drafter and policy learn of such rounds."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from outdraft.core.events import StepTimes
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.apart import Isolated
-from outdraft.decode.forced import MOST_FORCED, ForcedDraft, forced_draft, without_forbidden
+from outdraft.decode.forced import MOST_FORCED, Undrafted, forced_draft, without_forbidden
 from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import step
@@ -107,7 +109,7 @@ def test_the_drafter_sees_rows_that_were_read(ends):
     (seen,) = engine.parts.drafter.seen
     rows = 4 if ends else 5  # "8" is the last token, and pending
     assert (seen.start, seen.num_committed, seq.num_cached) == (2, rows, 2 + rows)
-    assert seen.draft.tokens.tolist() == [seq.tokens[1 + rows]] and not isinstance(seen.draft, ForcedDraft)
+    assert seen.draft.tokens.tolist() == [seq.tokens[1 + rows]] and not isinstance(seen.draft, Undrafted)
     assert (seen.verdict.path, seen.verdict.token, seen.verdict.bonus) == ((), seq.tokens[2 + rows], True)
     assert seen.logits.equal(engine.parts.target.next_logits(seq.tokens[: 2 + rows])[None])
     assert seq.output == [5, 6, 7, 8, *seq.output[4:]] and (seq.finish_reason == "stop") == ends
@@ -145,7 +147,7 @@ def test_nothing_is_guessed_where_masks_are_dear(dear):
 
 def test_others_are_asked_and_share_the_time(monkeypatch):
     engine, seqs = begin(Song([5, 6, 7, 8]), None, Song([4] * 5), None)
-    clock = iter([0.0, 1.0, 3.0, 11.0])
+    clock = iter([0.0, 0.5, 1.5, 2.0, 4.0, 12.0])
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(clock))
     events = step(seqs, engine.parts)
     drafter, policy = engine.parts.drafter, engine.parts.policy
@@ -186,7 +188,7 @@ def test_how_much_is_drafted(others, count):
 
 def test_nothing_is_drafted_where_there_is_no_room():
     _, (seq,) = begin(Song([5] * 5))
-    seq.turn.drafts = False
+    seq.turn = replace(seq.turn, drafts=False)
     assert forced_draft(seq, least=1) is None
 
 

@@ -64,7 +64,7 @@ def test_while_a_long_negative_prompt_is_read_others_go_on(length, apart):
     free = running.add(ask(negative=None, scale=1.0, max_tokens=60))
     running.step()
     guided = running.add(ask(prompt=prompt, negative=negative, max_tokens=4))
-    guided.turn.max_chunk = 32
+    guided.turn = replace(guided.turn, max_chunk=32)
     between, passes = 0, 0
     while not guided.num_output:
         before = free.num_output, guided.num_cached, guided.beside and guided.beside.num_cached
@@ -103,7 +103,7 @@ def test_a_text_that_waits_for_its_shadow_may_give_back_its_memory():
     running = engine(target)
     asked = ask(negative=(2, 3) * 30, max_tokens=6)
     seq = running.add(asked)
-    seq.turn.max_chunk = 20
+    seq.turn = replace(seq.turn, max_chunk=20)
     running.step()
     assert not seq.num_unread and not seq.prefilled and seq.beside.num_cached == 20
     running._give_back(seq)

@@ -1,5 +1,7 @@
 """Log probabilities of prompts: which rows tell them, in chunks of any size, once, from few rows of logits at once."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -45,7 +47,7 @@ def test_every_chunk_tells_the_tokens_that_its_rows_predict(chunk, rows, monkeyp
     honest, sizes = table._logits_at, []
     table._logits_at = lambda packed, some: sizes.append(len(some)) or honest(packed, some)
     parts, seq = begun(table, prompt_logprobs=2)
-    seq.turn.max_chunk = chunk
+    seq.turn = replace(seq.turn, max_chunk=chunk)
     told = []
     while seq.num_output < 3:
         told += step([seq], parts)[0].prompt_logprobs
@@ -70,7 +72,7 @@ def test_a_prompt_that_is_read_again_is_not_reported_again():
     """A sequence may be ended and begin anew, with what it has written."""
     table = TableTarget()
     parts, seq = begun(table, prompt_logprobs=0)
-    seq.turn.max_chunk = 2
+    seq.turn = replace(seq.turn, max_chunk=2)
     first = [*step([seq], parts)[0].prompt_logprobs, *step([seq], parts)[0].prompt_logprobs]
     table.end(seq)
     table.begin(seq)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from outdraft.core.draft import Continuation, Draft, Role, chain
-from outdraft.core.events import Source, step_times
+from outdraft.core.events import Source, StepTimes, step_times
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
@@ -19,7 +19,7 @@ from outdraft.decode.commit import Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
 from outdraft.decode.parts import Parts
-from outdraft.decode.step import judge, step
+from outdraft.decode.step import decide, judge, step
 from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
@@ -53,8 +53,8 @@ def sequences(engine: Engine, **params):
 
 
 def test_the_seconds_of_a_step_are_shared_out(monkeypatch):
-    """Drafting ends at 1, the pass at 3, the step at 11."""
-    clock = iter([0.0, 1.0, 3.0, 11.0])
+    """Deciding takes a half, as packing does; the pass takes 2, the rest 8."""
+    clock = iter([0.0, 0.5, 1.5, 2.0, 4.0, 12.0])
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(clock))
     engine = engine_of(TableTarget())
     events = step(sequences(engine), engine.parts)
@@ -107,7 +107,7 @@ def test_a_policy_learns_nothing_from_a_guess_that_memory_has_cut(trouble, learn
     engine = engine_of(TableTarget(), room=Full(3) if trouble == "the last is cut" else Unbounded())
     seqs = sequences(engine)
     for seq in seqs:
-        seq.turn.drafts = trouble != "no guesses"
+        seq.turn = replace(seq.turn, drafts=trouble != "no guesses")
     if trouble == "no rows to draft":
         engine.parts.drafter.propose = no_room
     events = step(seqs, replace(engine.parts, policy=asked_for(told)))
@@ -123,10 +123,10 @@ def test_a_policy_learns_nothing_where_a_pass_had_no_room_for_its_guesses():
 
 
 def judged_by_hand(engine, seqs, drafts, verdicts) -> Judged:
-    packed = pack(seqs, drafts)
+    packed, decisions = pack(seqs, drafts), decide(seqs, replace(engine.parts, policy=asked_for([])))
     scored = engine.parts.target.forward(packed, (0,))
     p = target_distributions(packed, scored.logits)
-    return Judged(packed=packed, scored=scored, p=p, verdicts=verdicts, draft_seconds=0, target_seconds=0, until=0)
+    return Judged(packed=packed, decisions=decisions, scored=scored, p=p, verdicts=verdicts, times=StepTimes(), until=0)
 
 
 TREE = Draft(  # 0 -> (1 -> 3), 2; node 4 below 2 is a probe
@@ -171,7 +171,13 @@ def test_the_event_of_a_prompt_chunk_is_empty_but_for_its_rows():
     packed = pack([seq], [None], max_chunk=2)
     scored = engine.parts.target.forward(packed)
     judged = Judged(
-        packed=packed, scored=scored, p=scored.logits, verdicts=[], draft_seconds=0, target_seconds=0, until=0
+        packed=packed,
+        decisions=decide([seq], engine.parts),
+        scored=scored,
+        p=scored.logits,
+        verdicts=[],
+        times=StepTimes(),
+        until=0,
     )
     (event,), (seen,) = commit(judged, engine.parts.target)
     assert event.tokens == event.sources == () and event.num_certain == 2 and event.variant == "int8"
@@ -208,9 +214,9 @@ def test_a_pass_may_be_judged_without_running_ahead():
     drafter = engine.parts.drafter
     drafter.traits = type(drafter.traits)(ahead=lambda seqs, drafts, is_over: calls.append(1) or [None] * len(seqs))
     parts = Parts(target=engine.parts.target, drafter=drafter, verifier=ReferenceRule(), policy=engine.parts.policy)
-    guesses = [chain([seq.pending]) for seq in seqs]
-    for ahead, expected in ((False, 0), (True, 1)):
-        judge(seqs, guesses, parts, 0.0, ahead=ahead)
+    decisions = decide(seqs, parts)
+    for is_whole, expected in ((False, 0), (True, 1)):
+        judge(seqs, replace(decisions, is_whole=is_whole), parts)
         assert len(calls) == expected
 
 

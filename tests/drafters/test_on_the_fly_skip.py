@@ -1,5 +1,7 @@
 """Draft on the fly: attentions that do nothing are dropped, each prompt has its own set, no pass is added."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from drafters.drafting import greedy_rule, make, sequence, states, write
@@ -73,7 +75,7 @@ def test_a_prompt_that_is_read_beside_a_text_changes_nothing_for_it():
     for seq in (first, short, late):
         seq.num_cached = target.begin(seq)
         drafter.begin([seq])
-    late.turn.max_chunk = 4
+    late.turn = replace(late.turn, max_chunk=4)
     step([first], parts)
     chosen = drafter._skips[first.id]
     assert chosen.attention == {2, 3}

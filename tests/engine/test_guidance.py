@@ -1,5 +1,7 @@
 """Classifier-free guidance through the public interface: the same texts as transformers', and one clear error each."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -180,7 +182,7 @@ def test_a_shadow_takes_what_its_text_takes():
     assert room.missing(seq, 1) == 1 + 1 and room.missing(seq, 5) == 5 + 5
     seq.beside.num_cached -= 3
     assert room.missing(seq, 0) == 0 + 3 and room.missing(seq, 2) == 2 + 3 + 2
-    seq.turn.max_chunk = 2
+    seq.turn = replace(seq.turn, max_chunk=2)
     assert room.missing(seq, 0) == 0 + 2
 
 

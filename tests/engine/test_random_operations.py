@@ -87,7 +87,7 @@ class SliceCount:
     def __init__(self):
         self.num = 0
 
-    def passed(self, seqs, events, now, seconds):
+    def passed(self, decisions, events, now, seconds):
         self.num += not events
 
     def asked(self, seq, now):

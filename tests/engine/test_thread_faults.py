@@ -13,7 +13,7 @@ from engine.test_thread import GREEDY, LONG, PROMPTS, is_empty, within
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.watching import listen
+from outdraft.engine.between_steps import listen
 from outdraft.options.errors import CapabilityError, DecodingError
 
 pytestmark = pytest.mark.logs_faults

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from outdraft import LLM, SamplingParams, record_trace
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
+from outdraft.decode.step import decide
 from outdraft.server.metrics import EngineWatch, Instruments
 
 Scrape = Callable[[], dict[str, float]]
@@ -131,8 +132,9 @@ def test_a_prompt_in_slices_has_waited_until_its_first_slice() -> None:
     watch = EngineWatch(instruments, llm.engine)
     seq = llm.engine.prepare(Request(prompt_token_ids=(1, 2, 3)), asked_at=1.0)
     watch.asked(seq, 1.0)
-    watch.passed([seq], [], 1.5, 0.1)
-    watch.passed([seq], [StepEvent(seq_id=seq.id, num_certain=2)], 9.0, 0.1)
+    decisions = decide([seq], llm.engine.parts)
+    watch.passed(decisions, [], 1.5, 0.1)
+    watch.passed(decisions, [StepEvent(seq_id=seq.id, num_certain=2)], 9.0, 0.1)
     samples = [sample for family in instruments.registry.collect() for sample in family.samples]
     found = {sample.name.removeprefix("outdraft:"): sample.value for sample in samples}
     assert found["request_queue_time_seconds_sum"] == pytest.approx(0.4)

@@ -51,6 +51,24 @@ class Ahead(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Adoption:
+    """How a drafter takes other weights between two steps, while requests are decoded (`engine/between_steps.py`).
+
+    A text does not depend on its guesses, so running requests keep theirs; `q` of a guess stays what it was drawn from.
+    `take` puts weights, by name, in the place of those held; where it raises, the old ones are still in force.
+    """
+
+    take: Callable[[Mapping[str, Tensor]], None]
+    version: int = 0  # how often they have been replaced
+
+    def adopt(self, weights: Mapping[str, Tensor]) -> int:
+        """Replace the weights; returns the version that guesses have from now on."""
+        self.take(weights)
+        self.version += 1
+        return self.version
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
     """What a drafter is, holds and can do beyond its verbs; asked once, when it has been built."""
@@ -65,6 +83,7 @@ class Traits:
     inner: "tuple[Drafter, ...]" = ()  # the drafters that it asks
     home: Path | None = None  # the directory of its own network
     hands_states: bool = False  # it heeds `Budget.judge`: its network has a hidden state for every token of a chain
+    adopt: Adoption | None = None  # its weights may be replaced between two steps; the same object each time
 
 
 class Drafter(Protocol):

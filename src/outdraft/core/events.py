@@ -43,6 +43,7 @@ class StepEvent:
     num_certain: int = 0  # prompt rows read, or, in a pass that reads none of its own, those of its negative prompt
     num_draft_tokens: int = 0  # acceptable nodes offered
     drafted_by: str = ""  # who offered them, by name; "forced": a mask left no choice
+    draft_version: int = 0  # how often the drafter's weights had been replaced by then (`drafter.Adoption`)
     draft_depth: int = 0  # longest acceptable path offered
     num_nodes: int = 0  # rows of the pass that belong to the draft: pending, acceptable and probes
     confidences: tuple[float, ...] = ()  # of the accepted nodes, then of the rejected eldest child, if the drafter says

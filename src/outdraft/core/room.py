@@ -6,8 +6,7 @@ All numbers are pages of the target's cache. A drafter that keeps rows of its ow
 they do not suffice, its guess ends with the tokens that it has drawn so far: what is drawn is never dropped.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from outdraft.core.sequence import Sequence
 
@@ -61,16 +60,15 @@ class Room(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
 class Unbounded:
     """Memory grows as it is asked for."""
 
-    capacity: ClassVar[int | None] = None
-    cuts: ClassVar[bool] = False
-    free: ClassVar[int] = 0
+    capacity: int | None = None
+    cuts = False
+    free = 0
 
-    mixes: bool = False
-    slices: int = 1
+    def __init__(self, *, mixes: bool = False, slices: int = 1) -> None:
+        self.mixes, self.slices = mixes, slices
 
     def wanted(self, seq: Sequence) -> int:
         return 0

@@ -16,14 +16,12 @@ from outdraft.options.speculative import UNASKED, Settled
 CHUNK = 512  # rows in which a prompt is read where its bits depend on that
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What a text may bring into the pass that comes, as the scheduler says, and what came of it there."""
+    """What a text may bring into the pass that comes, as the scheduler says."""
 
     max_chunk: int = CHUNK  # tokens of it that are read before the pending one
     drafts: bool = True  # False: there is no room for a guess
-    drafted_by: str = ""  # who made the guess, by name
-    is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class Sequence:
     coupled: bool  # the rule is the seed-coupled one: a sampled drafter shares the target's noise
     prefers_drawn: bool = True  # its rule accepts more of guesses that are drawn than of the likeliest ones
     eos_token_ids: frozenset[int]
-    ends: frozenset[int] = field(init=False)  # ids that end its text: those, and its own stop ids
+    ends: frozenset[int] = field(init=False)  # ids that end its text, and are no part of it: those, and its stop ids
     coins: "Callable[[Sequence], Coins]"  # the verifier's coins of the coming round
     draft_coins: "Callable[[Sequence], DraftCoins]"
     asked_at: float | None = None  # seconds by the engine's clock when it was asked for, from which a timeout counts
@@ -48,7 +46,7 @@ class Sequence:
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left
     num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been reported
     num_preempted: int = 0  # times that it gave back its memory, and was read again
-    turn: Turn = field(default_factory=Turn)  # of the pass that comes, or is under way
+    turn: Turn = Turn()  # of the pass that comes, or is under way
     finish_reason: str | None = None
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)
@@ -155,10 +153,6 @@ class Sequence:
         is_forced = self._num_forced > len(self.tokens) - self.prompt_len
         return is_forced or self._masks or self.constraint is not None
 
-    def ends_with(self, token: int) -> bool:
-        """Whether this token ends the text, whatever stands before it; it is no part of the text then."""
-        return token in self.ends
-
     def extend(self, token: int) -> str | None:
         """Append one emitted token; returns the reason if the text ends with it, else None."""
         self.tokens.append(token)
@@ -166,11 +160,8 @@ class Sequence:
         if self.constraint is not None:
             self.constraint.advance(token)
         is_last = token in self.ends or (self.find_stop is not None and self.find_stop(token))
-        if is_last or (self.constraint is not None and self._is_complete()):
+        if is_last or (isinstance(self.constraint, Form) and self.constraint.is_over()):
             self.finish_reason = "stop"
         elif self.room <= 0:
             self.finish_reason = "length"
         return self.finish_reason
-
-    def _is_complete(self) -> bool:
-        return isinstance(self.constraint, Form) and self.constraint.is_over()

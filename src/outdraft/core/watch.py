@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Seq
 from typing import Protocol
 
+from outdraft.core.decisions import Decisions
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 
@@ -16,8 +17,8 @@ class Watch(Protocol):
     def refused(self, seq: Sequence, now: float) -> None:
         """A request was not accepted, because too many wait."""
 
-    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        """A pass over these sequences is over; without events, a slice of one, whose last slice has its event."""
+    def passed(self, decisions: Decisions, events: Seq[StepEvent], now: float, seconds: float) -> None:
+        """A pass is over, with an event for each decision; without events, a slice of one, whose last one has it."""
 
     def ended(self, seq: Sequence, now: float) -> None:
         """A request is over, in whatever way."""

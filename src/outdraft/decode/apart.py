@@ -11,12 +11,12 @@ would have been.
 
 import logging
 from collections.abc import Sequence as Seq
-from time import perf_counter
+from dataclasses import replace
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.decisions import Decision, Decisions
+from outdraft.core.draft import chain
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
-from outdraft.decode.fit import what_fits
 from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter
 from outdraft.decode.step import judge, keep
@@ -33,11 +33,10 @@ class Isolated:
     def fail(self, seq: Sequence, error: BaseException) -> StepEvent:
         return fail(seq, error)
 
-    def again(self, seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, error: BaseException) -> list[StepEvent]:
+    def again(self, seqs: Seq[Sequence], decisions: Decisions, parts: Parts, error: BaseException) -> list[StepEvent]:
         if len(seqs) == 1:
-            return [_without_guess(seqs[0], parts, error)]
-        fitting = _fitting(seqs, guesses, parts)
-        return [_alone(seq, guess, parts) for seq, guess in zip(seqs, fitting, strict=True)]
+            return [_without_guess(seqs[0], decisions.each[0], parts, error)]
+        return [_alone(seq, one, parts) for seq, one in zip(seqs, decisions.each, strict=True)]
 
 
 def fail(seq: Sequence, error: BaseException, *, alone: bool = True) -> StepEvent:
@@ -68,34 +67,26 @@ def _drop_frames(error: BaseException) -> None:
             links += [link.__cause__, link.__context__]
 
 
-def _fitting(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts) -> Seq[Draft]:
-    """What has room together, so that each leaves the others theirs. Some may be no guesses at all."""
+def _alone(seq: Sequence, decision: Decision, parts: Parts) -> StepEvent:
     try:
-        return what_fits(seqs, guesses, parts.room)
-    except anything_but_an_interrupt():
-        return guesses
-
-
-def _alone(seq: Sequence, guess: Draft, parts: Parts) -> StepEvent:
-    try:
-        judged = judge([seq], [guess], parts, perf_counter(), ahead=False)
+        judged = judge([seq], Decisions(each=(decision,), is_whole=False), parts)
     except anything_but_an_interrupt() as error:
-        return _without_guess(seq, parts, error)
+        return _without_guess(seq, decision, parts, error)
     return keep(judged, parts, fail)[0]
 
 
-def _without_guess(seq: Sequence, parts: Parts, error: BaseException) -> StepEvent:
+def _without_guess(seq: Sequence, decision: Decision, parts: Parts, error: BaseException) -> StepEvent:
     """Once more with the pending token alone, unless that was all there was. The guess itself is not looked at.
 
     A pass that found no room is run again either way: what a larger pass had taken is there now.
     """
     if not (seq.prefilled and seq.speculates) and not isinstance(error, CacheFullError):
         return fail(seq, error)
+    plain = replace(decision, draft=chain([seq.pending]), is_planned=False)  # and the policy learns nothing from it
     try:
-        judged = judge([seq], [chain([seq.pending])], parts, perf_counter(), ahead=False)
+        judged = judge([seq], Decisions(each=(plain,), is_whole=False), parts)
     except anything_but_an_interrupt() as still:
         return fail(seq, still)
-    seq.turn.is_overruled = True  # the guess was not looked at, so the policy learns nothing from it
     # full memory is no fault of the guess: later there is room again
     if isinstance(parts.drafter, ShieldedDrafter) and not isinstance(error, CacheFullError):
         parts.drafter.give_up([seq], error)

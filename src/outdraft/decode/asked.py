@@ -24,7 +24,7 @@ from outdraft.core.verifier import Verifier
 
 
 def as_asked(seq: Sequence, planned: Budget) -> Budget:
-    """The policy's budget with what the request has decided; `is_overruled` of its turn says whether it differs."""
+    """The policy's budget with what the request has decided."""
     asked = seq.settled
     if asked.arm is None and asked.depth is None:
         return planned
@@ -32,12 +32,8 @@ def as_asked(seq: Sequence, planned: Budget) -> Budget:
     depth = planned.depth if asked.depth is None else max(0, min(asked.depth, seq.room - 1))
     resting = (planned.resting | asked.resting) - ({arm} if depth else set())
     if asked.depth is None:
-        budget = replace(planned, arm=arm, resting=resting)
-    else:
-        budget = Budget(depth=depth, arm=arm, resting=resting)
-    differs = (budget.arm, budget.depth) != (planned.arm, planned.depth)
-    seq.turn.is_overruled = differs and bool(budget.depth or planned.depth)
-    return budget
+        return replace(planned, arm=arm, resting=resting)
+    return Budget(depth=depth, arm=arm, resting=resting)
 
 
 @dataclass(slots=True, eq=False)

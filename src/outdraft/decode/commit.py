@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from outdraft.core.decisions import Decisions
 from outdraft.core.draft_tree import tell_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.events import Source, StepEvent
+from outdraft.core.events import Source, StepEvent, StepTimes
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.rows_of import RowsOf
@@ -32,11 +33,11 @@ class Judged:
     """A pass and the rule's verdicts on it. Nothing of it is kept yet: it may be dropped, and run again."""
 
     packed: PackedDrafts
+    decisions: Decisions
     scored: TargetOutput
     p: Tensor  # [M, V]
     verdicts: Seq[Verdict]  # one for each draft that is not None, in order
-    draft_seconds: float
-    target_seconds: float
+    times: StepTimes  # of the whole pass, without what comes behind it
     until: float  # the clock when the pass was over
     prompt_logprobs: Seq[tuple[TokenLogprobs, ...]] = ()  # [B] of the prompt tokens that each one's rows predict
 

@@ -20,7 +20,7 @@ import torch
 from outdraft.core.draft import Continuation
 from outdraft.core.drafter import Ahead
 from outdraft.core.packing import PackedDrafts
-from outdraft.decode.forced import ForcedDraft
+from outdraft.decode.forced import Undrafted
 from outdraft.options.errors import CacheFullError
 
 Work = Callable[[Callable[[], bool]], None]  # its argument says whether the pass is over
@@ -84,7 +84,7 @@ class RunAhead:
     def __init__(self, ahead: Ahead | None, packed: PackedDrafts) -> None:
         self.work: Work | None = None
         self._packed = packed
-        own = (draft is not None and not isinstance(draft, ForcedDraft) for draft in packed.drafts)
+        own = (draft is not None and not isinstance(draft, Undrafted) for draft in packed.drafts)
         self._judged = [i for i, is_own in enumerate(own) if is_own]
         self._found: list[Continuation | None] = []
         self._ahead = ahead

@@ -12,12 +12,25 @@ its tokens.
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from operator import is_
 
 from torch import Tensor
 
+from outdraft.core.decisions import Decision
 from outdraft.core.draft import Draft, chain
 from outdraft.core.room import Room
 from outdraft.core.sequence import Sequence
+from outdraft.options.foreign import anything_but_an_interrupt
+
+
+def fit(seqs: Seq[Sequence], decisions: list[Decision], room: Room) -> list[Decision]:
+    """The decisions, with what memory has room for of their guesses; the same where that is all of them."""
+    try:
+        drafts = what_fits(seqs, [one.draft for one in decisions], room)
+        fitting = [one.cut(draft) for draft, one in zip(drafts, decisions, strict=True)]
+    except anything_but_an_interrupt():  # one is no guess at all: the pass finds out whose
+        return decisions
+    return decisions if all(map(is_, fitting, decisions)) else fitting
 
 
 def what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], room: Room) -> list[Draft]:

@@ -15,23 +15,28 @@ from dataclasses import dataclass, replace
 import torch
 
 from outdraft.core.constraint import Form
+from outdraft.core.decisions import Decisions
 from outdraft.core.draft import Draft, chain, host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
 from outdraft.options.foreign import anything_but_an_interrupt
 
 FORCED = "forced"  # who such a draft is said to be of
 MOST_FORCED = 32  # tokens of one draft: rows of a pass are not free, whatever they hold
-LEAST_FORCED = 4  # fewer are not worth more than a guess of the drafter's, which begins with them and goes on
-LEAST_BESIDE_LOOK_UPS = 2  # a look-up seldom knows what a grammar wants
+# Fewer are not worth more than a guess of the drafter's, which begins with them and goes on; a look-up's seldom does.
+LEAST_FORCED = {False: 4, True: 2}  # whether a drafter that looks up is asked -> tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForcedDraft(Draft):
-    """A chain that no drafter guessed."""
+class Undrafted(Draft):
+    """A chain that no drafter guessed: what a mask forces, or the pending token alone where it had no room to."""
+
+
+def undrafted(tokens: list[int]) -> Undrafted:
+    """The pending token, and what is known to follow it."""
+    return Undrafted(tokens=torch.tensor(tokens, dtype=torch.long), parents=torch.arange(-1, len(tokens) - 1))
 
 
 def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
@@ -51,8 +56,7 @@ def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
         return None
     if len(tokens) < least:
         return None
-    ids = torch.tensor([seq.pending, *tokens], dtype=torch.long)
-    return ForcedDraft(tokens=ids, parents=torch.arange(-1, len(tokens)))
+    return undrafted([seq.pending, *tokens])
 
 
 def is_dear(seq: Sequence) -> bool:
@@ -98,33 +102,23 @@ def _is_plain_chain(draft: Draft) -> bool:
     return is_plain and host_tree(draft).is_chain
 
 
-def drafted_by(packed: PackedDrafts, i: int) -> str:
-    """Who made draft i, by name."""
-    return FORCED if isinstance(packed.drafts[i], ForcedDraft) else packed.seqs[i].turn.drafted_by
-
-
 def as_read(seen: Seq[Seen]) -> list[Seen]:
     """What drafters may see: forced rounds as rows of a text that was read up to its new pending token."""
-    return [_as_read(one) if isinstance(one.draft, ForcedDraft) else one for one in seen]
+    return [_as_read(one) if isinstance(one.draft, Undrafted) else one for one in seen]
 
 
-def as_planned(events: Seq[StepEvent], packed: PackedDrafts) -> list[StepEvent] | None:
+def as_planned(events: Seq[StepEvent], decisions: Decisions) -> list[StepEvent] | None:
     """What the policy may learn from: rounds that did not fail and went as planned, with the times of the whole step.
 
     A round that was forced, or that its request decided, did not. None where that is true of all. The others share the
     time of those that are left out, for a pass costs much the same without a few of its rows.
     """
-    forced = [
-        isinstance(draft, ForcedDraft) or seq.turn.is_overruled
-        for seq, draft in zip(packed.seqs, packed.drafts, strict=True)
-    ]
-    planned = [event for event, is_forced in zip(events, forced, strict=True) if not (is_forced or event.error)]
-    if not any(forced):
-        return planned
-    if all(forced):
+    told = [event for event, one in zip(events, decisions.each, strict=True) if one.is_planned]
+    if not told:
         return None
-    scale = len(events) / (len(events) - sum(forced))
-    return [replace(event, times=_scaled(event.times, scale)) for event in planned]
+    scale = len(events) / len(told)
+    planned = [event for event in told if event.error is None]
+    return planned if scale == 1 else [replace(event, times=_scaled(event.times, scale)) for event in planned]
 
 
 def _scaled(times: StepTimes, scale: float) -> StepTimes:

@@ -6,53 +6,63 @@ each text   its prefix or grammar leaves one continuation (`forced.py`)   that c
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from typing import Any
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.decisions import Decision
+from outdraft.core.draft import Draft
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.decode.asked import as_asked
-from outdraft.decode.forced import LEAST_BESIDE_LOOK_UPS, LEAST_FORCED, fitted, forced_draft, is_dear
+from outdraft.decode.forced import FORCED, LEAST_FORCED, Undrafted, fitted, forced_draft, is_dear, undrafted
 from outdraft.decode.parts import Parts
 from outdraft.options.errors import CacheFullError
 
 
-def guess(seqs: Seq[Sequence], parts: Parts) -> dict[int, Draft]:
+def guess(seqs: Seq[Sequence], parts: Parts) -> dict[int, Decision]:
     """By id, of the sequences whose prompt is read and whose drafter has not failed."""
     ready = [seq for seq in seqs if seq.prefilled and seq.speculates]
-    least = LEAST_BESIDE_LOOK_UPS if parts.has_peeking else LEAST_FORCED
-    forced = {seq.id: forced_draft(seq, least=least) for seq in ready}
-    guesses = {i: one for i, one in forced.items() if one is not None}
-    asked = [seq for seq in ready if seq.id not in guesses]
-    for seq, one in zip(asked, _propose(asked, parts) if asked else (), strict=True):
-        guesses[seq.id] = fitted(seq, one, cuts=parts.has_peeking, fills=parts.traits.ahead is None)
-    return guesses
+    forced = [(seq, forced_draft(seq, least=LEAST_FORCED[parts.has_peeking])) for seq in ready]
+    found = {seq.id: _decided(seq, one) for seq, one in forced if one is not None}
+    asked = [seq for seq in ready if seq.id not in found]
+    return found | _propose(asked, parts) if asked else found
 
 
-def overrule(seqs: Seq[Sequence], guesses: Seq[Draft], fitting: Seq[Draft]) -> None:
-    """The policy learns nothing from a guess that memory has cut."""
-    for seq, one, fits in zip(seqs, guesses, fitting, strict=True):
-        seq.turn.is_overruled = seq.turn.is_overruled or fits.num_nodes < one.num_nodes
-
-
-def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
+def _propose(seqs: Seq[Sequence], parts: Parts) -> dict[int, Decision]:
     """The drafter's guesses; none this time where its own rows find no room."""
-    budgets = [_budget(seq, one) for seq, one in zip(seqs, parts.policy.plan(seqs), strict=True)]
+    planned = parts.policy.plan(seqs)
+    budgets = [_budget(seq, one) for seq, one in zip(seqs, planned, strict=True)]
     if parts.reads_confidence:  # whatever the policy asks: it must not change what the rule reads
         budgets = [replace(budget, confident=True) for budget in budgets]
-    for seq, budget in zip(seqs, budgets, strict=True):
-        seq.turn.drafted_by = parts.held.name_of(budget.arm)
     try:
-        return parts.drafter.propose(seqs, budgets)
+        drafts = parts.drafter.propose(seqs, budgets)
     except CacheFullError:
-        for seq, budget in zip(seqs, budgets, strict=True):
-            seq.turn.is_overruled = seq.turn.is_overruled or budget.depth > 0
-        return [chain([seq.pending]) for seq in seqs]
+        drafts = [undrafted([seq.pending]) for seq in seqs]
+    version = 0 if parts.adoption is None else parts.adoption.version
+    return {
+        seq.id: _decided(
+            seq,
+            fitted(seq, draft, cuts=parts.has_peeking, fills=parts.traits.ahead is None),
+            budget=budget,
+            drafted_by=parts.held.name_of(budget.arm),
+            draft_version=version,
+            is_planned=is_as_planned(plan, budget),
+        )
+        for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True)
+    }
+
+
+def _decided(seq: Sequence, draft: Draft, **by: Any) -> Decision:
+    """`by`: who made the draft, unless no drafter did."""
+    if isinstance(draft, Undrafted):
+        by = {"drafted_by": FORCED, "is_planned": False}
+    return Decision(seq_id=seq.id, start=seq.num_cached, turn=seq.turn, draft=draft, **by)
 
 
 def _budget(seq: Sequence, planned: Budget) -> Budget:
-    """As its request asks. Without a guess, for want of memory or because masks are dear, the policy learns nothing if
-    it had planned one."""
-    if seq.turn.drafts and not is_dear(seq):
-        return as_asked(seq, planned)
-    seq.turn.is_overruled = planned.depth > 0
-    return Budget(depth=0)
+    """As its request asks; without a guess, for want of memory or because masks are dear."""
+    return as_asked(seq, planned) if seq.turn.drafts and not is_dear(seq) else Budget(depth=0)
+
+
+def is_as_planned(planned: Budget, budget: Budget) -> bool:
+    """Whether the drafter was asked as the policy had planned; where nothing is guessed, it does not matter of whom."""
+    return (budget.arm, budget.depth) == (planned.arm, planned.depth) or not (budget.depth or planned.depth)

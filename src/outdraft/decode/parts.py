@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outdraft.core.drafter import Drafter, Traits, inner
+from outdraft.core.drafter import Adoption, Drafter, Traits, inner
 from outdraft.core.policy import Policy
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.target import Target
@@ -29,9 +29,12 @@ class Parts:
     guide: "Callable[[Parts], Parts] | None" = None  # the same parts, whose target guides the requests that ask for it
     traits: Traits = field(init=False)  # the drafter's, asked once
     guesses: bool = field(init=False)  # False: plain decoding, where neither drafter nor policy is asked anything
+    adoption: Adoption | None = field(init=False)  # how its weights are replaced, of the first that can
     has_peeking: bool = field(init=False)  # the drafter, or one that it asks, may guess what a constraint forbids
 
     def __post_init__(self) -> None:
+        able = [one.traits.adopt for one in inner(self.drafter) if one.traits.adopt is not None]
+        object.__setattr__(self, "adoption", able[0] if able else None)
         object.__setattr__(self, "traits", self.drafter.traits)
         object.__setattr__(self, "guesses", self.traits.guesses)
         object.__setattr__(self, "has_peeking", any(one.traits.peeks for one in inner(self.drafter)))

@@ -21,6 +21,7 @@ from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
+from outdraft.decode.forced import undrafted
 from outdraft.options.errors import CacheFullError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.shown import shown, told
@@ -102,9 +103,7 @@ class ShieldedDrafter:
             if seq.id in self._late:
                 self._begin(seq)
         ready = [i for i, seq in enumerate(seqs) if seq.speculates and seq.id not in self._late]
-        for seq, budget in zip(seqs, budgets, strict=True):
-            seq.turn.is_overruled = seq.turn.is_overruled or (seq.id in self._late and budget.depth > 0)
-        guesses = [chain([seq.pending]) for seq in seqs]
+        guesses: list[Draft] = [undrafted([seq.pending]) for seq in seqs]
         found = self._ask_for_guesses([seqs[i] for i in ready], [budgets[i] for i in ready]) if ready else []
         for i, guess in zip(ready, found, strict=True):
             guesses[i] = guess

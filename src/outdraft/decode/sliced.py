@@ -7,21 +7,19 @@ A slice reads those of its layers only, so that chunks may be large, and the pau
 chunk is kept before its pass is over: until then it can be dropped without a trace.
 """
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import cast
 
 import torch
 
-from outdraft.core.draft import chain
-from outdraft.core.events import StepEvent
+from outdraft.core.decisions import Decisions
+from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import pack
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import SlicingTarget
-from outdraft.decode.apart import fail
 from outdraft.decode.commit import Fail
 from outdraft.decode.parts import Parts
-from outdraft.decode.step import judge_scored, keep, taps_for
+from outdraft.decode.step import Apart, judge_scored, keep, step, taps_for
 from outdraft.options.errors import CacheFullError
 from outdraft.options.foreign import anything_but_an_interrupt
 
@@ -30,13 +28,12 @@ class SlicedStep:
     """`decode.step.step` for one sequence that reads its prompt, in slices."""
 
     @torch.inference_mode()
-    def __init__(self, seq: Sequence, parts: Parts) -> None:
+    def __init__(self, seq: Sequence, decisions: Decisions, parts: Parts) -> None:
         began = perf_counter()
         self.seq = seq
-        self._parts = parts
-        self._packed = pack([seq], [chain([seq.pending])])
+        self._decisions, self._parts = decisions, parts
+        self._packed = pack([seq], [one.draft for one in decisions.each])
         self._pass = cast(SlicingTarget, parts.target).start(self._packed, taps_for(self._packed, parts))
-        seq.turn.drafted_by, seq.turn.is_overruled = "", False
         self._seconds = perf_counter() - began
 
     @torch.inference_mode()
@@ -48,9 +45,8 @@ class SlicedStep:
         self._seconds += until - began
         if scored is None:
             return []
-        judged = judge_scored(
-            self._packed, scored, self._parts, draft_seconds=0.0, target_seconds=self._seconds, until=until
-        )
+        times = StepTimes(target=self._seconds)
+        judged = judge_scored(self._packed, self._decisions, scored, self._parts, times, until)
         return keep(judged, self._parts, fail)
 
 
@@ -60,20 +56,21 @@ class Slicing:
     under_way: SlicedStep | None = None
 
     def run(
-        self, seq: Sequence, num_layers: int, parts: Parts, whole: Callable[[], list[StepEvent]], *, isolates: bool
+        self, seq: Sequence, num_layers: int, parts: Parts, apart: Apart | None, decisions: Decisions
     ) -> list[StepEvent]:
         """So many layers of the chunk, which begins where none is under way; it has no event before it is over.
 
-        `isolates`: what raises ends the request. A chunk that finds no room is read `whole`, which asks again.
+        `apart`: what raises ends the request. A chunk that finds no room is then read whole, which asks again.
         """
         sliced, self.under_way = self.under_way, None
         try:
-            sliced = sliced or SlicedStep(seq, parts)
-            made = sliced.run(num_layers, fail if isolates else None)
+            sliced = sliced or SlicedStep(seq, decisions, parts)
+            made = sliced.run(num_layers, None if apart is None else apart.fail)
         except anything_but_an_interrupt() as error:
-            if not isolates:
+            if apart is None:
                 raise
-            return whole() if isinstance(error, CacheFullError) else [fail(seq, error)]
+            is_full = isinstance(error, CacheFullError)
+            return step([seq], parts, apart, decisions) if is_full else [apart.fail(seq, error)]
         self.under_way = None if made else sliced
         return made
 

@@ -1,6 +1,6 @@
 """One step of speculative decoding: guess, score all guesses in one target pass, keep the accepted tokens.
 
-    draft   a guess for each text (`guesses.py`); the pending token alone where nothing is guessed
+    decide  a guess for each text (`guesses.py`), as far as memory has room; without one the pending token alone
     judge   one pass over all of them, logits to distributions, the rule's verdicts: nothing has changed yet
     keep    the verdicts made true, token by token, and what drafter and policy may learn of the round
 
@@ -16,7 +16,8 @@ from typing import Protocol
 
 import torch
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.decisions import Decision, Decisions
+from outdraft.core.draft import chain
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.sequence import Sequence
@@ -25,9 +26,9 @@ from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
-from outdraft.decode.fit import what_fits
-from outdraft.decode.forced import as_planned, as_read, drafted_by
-from outdraft.decode.guesses import guess, overrule
+from outdraft.decode.fit import fit
+from outdraft.decode.forced import as_planned, as_read
+from outdraft.decode.guesses import guess
 from outdraft.decode.parts import Parts
 from outdraft.decode.prompt_logprobs import score_prompts
 from outdraft.options.errors import CacheFullError
@@ -41,64 +42,62 @@ class Apart(Protocol):
         """End this request with the error."""
         ...
 
-    def again(self, seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, error: BaseException) -> list[StepEvent]:
+    def again(self, seqs: Seq[Sequence], decisions: Decisions, parts: Parts, error: BaseException) -> list[StepEvent]:
         """The round once more, each sequence by itself."""
         ...
 
 
 @torch.inference_mode()
-def step(seqs: Seq[Sequence], parts: Parts, apart: Apart | None = None) -> list[StepEvent]:
+def step(
+    seqs: Seq[Sequence], parts: Parts, apart: Apart | None = None, decisions: Decisions | None = None
+) -> list[StepEvent]:
     """Advance every sequence by one target pass: a prompt chunk, or at least one token. One event each.
 
-    `apart`: an error ends only the sequence that caused it. Drafter and policy are shielded then.
+    `apart`: an error ends only the sequence that caused it. Drafter and policy are shielded then. `decisions`: about
+    these sequences, which may have been made elsewhere; None: they are made here.
     """
-    began = perf_counter()
-    guesses = draft(seqs, parts)
+    decisions = decide(seqs, parts) if decisions is None else decisions
+    for seq, one in zip(seqs, decisions.each, strict=True):
+        seq.turn = one.turn
     try:
-        judged = judge_what_fits(seqs, guesses, parts, began)
+        judged = judge_what_fits(seqs, decisions, parts)
     except anything_but_an_interrupt() as error:
         if apart is None:
             raise
-        return apart.again(seqs, guesses, parts, error)
+        return apart.again(seqs, decisions, parts, error)
     return keep(judged, parts, apart.fail if apart is not None else None)
 
 
-def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
-    """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
-    for seq in seqs:
-        seq.turn.drafted_by, seq.turn.is_overruled = "", False
+@torch.inference_mode()
+def decide(seqs: Seq[Sequence], parts: Parts) -> Decisions:
+    """A guess for each sequence, as far as memory has room; while a prompt is being read there is nothing to guess."""
+    began = perf_counter()
     found = guess(seqs, parts) if parts.guesses else {}
-    return [found[seq.id] if seq.id in found else chain([seq.pending]) for seq in seqs]
+    each = [
+        found.get(seq.id) or Decision(seq_id=seq.id, start=seq.num_cached, turn=seq.turn, draft=chain([seq.pending]))
+        for seq in seqs
+    ]
+    fitting = fit(seqs, each, parts.room) if found else each
+    return Decisions(each=tuple(fitting), seconds=perf_counter() - began, is_whole=fitting is each)
 
 
-def judge_what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float) -> Judged:
-    """`judge`, of the guesses what memory has room for (`decode/fit.py`).
-
-    Once more with the pending tokens alone, should memory be full all the same.
-    """
-    if not parts.guesses:
-        return judge(seqs, guesses, parts, began)
-    fitting = what_fits(seqs, guesses, parts.room)
-    overrule(seqs, guesses, fitting)
-    is_whole = all(fits is one for fits, one in zip(fitting, guesses, strict=True))
+def judge_what_fits(seqs: Seq[Sequence], decisions: Decisions, parts: Parts) -> Judged:
+    """`judge`; once more with the pending tokens alone, should memory be full all the same."""
     try:
-        return judge(seqs, fitting, parts, began, ahead=is_whole)  # no drafter goes on behind a guess that was cut
+        return judge(seqs, decisions, parts)
     except CacheFullError:
-        if all(one.num_nodes == 1 for one in fitting):
+        if all(one.draft.num_nodes == 1 for one in decisions.each):
             raise
-        plain = [chain([seq.pending]) for seq in seqs]
-        overrule(seqs, fitting, plain)
-        return judge(seqs, plain, parts, began, ahead=False)
+    each = tuple(one.cut(chain([seq.pending])) for seq, one in zip(seqs, decisions.each, strict=True))
+    return judge(seqs, replace(decisions, each=each, is_whole=False), parts)
 
 
-def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, *, ahead: bool = True) -> Judged:
-    """Score all guesses in one pass and ask the rule. No sequence has changed when this returns or raises.
-
-    `began`: the clock when drafting began. `ahead`: whether the drafter may work beside the pass, once for a guess.
-    """
-    packed = pack(seqs, guesses)
+def judge(seqs: Seq[Sequence], decisions: Decisions, parts: Parts) -> Judged:
+    """Score all guesses in one pass and ask the rule. No sequence has changed when this returns or raises."""
+    began = perf_counter()
+    packed = pack(seqs, [one.draft for one in decisions.each])
     taps, drafted = taps_for(packed, parts), perf_counter()
-    if parts.traits.ahead is None or not ahead:
+    if parts.traits.ahead is None or not decisions.is_whole:
         scored = parts.target.forward(packed, taps)
         until = passed = perf_counter()
     else:
@@ -107,14 +106,8 @@ def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, 
             scored = parts.target.forward(packed, taps)
             passed = perf_counter()
         until, packed = perf_counter(), meanwhile.continued()
-    return judge_scored(
-        packed,
-        scored,
-        parts,
-        draft_seconds=drafted - began + until - passed,
-        target_seconds=passed - drafted,
-        until=until,
-    )
+    times = StepTimes(draft=decisions.seconds + drafted - began + until - passed, target=passed - drafted)
+    return judge_scored(packed, decisions, scored, parts, times, until)
 
 
 def taps_for(packed: PackedDrafts, parts: Parts) -> tuple[int, ...]:
@@ -126,15 +119,9 @@ def taps_for(packed: PackedDrafts, parts: Parts) -> tuple[int, ...]:
 
 
 def judge_scored(
-    packed: PackedDrafts,
-    scored: TargetOutput,
-    parts: Parts,
-    *,
-    draft_seconds: float,
-    target_seconds: float,
-    until: float,
+    packed: PackedDrafts, decisions: Decisions, scored: TargetOutput, parts: Parts, times: StepTimes, until: float
 ) -> Judged:
-    """Ask the rule about a pass. The seconds are what it took; `until`: the clock when it was over."""
+    """Ask the rule about a pass. `times`: what it took; `until`: the clock when it was over."""
     p = target_distributions(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, one in zip(packed.seqs, packed.drafts, strict=True) if one is not None]
     verdicts = rule_for(packed.seqs, parts)(packed, p, coins)
@@ -142,11 +129,11 @@ def judge_scored(
         raise ValueError(f"the acceptance rule gave {len(verdicts)} verdicts for {len(coins)} guesses")
     return Judged(
         packed=packed,
+        decisions=decisions,
         scored=scored,
         p=p,
         verdicts=verdicts,
-        draft_seconds=draft_seconds,
-        target_seconds=target_seconds,
+        times=times,
         until=until,
         prompt_logprobs=score_prompts(packed, scored) if any(packed.prompt_rows) else (),
     )
@@ -154,23 +141,23 @@ def judge_scored(
 
 def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEvent]:
     """Make the verdicts true, and let drafter and policy learn from them. `fail`: see `commit`."""
-    packed = judged.packed
     events, seen = commit(judged, parts.target, fail)
     if parts.guesses:
         parts.drafter.observe(as_read(seen))
-    share = 1 / len(packed.seqs)
+    share = 1 / len(events)
     rest = perf_counter() - judged.until
-    times = StepTimes(draft=judged.draft_seconds * share, target=judged.target_seconds * share, rest=rest * share)
+    times = StepTimes(draft=judged.times.draft * share, target=judged.times.target * share, rest=rest * share)
     events = [
         replace(
             event,
             times=times,
             num_replayed=judged.scored.replayed.get(i),
-            drafted_by=drafted_by(packed, i) if event.num_draft_tokens else "",
+            drafted_by=one.drafted_by if event.num_draft_tokens else "",
+            draft_version=one.draft_version,
         )
-        for i, event in enumerate(events)
+        for i, (event, one) in enumerate(zip(events, judged.decisions.each, strict=True))
     ]
-    if parts.guesses and (planned := as_planned(events, packed)) is not None:
+    if parts.guesses and (planned := as_planned(events, judged.decisions)) is not None:
         parts.policy.update(planned)
     return events
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from time import perf_counter
 
+from outdraft.core.decisions import Decisions
 from outdraft.core.events import StepEvent
 from outdraft.core.one_process import OneProcess
 from outdraft.core.policy import spared_by
@@ -19,7 +20,7 @@ from outdraft.core.watch import Watches
 from outdraft.decode.apart import Isolated, fail
 from outdraft.decode.parts import Parts
 from outdraft.decode.sliced import Slicing
-from outdraft.decode.step import step
+from outdraft.decode.step import decide, step
 from outdraft.engine.composition import Composition
 from outdraft.engine.requests.longest import most_held
 from outdraft.engine.requests.prepare import make_sequence, settled_by
@@ -30,6 +31,7 @@ from outdraft.options.errors import BusyError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.speculative import Held
 
+Idle = Callable[[Callable[[], bool]], bool]  # (whether a request waits) -> whether there is more to do
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +58,7 @@ class Engine(OneProcess):
         self.scheduler = Scheduler(scheduling or SchedulerSettings(), clock)
         self.clock = clock
         self.watch, self._slicing = Watches(), Slicing()
+        self.idle: Idle | None = None  # a slice of what is done while no request runs (`between_steps.py`)
         self.composition = Composition(eos_token_ids)
         self.parts = parts
         self._ids = count()
@@ -144,25 +147,23 @@ class Engine(OneProcess):
         if not turn.seqs:
             return events
         began = self.clock()
-        made = self._pass(turn)
+        decisions, made = self._pass(turn)
         now = self.clock()
         self.scheduler.ran(turn, now - began, is_over=bool(made))
         for watch in self.watch.each:
-            watch.passed(turn.seqs, made, now, now - began)
+            watch.passed(decisions, made, now, now - began)
         for seq in turn.seqs:
             if seq.finish_reason is not None:
                 self._retire(seq)
         return events + made
 
-    def _pass(self, turn: Pass) -> list[StepEvent]:
+    def _pass(self, turn: Pass) -> tuple[Decisions, list[StepEvent]]:
         """A whole pass, one event for each sequence; or some layers of a prompt's chunk (`decode/sliced.py`)."""
         parts, apart = self.composition.used, Isolated() if self.isolates else None
+        decisions = decide(turn.seqs, parts)
         if not turn.num_layers:
-            return step(turn.seqs, parts, apart)
-        (seq,) = turn.seqs
-        return self._slicing.run(
-            seq, turn.num_layers, parts, lambda: step((seq,), parts, apart), isolates=self.isolates
-        )
+            return decisions, step(turn.seqs, parts, apart, decisions)
+        return decisions, self._slicing.run(turn.seqs[0], turn.num_layers, parts, apart, decisions)
 
     def abandon(self) -> None:
         """A step broke in an unforeseen way: drop every request, whatever else breaks on the way."""
@@ -211,10 +212,8 @@ class Engine(OneProcess):
 
     def _admit(self, seq: Sequence) -> None:
         parts = self.composition.used
-        seq.variant, seq.settled = (
-            self.variant,
-            settled_by(self.composition.terms, seq.request),
-        )  # other weights may hold others
+        seq.variant = self.variant
+        seq.settled = settled_by(self.composition.terms, seq.request)  # other weights may hold others
         seq.num_cached = parts.target.begin(seq)
         if not seq.num_preempted:
             seq.num_taken_over = min(seq.num_cached, seq.prompt_len)

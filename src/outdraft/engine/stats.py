@@ -38,6 +38,7 @@ class RequestStats:
     num_rejections: int = 0
     num_drafted_steps: int = 0  # steps with a non-empty draft
     rounds_by_method: Counter[str] = field(default_factory=Counter)  # who drafted -> steps with its draft
+    rounds_by_version: Counter[int] = field(default_factory=Counter)  # of its weights -> the same (`drafter.Adoption`)
     num_guarded: int = 0  # rounds with a decision in doubt, from which on the guard computed all rows again
     num_replayed_rows: int = 0  # target passes of one row that it took
     draft_seconds: float = 0.0
@@ -46,9 +47,7 @@ class RequestStats:
     first_rejection: Counter[int] = field(default_factory=Counter)  # position in the draft, from 1 -> times
     accepted_lengths: Counter[int] = field(default_factory=Counter)
     reached: Counter[int] = field(default_factory=Counter)  # position -> times a draft was examined there
-    by_rows: dict[int, PassCosts] = field(
-        default_factory=dict
-    )  # rows of a pass that read no prompt; 1: nothing drafted
+    by_rows: dict[int, PassCosts] = field(default_factory=dict)  # rows of a pass without prompt; 1: nothing drafted
     per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
 
     def add(self, event: StepEvent) -> None:
@@ -70,6 +69,7 @@ class RequestStats:
         accepted = event.num_accepted
         self.num_drafted_steps += 1
         self.rounds_by_method[event.drafted_by] += 1
+        self.rounds_by_version[event.draft_version] += 1
         self.num_draft_tokens += event.num_draft_tokens
         self.num_accepted_tokens += accepted
         self.accepted_lengths[accepted] += 1

@@ -7,7 +7,7 @@ One JSON object a line; times are seconds since the recording began:
 
     {"outdraft_trace": 1, "model": ..., "max_num_seqs": ..., "capacity": pages or null, ...}
     {"at": 0.31, "asks": 7, "prompt": 120, "most": 64, "priority": 0, "timeout": null}
-    {"at": 0.35, "seconds": 0.02, "cached": {"7": 64}, "rows": [[7, certain, nodes, tokens, before], ...]}
+    {"at": 0.35, "seconds": 0.02, "rows": [[7, certain, nodes, tokens, before], ...]}
     {"at": 0.41, "slice": 0.01}
     {"at": 1.90, "ends": 7, "reason": "stop"}
 
@@ -19,59 +19,50 @@ over. No text is written, and no token.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from outdraft.core.cache import PAGE
+from outdraft.core.decisions import Decisions
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
+from outdraft.engine.between_steps import listen
 from outdraft.engine.loop import Engine
-from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
 
 
-class TraceWriter:
-    """Hears what an engine does (`Engine.watch`), and writes it down."""
+class Tracer:
+    """Hears what an engine does (`Engine.watch`), and has `put` write it down, a line each; `began`: by its clock."""
 
-    def __init__(self, file: IO[str], engine: Engine, config: Mapping[str, Any], began: float) -> None:
-        self._file = file
-        self._began = began
-        self.error: OSError | None = None  # why nothing more is written
+    def __init__(
+        self, put: Callable[[dict[str, Any]], None], engine: Engine, config: Mapping[str, Any], began: float
+    ) -> None:
+        self._put, self._began = put, began
         self._known: set[int] = set()
         self._slices: dict[int, float] = {}  # seconds of a chunk that is under way
-        self._untold: set[int] = set()  # of them, those that no pass has had yet
-        capacity = engine.parts.room.capacity
-        self._write(
+        room = engine.parts.room
+        pages = None if room.capacity is None else room.capacity // PAGE
+        put(
             {"outdraft_trace": 1, "model": config["model"], "drafter": config["drafter"]["name"]}
             | asdict(engine.scheduler.settings)
-            | {
-                "capacity": None if capacity is None else capacity // PAGE,
-                "mixes": engine.parts.room.mixes,
-                "slices": engine.parts.room.slices,
-            }
+            | {"capacity": pages, "mixes": room.mixes, "slices": room.slices}
         )
 
     def asked(self, seq: Sequence, now: float) -> None:
         """Its sizes and its limits are written, and nothing of its text. It asked when its caller did, not now."""
         self._known.add(seq.id)
-        self._untold.add(seq.id)
-        request, at = seq.request, now if seq.asked_at is None else seq.asked_at
-        self._write(
-            {
-                "at": max(0.0, at - self._began),
-                "asks": seq.id,
-                "prompt": seq.prompt_len,
-                "most": seq.room,
-                "priority": request.priority,
-                "timeout": request.timeout,
-            }
+        at, request = now if seq.asked_at is None else seq.asked_at, seq.request
+        line = {"asks": seq.id, "prompt": seq.prompt_len, "most": seq.room}
+        self._put(
+            {"at": max(0.0, at - self._began)} | line | {"priority": request.priority, "timeout": request.timeout}
         )
 
     def refused(self, seq: Sequence, now: float) -> None:
@@ -79,26 +70,22 @@ class TraceWriter:
         self.asked(seq, now)
         self._end(seq, now, "refused")
 
-    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        """A pass over these sequences is over; sequences that the recording began too late for are counted too.
+    def passed(self, decisions: Decisions, events: Seq[StepEvent], now: float, seconds: float) -> None:
+        """A pass is over; sequences that the recording began too late for are counted too.
 
         Of a pass in slices each slice has a line, and the pass has the seconds of all.
         """
+        first, at = decisions.each[0].seq_id, now - self._began
         if not events:
-            self._slices[seqs[0].id] = self._slices.get(seqs[0].id, 0.0) + seconds
-            self._write({"at": now - self._began, "slice": seconds})
+            self._slices[first] = self._slices.get(first, 0.0) + seconds
+            self._put({"at": at, "slice": seconds})
             return
-        seconds += self._slices.pop(seqs[0].id, 0.0) if len(seqs) == 1 else 0.0
-        own = {event.seq_id: event for event in events}
-        rows = []
-        for seq in seqs:
-            if (event := own.get(seq.id)) is not None:
-                kept = event.num_certain + len(event.tokens)
-                base = max(0, seq.num_cached - kept)  # a pass may have read of its negative prompt alone
-                rows.append([seq.id, event.num_certain, event.num_nodes, len(event.tokens), base])
-        taken = {str(seq.id): seq.num_taken_over for seq in seqs if seq.id in self._untold and seq.num_taken_over}
-        self._untold.difference_update(seq.id for seq in seqs)
-        self._write({"at": now - self._began, "seconds": seconds, "cached": taken, "rows": rows})
+        seconds += self._slices.pop(first, 0.0) if len(events) == 1 else 0.0
+        rows = [
+            [one.seq_id, event.num_certain, event.num_nodes, len(event.tokens), one.start]
+            for one, event in zip(decisions.each, events, strict=True)
+        ]
+        self._put({"at": at, "seconds": seconds, "rows": rows})
 
     def ended(self, seq: Sequence, now: float) -> None:
         """A request is over, in whatever way."""
@@ -108,42 +95,36 @@ class TraceWriter:
     def _end(self, seq: Sequence, now: float, reason: str | None) -> None:
         if seq.id in self._known:
             self._known.discard(seq.id)
-            self._untold.discard(seq.id)
-            self._write({"at": now - self._began, "ends": seq.id, "reason": reason})
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in line.items()}
-        if self.error is None:
-            try:
-                self._file.write(json.dumps(rounded, separators=(",", ":")) + "\n")
-            except OSError as error:  # requests go on; the `with` block says it
-                self.error = error
+            self._put({"at": now - self._began, "ends": seq.id, "reason": reason})
 
 
 @contextmanager
 def record_trace(llm: "LLM", path: str | Path) -> Iterator[None]:
     """Write a trace of all that is asked of `llm` in this block. Raises `ConfigError` where the file cannot be made."""
-    place = user_path(path)
+    errors: list[OSError] = []
     try:
-        file = place.open("w", encoding="utf-8")
+        file = user_path(path).open("w", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"trace {path} cannot be written: {error}; name a file in a directory that exists") from error
+
+    def put(line: dict[str, Any]) -> None:
+        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in line.items()}
+        try:
+            if not errors:
+                file.write(json.dumps(rounded, separators=(",", ":")) + "\n")
+        except OSError as error:  # requests go on; the `with` block says it
+            errors.append(error)
+
+    def begin(engine: Engine) -> Tracer:
+        if any(isinstance(one, Tracer) for one in engine.watch.each):
+            raise ConfigError("this LLM is being recorded already: end the other recording first")
+        return Tracer(put, engine, llm.config, engine.clock())
+
     with file:
-
-        def begin(engine: Engine) -> None:
-            if any(isinstance(one, TraceWriter) for one in engine.watch.each):
-                raise ConfigError("this LLM is being recorded already: end the other recording first")
-            engine.watch.add(TraceWriter(file, engine, llm.config, engine.clock()))
-
-        def end(engine: Engine) -> None:
-            (writer,) = (one for one in engine.watch.each if isinstance(one, TraceWriter))
-            engine.watch.remove(writer)
-            if writer.error is not None:
-                raise ConfigError(f"trace {path} is not whole: {writer.error}")
-
-        llm._thread.ask(begin)
+        end = listen(llm, begin)
         try:
             yield
         finally:
-            with suppress(CapabilityError):  # closed within the block: nothing more is asked of it
-                llm._thread.ask(end)
+            end()
+            if errors:
+                raise ConfigError(f"trace {path} is not whole: {errors[0]}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from outdraft.core.cache import PAGE
+from outdraft.core.decisions import Decisions
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.engine.loop import Engine
@@ -99,6 +100,7 @@ class Instruments:
 class _Text:
     """What is known of a text that is not over. Seconds by the engine's clock."""
 
+    seq: Sequence
     asked: float
     began: float | None = None  # its first pass
     first: float | None = None  # its first token
@@ -116,7 +118,7 @@ class EngineWatch:
 
     def asked(self, seq: Sequence, now: float) -> None:
         """A request has been queued."""
-        self._texts[seq.id] = _Text(asked=now if seq.asked_at is None else seq.asked_at)
+        self._texts[seq.id] = _Text(seq=seq, asked=now if seq.asked_at is None else seq.asked_at)
         self._to.prompt_sizes.observe(seq.prompt_len)
         self._to.asked_sizes.observe(seq.room)
         self._tell_load()
@@ -124,24 +126,20 @@ class EngineWatch:
     def refused(self, seq: Sequence, now: float) -> None:
         """vLLM has no instrument for it, and never refuses: it is no success, and it waited for nothing."""
 
-    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        """A pass: what it read, wrote and drafted."""
-        if not events:  # a slice: its pass counts when it is over, but began with the first
-            for text in (self._texts.get(seq.id) for seq in seqs):
-                if text is not None and text.began is None:
-                    self._begin(text, seqs[0], now - seconds)
+    def passed(self, decisions: Decisions, events: Seq[StepEvent], now: float, seconds: float) -> None:
+        """A pass: what it read, wrote and drafted. A slice's pass counts when it is over, but began with the first."""
+        for one in decisions.each:
+            if (text := self._texts.get(one.seq_id)) is not None and text.began is None:
+                self._begin(text, now - seconds)
+        if not events:
             return
-        own = {event.seq_id: event for event in events}
         self._to.pass_tokens.observe(sum(event.num_certain + len(event.tokens) for event in events))
-        for seq in seqs:
-            text, event = self._texts.get(seq.id), own.get(seq.id)
-            if text is None or event is None:
+        for event in events:
+            if (text := self._texts.get(event.seq_id)) is None:
                 continue
-            if text.began is None:
-                self._begin(text, seq, now - seconds)
-            self._count_preemptions(text, seq)
+            self._count_preemptions(text)
             if event.tokens:
-                self._write(text, seq, event, now)
+                self._write(text, event, now)
             if event.num_draft_tokens:
                 self._count_draft(event)
         self._tell_load()
@@ -151,7 +149,7 @@ class EngineWatch:
         """It is over, in whatever way; a caller who leaves late may end it once more."""
         text = self._texts.pop(seq.id, None)
         if text is not None:
-            self._count_preemptions(text, seq)
+            self._count_preemptions(text)
             reason = _ENDED.get(seq.finish_reason, seq.finish_reason or "error")
             self._to.success.get(reason, self._to.success["error"]).inc()
             self._to.whole.observe(now - text.asked)
@@ -164,21 +162,21 @@ class EngineWatch:
         self._tell_load()
         self._tell_cache()
 
-    def _count_preemptions(self, text: _Text, seq: Sequence) -> None:
-        self._to.preemptions.inc(seq.num_preempted - text.num_preempted)
-        text.num_preempted = seq.num_preempted
+    def _count_preemptions(self, text: _Text) -> None:
+        self._to.preemptions.inc(text.seq.num_preempted - text.num_preempted)
+        text.num_preempted = text.seq.num_preempted
 
-    def _begin(self, text: _Text, seq: Sequence, began: float) -> None:
+    def _begin(self, text: _Text, began: float) -> None:
         text.began = began
         self._to.queued.observe(max(0.0, began - text.asked))
-        self._to.prefix_queries.inc(seq.prompt_len)
-        self._to.prefix_hits.inc(seq.num_taken_over)
+        self._to.prefix_queries.inc(text.seq.prompt_len)
+        self._to.prefix_hits.inc(text.seq.num_taken_over)
 
-    def _write(self, text: _Text, seq: Sequence, event: StepEvent, now: float) -> None:
+    def _write(self, text: _Text, event: StepEvent, now: float) -> None:
         self._to.generation_tokens.inc(len(event.tokens))
         if text.first is None:
             text.first = now
-            self._to.prompt_tokens.inc(seq.prompt_len)
+            self._to.prompt_tokens.inc(text.seq.prompt_len)
             self._to.first_token.observe(now - text.asked)
             self._to.prefill.observe(now - (text.began or now))
         else:

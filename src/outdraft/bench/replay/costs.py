@@ -11,6 +11,7 @@ machine's noise comes again, for the scheduler reacts to it. So where passes lik
 it takes, and the formula says only what lies between and beyond them.
 """
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from random import Random
@@ -44,6 +45,16 @@ class Work:
     def kind(self) -> tuple[bool, bool]:
         """Whether a request decodes, and whether a request reads."""
         return self.num_decoding > 0, self.num_rows - self.num_nodes > 0
+
+
+def work_of(rows: Iterable[Seq[int]]) -> Work:
+    """Of a pass, from each sequence's rows: of its prompt, of its draft, and those that the cache held before."""
+    num_decoding = num_nodes = num_rows = context = 0
+    for certain, nodes, before in rows:
+        own = certain + nodes
+        num_decoding, num_nodes, num_rows = num_decoding + (not certain), num_nodes + nodes, num_rows + own
+        context += own * (before + own // 2)
+    return Work(num_decoding=num_decoding, num_nodes=num_nodes, num_rows=num_rows, context=context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +135,12 @@ def _fit(features: Array, seconds: Array) -> Array:
         wanted = np.clip(seconds / expected, *_NOISE)
         weight = np.sqrt(_SMOOTH * len(seconds)) / float(np.median(expected))
         rows = np.concatenate([features / expected[:, None], weight * bends])
-        found = _least_squares(rows, np.concatenate([wanted, np.zeros(len(bends))]))
+        found = least_squares(rows, np.concatenate([wanted, np.zeros(len(bends))]))
         expected = np.maximum(features @ found, 1e-9)
     return found
 
 
-def _least_squares(rows: Array, wanted: Array) -> Array:
+def least_squares(rows: Array, wanted: Array) -> Array:
     """No weight below 0; by coordinate descent."""
     scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-12)
     rows = rows / scale

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from outdraft.bench.replay.costs import least_squares
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
@@ -38,20 +40,10 @@ def learn_pauses(pauses: Seq[Pause]) -> Pauses:
     asleep = [one.seconds for one in pauses if not one.is_awake]
     base = _mean([one.seconds for one in awake if not one.num_asked and not one.num_ended])
     more = [(one.num_asked, one.num_ended, one.seconds - base) for one in awake if one.num_asked or one.num_ended]
-    asked, ended = _slopes(np.array(more, dtype=float).reshape(-1, 3))
+    counts = np.array(more, dtype=float).reshape(-1, 3)
+    asked, ended = map(float, least_squares(counts[:, :2], counts[:, 2]))
     return Pauses(base=base, asked=asked, ended=ended, wake=_mean(asleep))
 
 
 def _mean(values: Seq[float]) -> float:
     return float(np.mean(values)) if values else 0.0
-
-
-def _slopes(more: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tuple[float, float]:
-    """Least squares, neither of them below 0. `more`: [n, 3]."""
-    counts, seconds = more[:, :2], more[:, 2]
-    found = np.linalg.lstsq(counts, seconds, rcond=None)[0]
-    if found.min() < 0:  # one of them explains it alone
-        alone = [max(0.0, float(column @ seconds) / max(float(column @ column), 1.0)) for column in counts.T]
-        best = int(np.argmin(found)) ^ 1
-        found = np.array([alone[i] if i == best else 0.0 for i in (0, 1)])
-    return float(found[0]), float(found[1])

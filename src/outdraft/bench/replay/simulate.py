@@ -1,49 +1,33 @@
-"""Run the requests of a trace through the engine's own loop, with parts that only count, and a clock that they advance.
+"""Run the requests of a trace through the engine's own loop, with passes that only count, and a clock that they move.
 
-    requests at their times -> Engine -> Scheduler -> a target that computes nothing: the clock moves by what the pass
-                                                      would take; a drafter and a rule that do what was recorded
-                                 |
+    requests at their times -> Engine -> Scheduler -> passes that compute nothing: the clock moves by what each would
+                                 |                    take, and its texts go on as they were recorded
                                  +-> a trace of its own, which is read as the recording is
 
 So whatever the scheduler does in a replay it would do in the engine: it is the same code; and what is said of the
 replay is said by the same rules as of the recording.
 """
 
-import json
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from io import StringIO
-from random import Random
+from dataclasses import fields, replace
+from typing import Any
 
 from outdraft.bench.replay.costs import LearnedCosts
-from outdraft.bench.replay.parts import Always, AsRecorded, SimulatedClock, SimulatedTarget
+from outdraft.bench.replay.engine import Machine, Replaying
 from outdraft.bench.replay.pauses import Pauses, learn_pauses
 from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import Trace, TracedRequest, read_lines
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.decode.parts import Parts
-from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.engine.trace import TraceWriter
+from outdraft.engine.trace import Tracer
 from outdraft.options.errors import BusyError
 from outdraft.options.params import SamplingParams
 
 _RUNS = 5
 _CONFIG = {"model": "simulated", "drafter": {"name": "as recorded"}}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What the replay runs on. `num_pages`: of the key/value cache; None: any number. Others: see `core/room.py`."""
-
-    costs: LearnedCosts
-    pauses: Pauses
-    mixes: bool = True
-    slices: int = 1
-    num_pages: int | None = None
 
 
 def learn(trace: Trace) -> Machine:
@@ -73,57 +57,37 @@ def simulate(requests: Seq[TracedRequest], machine: Machine, scheduling: Schedul
 
     Raises `RequestError` for memory in which one of them never fits.
     """
-    clock = SimulatedClock()
-    asked: dict[int, TracedRequest] = {}
-    target = SimulatedTarget(
-        clock=clock,
-        costs=machine.costs,
-        random=Random(seed),
-        asked=asked,
-        mixes=machine.mixes,
-        slices=machine.slices,
-        num_pages=machine.num_pages,
-    )
-    recorded = AsRecorded(asked=asked)
-    parts = Parts(target=target, drafter=recorded, verifier=recorded, policy=Always(), room=target)
-    engine = Engine(parts, scheduling=scheduling, clock=clock)
-    told = StringIO()
-    engine.watch.add(TraceWriter(told, engine, _CONFIG, 0.0))
-    _run(engine, clock, _as_served(requests), asked, machine.pauses)
-    trace = read_lines([json.loads(line) for line in told.getvalue().splitlines()])
+    engine, lines = Replaying(machine, scheduling, seed), list[dict[str, Any]]()
+    engine.watch.add(Tracer(lines.append, engine, _CONFIG, 0.0))
+    _run(engine, _as_served(requests), machine.pauses)
+    trace = read_lines(lines)
     for one in trace.requests:
-        one.id = asked[one.id].id
+        one.id = engine.asked[one.id].id
     return trace
 
 
-def _run(
-    engine: Engine,
-    clock: SimulatedClock,
-    requests: Iterable[TracedRequest],
-    asked: dict[int, TracedRequest],
-    pauses: Pauses,
-) -> None:
-    """Send every request at its time, and take back at its time who left. `asked` notes whose a sequence is."""
+def _run(engine: Replaying, requests: Iterable[TracedRequest], pauses: Pauses) -> None:
+    """Send every request at its time, and take back at its time who left."""
     waiting = sorted(requests, key=lambda one: one.at, reverse=True)
     leaving: list[tuple[float, Sequence]] = []
     num_ended = 0
     while waiting or engine.has_work:
         if engine.has_work:
-            clock.now += pauses.base + pauses.ended * num_ended
+            engine.now += pauses.base + pauses.ended * num_ended
         else:
-            clock.now = max(clock.now, waiting[-1].at) + pauses.wake
+            engine.now = max(engine.now, waiting[-1].at) + pauses.wake
         num_ended = 0
-        while waiting and waiting[-1].at <= clock.now:
+        while waiting and waiting[-1].at <= engine.now:
             one = waiting.pop()
             seq = engine.prepare(_request(one), asked_at=one.at)
-            asked[seq.id] = one
+            engine.asked[seq.id] = one
             with suppress(BusyError):  # too many wait: the trace has it
                 engine.enqueue(seq)
                 if one.patience is not None:
                     leaving.append((one.at + one.patience, seq))
-            clock.now += pauses.asked
+            engine.now += pauses.asked
         for at, seq in leaving:
-            if at <= clock.now and seq.finish_reason is None:
+            if at <= engine.now and seq.finish_reason is None:
                 engine.cancel(seq)
                 num_ended += 1
         leaving = [(at, seq) for at, seq in leaving if seq.finish_reason is None]

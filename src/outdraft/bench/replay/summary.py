@@ -26,27 +26,20 @@ class Summary:
 def summarise(requests: Seq[TracedRequest]) -> Summary:
     """Of all requests of a run."""
     refused, late = (sum(one.reason == reason for one in requests) for reason in ("refused", "timeout"))
-    written = [one for one in requests if one.first is not None]
-    if not written:
-        return Summary(
-            tokens_per_second=0.0,
-            first_median=None,
-            first_p99=None,
-            end_median=None,
-            end_p99=None,
-            num_refused=refused,
-            num_late=late,
-        )
-    ends = [(one.end if one.end is not None else one.first or one.at, one) for one in written]
-    span = max(end for end, _ in ends) - min(one.at for one in requests)
-    first = np.percentile([(one.first or one.at) - one.at for one in written], [50, 99])
-    end = np.percentile([end - one.at for end, one in ends], [50, 99])
+    written = [(one, one.first) for one in requests if one.first is not None]
+    ends = [first if one.end is None else one.end for one, first in written]
+    span = max(ends) - min(one.at for one in requests) if written else 1.0
+    waits = [
+        [first - one.at for one, first in written],
+        [end - one.at for end, (one, _) in zip(ends, written, strict=True)],
+    ]
+    first, end = ([float(at) for at in np.percentile(one, [50, 99])] if one else [None, None] for one in waits)
     return Summary(
-        tokens_per_second=sum(one.num_tokens for one in written) / max(span, 1e-9),
-        first_median=float(first[0]),
-        first_p99=float(first[1]),
-        end_median=float(end[0]),
-        end_p99=float(end[1]),
+        tokens_per_second=sum(one.num_tokens for one, _ in written) / max(span, 1e-9),
+        first_median=first[0],
+        first_p99=first[1],
+        end_median=end[0],
+        end_p99=end[1],
         num_refused=refused,
         num_late=late,
     )

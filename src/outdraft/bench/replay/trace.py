@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from outdraft.bench.replay.costs import RecordedPass, Work
+from outdraft.bench.replay.costs import RecordedPass, work_of
 from outdraft.bench.replay.pauses import Pause
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
@@ -23,7 +23,7 @@ class TracedRequest:
     most: int | None = None  # tokens that it may write; None: as many as it wrote
     priority: int = 0
     timeout: float | None = None
-    cached: int = 0  # rows of its prompt that an earlier text had left
+    cached: int | None = None  # rows of its prompt that an earlier text had left; None: it was in no pass
     rounds: list[tuple[int, int]] = field(default_factory=list)  # (nodes, tokens) of each round that emitted
     first: float | None = None  # when its first token came
     end: float | None = None
@@ -33,6 +33,13 @@ class TracedRequest:
     def num_tokens(self) -> int:
         """Tokens that the request wrote in all its rounds."""
         return sum(tokens for _, tokens in self.rounds)
+
+    def saw(self, nodes: int, tokens: int, before: int, at: float) -> None:
+        """A pass, over at this time, in which it had so many rows and emitted so many tokens."""
+        self.cached = before if self.cached is None else self.cached
+        if tokens:
+            self.rounds.append((nodes, tokens))
+            self.first = at if self.first is None else self.first
 
     def sent(self, at: float) -> "TracedRequest":
         """The same request, sent at another time."""
@@ -89,52 +96,29 @@ def read_lines(told: list[dict[str, Any]]) -> Trace:
     for line in told[1:]:
         at = float(line["at"])
         if "asks" in line:
-            requests[line["asks"]] = TracedRequest(
-                id=line["asks"],
-                at=at,
-                prompt=line["prompt"],
-                most=line["most"],
-                priority=line["priority"],
-                timeout=line["timeout"],
-            )
+            number, known = line["asks"], {key: line[key] for key in ("prompt", "most", "priority", "timeout")}
+            requests[number] = TracedRequest(id=number, at=at, **known)
             if not open_ids:
                 free, is_awake = max(free, at), False
-            open_ids.add(line["asks"])
+            open_ids.add(number)
             asked += 1
-        elif "ends" in line:
+            continue
+        if "ends" in line:
             requests[line["ends"]].end, requests[line["ends"]].reason = at, line["reason"]
             open_ids.discard(line["ends"])
             ended += 1
-        elif "slice" in line:
-            free, is_awake, asked, ended = at, True, 0, 0
-        else:
-            passes.append(RecordedPass(work=_work(line), seconds=line["seconds"]))
+            continue
+        if "rows" in line:
+            passes.append(
+                RecordedPass(work=work_of(row[1:3] + row[4:] for row in line["rows"]), seconds=line["seconds"])
+            )
             if requests:  # else the recording began within
                 pause = max(0.0, at - line["seconds"] - free)
                 pauses.append(Pause(seconds=pause, is_awake=is_awake, num_asked=asked, num_ended=ended))
-            free, is_awake, asked, ended = at, True, 0, 0
-            _follow(line, at, requests)
+            for number, _, nodes, tokens, before in line["rows"]:
+                if number in requests:
+                    requests[number].saw(nodes, tokens, before, at)
+        free, is_awake, asked, ended = at, True, 0, 0  # so it is after a slice
     for number in open_ids:
         requests[number].end, requests[number].reason = float(told[-1]["at"]), OPEN
     return Trace(setup=told[0], requests=list(requests.values()), passes=passes, pauses=pauses)
-
-
-def _work(line: dict[str, Any]) -> Work:
-    rows = line["rows"]
-    return Work(
-        num_decoding=sum(not certain for _, certain, _, _, _ in rows),
-        num_nodes=sum(nodes for _, _, nodes, _, _ in rows),
-        num_rows=sum(certain + nodes for _, certain, nodes, _, _ in rows),
-        context=sum((certain + nodes) * (held + (certain + nodes) // 2) for _, certain, nodes, _, held in rows),
-    )
-
-
-def _follow(line: dict[str, Any], at: float, requests: dict[int, TracedRequest]) -> None:
-    for number, num_rows in line["cached"].items():
-        if int(number) in requests:
-            requests[int(number)].cached = num_rows
-    for number, _, nodes, tokens, _ in line["rows"]:
-        if tokens and number in requests:
-            one = requests[number]
-            one.rounds.append((nodes, tokens))
-            one.first = at if one.first is None else one.first

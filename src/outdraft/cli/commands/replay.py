@@ -97,12 +97,9 @@ def _replays(options: Options, trace: "Trace") -> "Iterator[tuple[str, Summary]]
         return replay(requests, replace(machine, num_pages=num_pages), replace(as_it_was, **changes))
 
     yield "replayed", again(trace.requests)
-    for count in options.max_num_seqs:
-        yield f"max_num_seqs={count}", again(trace.requests, max_num_seqs=count)
-    for count in options.max_num_batched_tokens:
-        yield f"max_num_batched_tokens={count}", again(trace.requests, max_num_batched_tokens=count)
-    for count in options.max_num_waiting:
-        yield f"max_num_waiting={count}", again(trace.requests, max_num_waiting=count)
+    for name in ("max_num_seqs", "max_num_batched_tokens", "max_num_waiting"):
+        for count in getattr(options, name):
+            yield f"{name}={count}", again(trace.requests, **{name: count})
     for count in options.kv_cache_tokens:
         yield f"{count} positions", again(trace.requests, num_pages=max(1, count // 16))
     for factor in options.faster:

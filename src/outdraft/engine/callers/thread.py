@@ -131,7 +131,7 @@ class EngineThread(OneProcess):
             is_wanted = any(not call.is_over for call in self._calls)
         if not is_wanted:
             answer: SimpleQueue[Any] = SimpleQueue()
-            worker.send(Ask(lambda engine: None, answer))
+            worker.send(Ask(lambda engine: setattr(worker, "rests", True), answer))
             with suppress(Empty):
                 answer.get(timeout=LAST_STEP)
 

@@ -47,6 +47,7 @@ class Worker:
     def __init__(self, engine: Engine) -> None:
         self.inbox: SimpleQueue[Any] = SimpleQueue()  # None: stop
         self.is_busy = False  # the engine is at work, or has some left
+        self.rests = True  # no idle work is done, until a message comes
         self.end: OutdraftError | None = None  # why the thread no longer reads the inbox
         self._ending = Lock()
         self._outboxes: dict[int, Outbox] = {}
@@ -87,7 +88,7 @@ class Worker:
             _log.error("the requests of a thread that broke could not be cleared away", exc_info=error)
 
     def _serve(self, find: Callable[[], Engine | None]) -> None:
-        while (message := self.inbox.get()) is not None:
+        while (message := self._wait(find)) is not None:
             engine = find()
             if engine is None:
                 return
@@ -96,13 +97,29 @@ class Worker:
             if stop:
                 return
 
+    def _wait(self, find: Callable[[], Engine | None]) -> Any:
+        """The next message; until it comes, idle work, a slice at a time (`between_steps.py`)."""
+        while not self.rests and self.inbox.empty() and (engine := find()) is not None:
+            try:
+                self.rests = engine.idle is None or not engine.idle(lambda: not self.inbox.empty())
+            except BaseException as error:  # also a stranger's sys.exit()
+                _log.error("work for idle time broke, and is not asked again", exc_info=error)
+                engine.idle = None
+            self._note(engine)
+            del engine
+        return self.inbox.get()
+
+    def _note(self, engine: Engine) -> None:
+        self.rests = self.rests or engine.idle is None
+        self.is_busy = engine.has_work or not self.rests
+
     def _begin(self, engine: Engine, message: Any) -> bool:
         """Work on as many threads as the requests that begin it may have; true if the thread is to end."""
         if isinstance(message, Join):
             with torch_threads(message.num_threads):
                 return self._work(engine, message)
         self._deliver(engine, message)
-        return self._work(engine, Empty) if self.is_busy else False
+        return self._work(engine, Empty) if engine.has_work else False
 
     def _work(self, engine: Engine, message: Any) -> bool:
         """Take messages and make steps until there is nothing to do; true if the thread is to end."""
@@ -112,7 +129,8 @@ class Worker:
                     return True
                 self._deliver(engine, message)
                 message = _next(self.inbox)
-            if not self.is_busy:
+            if not engine.has_work:
+                self._note(engine)
                 return False
             self._step(engine)
             message = _next(self.inbox)
@@ -123,7 +141,7 @@ class Worker:
         except BaseException as error:  # also a stranger's sys.exit(): it ends requests, and not the thread
             engine.abandon()
             events = [fail(outbox.seq, error, alone=False) for outbox in self._outboxes.values()]
-        self.is_busy = engine.has_work  # set before the events are posted: who has the last one may fork
+        self._note(engine)  # before the events are posted: who has the last one may fork
         for event in events:
             if (outbox := self._outboxes.get(event.seq_id)) is not None:
                 outbox.post(event)
@@ -131,7 +149,7 @@ class Worker:
                     del self._outboxes[event.seq_id]
 
     def _deliver(self, engine: Engine, message: Join | Leave | Ask) -> None:
-        self.is_busy = True
+        self.is_busy, self.rests = True, False
         match message:
             case Join():
                 for outboxes in [message.outboxes] if message.together else [[one] for one in message.outboxes]:
@@ -139,14 +157,14 @@ class Worker:
             case Leave():
                 self._outboxes.pop(message.seq.id, None)
                 _clear_away(engine, message.seq)
-                self.is_busy = engine.has_work
+                self._note(engine)
             case Ask():
                 answer: tuple[Any, BaseException | None]
                 try:
                     answer = message.work(engine), None
                 except BaseException as error:
                     answer = None, error
-                self.is_busy = engine.has_work
+                self._note(engine)
                 message.answer.put(answer)
 
     def _join(self, engine: Engine, outboxes: Seq[Outbox], *, told: bool) -> None:

@@ -80,7 +80,7 @@ class Writer:
             if self._interval and len(self._ids) - self._told >= self._interval:
                 self._tell()
             self._ids.append(token)
-            if self._stream is not None and not self.seq.ends_with(token):  # such a token is no part of the text
+            if self._stream is not None and token not in self.seq.ends:
                 self._take(self._stream.push(token))
         self.finish_reason, self.error = event.finish_reason, event.error
         is_cut = self._stops is not None and self._stops.stop is not None

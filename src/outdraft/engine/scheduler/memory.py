@@ -4,6 +4,7 @@ All numbers are pages (`core/room.py`).
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 from outdraft.core.cache import PAGE
 from outdraft.core.room import Room
@@ -45,6 +46,8 @@ def make_room(chosen: Seq[Sequence], running: Seq[Sequence], room: Room) -> list
     spare = free - sum(needs.values())
     for seq in chosen:
         more = room.missing(seq, PAGE) - needs[seq.id] if seq.id in needs and seq.prefilled else 0
-        seq.turn.drafts = more <= spare
-        spare -= more if seq.turn.drafts else 0
+        drafts = more <= spare
+        if seq.turn.drafts != drafts:
+            seq.turn = replace(seq.turn, drafts=drafts)
+        spare -= more * drafts
     return preempted

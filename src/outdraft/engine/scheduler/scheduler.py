@@ -10,7 +10,7 @@ Chunks of prompts beside decoding rows: Agrawal et al., "Sarathi-Serve", 2024, h
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from outdraft.core.room import Room
@@ -191,7 +191,7 @@ def _share_rows(reading: list[Sequence], rows: int) -> tuple[list[Sequence], int
         if rows <= 0:
             break
         both = seq.num_unread and seq.beside is not None and seq.beside.num_unread
-        seq.turn.max_chunk = max(1, min(rows // 2 if both else rows, CHUNK))
+        seq.turn = replace(seq.turn, max_chunk=max(1, min(rows // 2 if both else rows, CHUNK)))
         rows -= _num_read(seq)
         chosen.append(seq)
     return chosen, rows

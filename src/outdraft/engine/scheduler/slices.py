@@ -5,7 +5,7 @@ a chunk   so many rows that one layer of it nearly fills a slice: the more rows,
           before them are read
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
@@ -58,7 +58,7 @@ class Slices:
         """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
         if not self.is_open:
             self._rows = self._rows or _FIRST
-            seq.turn.max_chunk, self._left = int(self._rows), num_layers
+            seq.turn, self._left = replace(seq.turn, max_chunk=int(self._rows)), num_layers
         return seq
 
     def end(self) -> None:

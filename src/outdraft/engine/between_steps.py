@@ -1,0 +1,70 @@
+"""What works beside the engine of an `LLM` reaches it here, between two steps, in the engine's own thread.
+
+    listen       hear what it does (`core/watch.py`)
+    adopt        hand its drafter other weights (`core/drafter.py`)
+    while_idle   have something done while no request runs, a slice at a time
+
+No text depends on any of them.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from outdraft.core.drafter import inner
+from outdraft.core.watch import Watch
+from outdraft.engine.loop import Engine, Idle
+from outdraft.options.errors import CapabilityError
+
+if TYPE_CHECKING:
+    from outdraft.engine.llm import LLM
+
+
+def listen(llm: "LLM", make: Callable[[Engine], Watch]) -> Callable[[], None]:
+    """`make` a watch, which hears everything from then on. Returns a function that ends it; it may be called late."""
+
+    def begin(engine: Engine) -> Watch:
+        watch = make(engine)
+        engine.watch.add(watch)
+        return watch
+
+    watch = llm._thread.ask(begin)
+
+    def end() -> None:
+        with suppress(CapabilityError):  # the engine's thread has ended, so nothing is reported any more
+            llm._thread.ask(lambda engine: engine.watch.remove(watch))
+
+    return end
+
+
+def adopt(llm: "LLM", weights: Mapping[str, Tensor]) -> int:
+    """Replace the drafter's weights, while requests go on. Returns the version that events name from then on.
+
+    Raises `CapabilityError` where not exactly one drafter takes weights, and else what the drafter raises, which then
+    has its old ones.
+    """
+
+    def swap(engine: Engine) -> int:
+        found = [one.traits.adopt for one in inner(engine.parts.drafter)]
+        able = [one for one in found if one is not None]
+        if len(able) != 1:
+            raise CapabilityError(
+                f"weights are for one drafter that can take them (`Traits.adopt`), here are {len(able)}"
+            )
+        return able[0].adopt(weights)
+
+    return llm._thread.ask(swap)
+
+
+def while_idle(llm: "LLM", work: Idle | None) -> None:
+    """Have `work` called again and again while no request runs, in the place of earlier work; None: nothing more.
+
+        request | slice, slice, sl- | request | slice, slice | no more to do: it waits | request | slice, ...
+                                  ^ a request waits: `is_wanted`
+
+    It is called in the engine's thread, for one bounded slice of it. What raises is not called again. Before a fork it
+    rests, until the next request is over.
+    """
+    llm._thread.ask(lambda engine: setattr(engine, "idle", work))
