@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 
 # Two workers of one thread each: small tensors gain nothing from more threads.
 WORKERS ?= 2
-PYTEST := env OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # A build of our own package is pinned too.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt

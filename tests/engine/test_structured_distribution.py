@@ -30,7 +30,7 @@ CODEC = TinyTokens(["<end>", "a", "b", "ab", "c", "d"], end=0)
 VOCAB = 7  # one id more than the tokenizer has
 HEADS = [x + y + z for x in "abc" for y in "abc" for z in "abc" if x != y != z]  # what may follow changes at each token
 TEXTS = [head + "ddd" + tail for head in HEADS for tail in ("a", "b", "ab")]
-NUM_TEXTS = 1500
+NUM_TEXTS = 500
 TARGET = TableTarget(vocab_size=VOCAB, seed=1, sharpness=1.0)
 
 

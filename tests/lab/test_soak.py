@@ -27,7 +27,7 @@ def llm():
 def test_no_client_is_wronged(llm):
     full_at_times(runner_of(llm.engine.parts).cache, Random(0), 0.01)
     broke = breaks_at_times(llm.engine.parts.drafter, Random(0), 0.01)
-    tally = asyncio.run(soak(llm, 250, 1))
+    tally = asyncio.run(soak(llm, 120, 1))
     assert tally.wrong + llm._thread.ask(left_over) == []
     assert {"cancelled", "whole", "error", "timeout"} <= set(tally.counts)
     assert llm.engine.scheduler.num_preempted > 0 and set(broke) == {"begin", "propose", "observe"}

@@ -57,8 +57,8 @@ def test_the_abuser_sends_as_many_harmless_requests(llm: LLM):
 
 def test_attacks_are_drawn_by_the_seed():
     for sort, made in BODIES.items():
-        drawn = [json.dumps(made(Random(f"1 {i}")).body)[:4000] for i in range(12)]
-        assert drawn == [json.dumps(made(Random(f"1 {i}")).body)[:4000] for i in range(12)]
+        drawn = [json.dumps(made(Random(f"1 {i}")).body)[:4000] for i in range(4)]
+        assert drawn == [json.dumps(made(Random(f"1 {i}")).body)[:4000] for i in range(4)]
         assert len(set(drawn)) > 1, sort
 
 
