@@ -99,7 +99,7 @@ def measure_calibration(
         dtype=dtype or record.dtype,
         device=device or "cpu",
     )
-    found = [one for one in prompts_of(find_files(data), llm.codec, asking.prompt_tokens) if one]
+    found = [one for one in prompts_of(find_files(data), llm.tokenizer, asking.prompt_tokens) if one]
     prompts = list(islice(found, texts))
     settings = [
         SamplingParams(

@@ -216,7 +216,7 @@ def _forecast(plan: "Plan") -> list[str]:
     from outdraft.bench.machine import busy_note
 
     tokens = plan.params.max_tokens or QUICK_TOKENS
-    codec = plan.subject.plain.codec
+    codec = plan.subject.plain.tokenizer
     lengths = [len(codec.encode(turn)) for prompt in plan.prompts for turn in prompt.turns] if codec else []
     pace = text_pace(plan.subject.plain, tokens, round(fmean(lengths)) if lengths else 1)
     beside = OVERHEAD_SECONDS * (1 + plan.curve)
@@ -277,7 +277,7 @@ def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
     settings = {name: getattr(options, name) for name in engine} | settings
     shelf = Shelf(options.cache)
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
-    if subject.plain.codec is None:
+    if subject.plain.tokenizer is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
     return Asked(
         subject=subject,

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.text import TextCodec
+from outdraft.codecs.codec import Codec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.options.errors import ConfigError
+from outdraft.options.shown import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +18,7 @@ class Setup:
     """What one engine was asked to be: directory, numbers, memory and speculation."""
 
     directory: Path
-    codec: TextCodec | None  # the target's tokenizer
+    codec: Codec[Any] | None  # the target's tokenizer, or a codec of something else
     dtype: str
     device: str
     exact: bool
@@ -28,3 +31,7 @@ class Setup:
     logprobs_mode: LogprobsMode = "raw_logprobs"
     cache: CacheConfig
     combination: Combination
+
+    def __post_init__(self) -> None:
+        if self.codec is not None and not isinstance(self.codec, Codec):
+            raise ConfigError(f"codec={shown(self.codec)} must be a Codec (outdraft.codecs.codec)")

@@ -13,13 +13,13 @@ What a drafter wants to hear of the target's own passes it declares in `core.tar
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.text import TextCodec
+from outdraft.codecs.codec import Codec
 from outdraft.core.cache import KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
@@ -52,7 +52,7 @@ class Origin:
     """Where the target came from; None where that is not known."""
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
-    codec: TextCodec | None = None  # for drafters of another vocabulary
+    codec: Codec[Any] | None = None  # for drafters of another vocabulary
 
 
 def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
