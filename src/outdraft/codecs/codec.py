@@ -1,7 +1,7 @@
 """What a codec offers: the engine sees only ids, and a codec says what they stand for.
 
-`Codec[T]` is all that the engine asks of any of them: T is `str` for text, and may be the rows of an image, or sound. What
-only text has (stop strings, grammars, chat templates, log probabilities by name) is asked of a `TextualCodec` alone.
+`Codec[T]` is all that the engine asks of any of them: T is `str` for text, and may be an image, or sound. What text
+alone has (stop strings, grammars, chat templates, log probabilities by name) is asked of a `TextualCodec`.
 """
 
 from collections.abc import Iterable

@@ -175,7 +175,11 @@ class LLM(Streaming, Siblings):
         if isinstance(setup.codec, TextCodec):
             grammars = Grammars(setup.codec, vocab_size=size, ends=made.engine.eos_token_ids)
         self._prompts = PromptReader(
-            name=setup.directory.name, codec=setup.codec, grammars=grammars, logprobs_mode=setup.logprobs_mode
+            name=setup.directory.name,
+            codec=setup.codec,
+            grammars=grammars,
+            logprobs_mode=setup.logprobs_mode,
+            parts=setup.prompt_parts,
         )
         self._thread = EngineThread(made.engine, setup.codec, native=made.native)
 

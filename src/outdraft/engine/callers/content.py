@@ -1,4 +1,4 @@
-"""One request's output where its ids are no text: the codec's pieces as they are written, and its content at the end."""
+"""One request's output where its ids are no text: the codec's pieces as they are written, and the whole at the end."""
 
 from dataclasses import replace
 from typing import Any

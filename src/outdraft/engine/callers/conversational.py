@@ -7,6 +7,7 @@ from typing import Any, Self, overload
 
 from outdraft.codecs.chat import Message
 from outdraft.codecs.codec import Codec
+from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import forget
 from outdraft.core.one_process import OneProcess
@@ -114,6 +115,11 @@ class Conversational(OneProcess):
     def get_tokenizer(self) -> TextCodec:
         """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
         return self._prompts.tokenizer("a tokenizer")
+
+    @property
+    def prompt_parts(self) -> PromptParts:
+        """What reads parts of messages that are not text, as `image_url`: none, until some are registered."""
+        return self._prompts.parts
 
     @property
     def tokenizer(self) -> TextCodec | None:

@@ -5,16 +5,18 @@
 {"prompt_token_ids": [1, 2, 3]}             ids as they are; needs no tokenizer
 {..., "references": ["text", [4, 5], ...]}  beside either: what the answer may copy from, for drafters that look up
 {..., "negative_prompt": "text" or [4, 5]}  beside either: what guidance leads away from (`guidance_scale`)
+{..., "prompt_embeds": [P, D]}              beside either: vectors in place of embeddings; NaN rows: use the token
 """
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.codecs.chat import Message, render_chat
-from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.codec import Codec, text_codec
+from outdraft.codecs.grammar.compile import Grammars
+from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.request import Request, share
@@ -27,7 +29,7 @@ from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
 
 Prompt = str | Mapping[str, Any]
-_KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt")
+_KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt", "prompt_embeds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class PromptReader:
     codec: Codec[Any] | None
     grammars: Grammars | None = None  # compiles the forms that answers are to have
     logprobs_mode: LogprobsMode = "raw_logprobs"  # of requests that name none
+    parts: PromptParts = field(default_factory=PromptParts)  # of messages, that are not text
 
     def requests(
         self,
@@ -67,7 +70,7 @@ class PromptReader:
                 speculative=words.speculative,
                 negative_prompt_token_ids=words.negative if beside.negative is None else beside.negative,
                 resume_token_ids=texts,
-                **{**others, **forms[id(one)]},
+                **{**others, **forms[id(one)], **beside.fields},
             )
             for ids, beside, one, texts in zip(read, own, settings, resumed, strict=True)
         ]
@@ -80,8 +83,9 @@ class PromptReader:
         """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
         codec = self.tokenizer("a conversation", " to chat")
         control = None if special_tokens_in_messages else codec.control
-        asked = render_chat(codec.chat_template, messages, control=control, **variables)
-        return {"prompt_token_ids": codec.encode_chat(asked)}, asked.stop
+        taken = self.parts.take(messages)
+        asked = render_chat(codec.chat_template, taken.messages, control=control, **variables)
+        return taken.encode(codec, asked), asked.stop
 
     def tokenizer(self, wanted: str, purpose: str = "") -> TextCodec:
         """The model's own. Raises `RequestError` where it has none, or a codec of something else."""

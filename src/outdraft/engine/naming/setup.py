@@ -1,11 +1,12 @@
 """`Setup`: everything that the user asked for, as one record."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.codec import Codec
+from outdraft.codecs.parts import PromptParts
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.scheduler.settings import SchedulerSettings
@@ -31,6 +32,7 @@ class Setup:
     logprobs_mode: LogprobsMode = "raw_logprobs"
     cache: CacheConfig
     combination: Combination
+    prompt_parts: PromptParts = field(default_factory=PromptParts)  # that are not text; of all engines over its weights
 
     def __post_init__(self) -> None:
         if self.codec is not None and not isinstance(self.codec, Codec):
