@@ -164,3 +164,8 @@ class TargetPort:
     costs: TargetCosts
     origin: Origin
     cache: CacheConfig  # of what rows a drafter keeps itself
+
+
+def lent_parts(target: Decoder | TargetPort) -> Decoder | TargetLayers:
+    """What a drafter's network borrows and holds no weights of: `embed`, `norm` and `head`."""
+    return target if isinstance(target, Decoder) else target.layers
