@@ -28,7 +28,9 @@ from outdraft.engine.siblings import Siblings
 from outdraft.models.files.load_codec import load_codec, require_rows
 from outdraft.models.networks.device import choose_device
 from outdraft.options.arguments import check_arguments
+from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
+from outdraft.options.shown import shown
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
 
@@ -144,6 +146,8 @@ class LLM(Streaming, Siblings):
             head=head,
             datastore=datastore,
         )
+        if codec is not None and not isinstance(codec, Codec):
+            raise ConfigError(f"codec={shown(codec)} must be a Codec (outdraft.codecs.codec)")
         directory = resolve(str(model), revision=revision)
         setup = Setup(
             directory=directory,

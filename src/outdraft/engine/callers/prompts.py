@@ -105,19 +105,18 @@ class PromptReader:
             if "prompt_token_ids" in prompt:
                 return read_ids(prompt["prompt_token_ids"])
             prompt = prompt["prompt"]
-            if self.codec is not None and isinstance(prompt, self.codec.encodes):
-                return tuple(self.codec.encode(prompt))
+        if self.codec is not None and isinstance(prompt, self.codec.encodes):
+            return tuple(self.codec.encode(prompt))
         if not isinstance(prompt, str):
             raise RequestError(
                 f"a prompt is a string or a mapping, not {type(prompt).__name__}; ids are given as "
                 "{'prompt_token_ids': [...]}"
             )
-        if (codec := text_codec(self.codec, f"the prompt {shown(prompt)}")) is None:
-            raise RequestError(
-                f"{self.name} has no tokenizer.json: put the model's own beside it, or give ids as "
-                "{'prompt_token_ids': [...]}"
-            )
-        return tuple(codec.encode(prompt))
+        text_codec(self.codec, f"the prompt {shown(prompt)}")
+        raise RequestError(
+            f"{self.name} has no tokenizer.json: put the model's own beside it, or give ids as "
+            "{'prompt_token_ids': [...]}"
+        )
 
     def _constraint(self, params: SamplingParams, others: Mapping[str, Any]) -> dict[str, Any]:
         """The constraint of the form that the answer is to have; none where it may have any."""

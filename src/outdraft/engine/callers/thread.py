@@ -20,7 +20,7 @@ from threading import Lock, current_thread
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
-from outdraft.codecs.codec import Codec, is_text
+from outdraft.codecs.codec import Codec
 from outdraft.codecs.stops import StopTable
 from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
@@ -51,7 +51,7 @@ class EngineThread(OneProcess):
     def __init__(self, engine: Engine, codec: Codec[Any] | None, *, native: bool) -> None:
         self.engine = engine
         self._codec = codec
-        self._writer: Any = Writer if codec is None or is_text(codec) else ContentWriter
+        self._writer: Any = Writer if codec is None or codec.encodes is str else ContentWriter
         self._native = native
         self._lock = Lock()
         self._worker: Worker | None = None
