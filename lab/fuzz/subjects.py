@@ -97,8 +97,8 @@ class Workshop:
         options_type = find("drafter", case.drafter).options
         if DATASTORE in {one.name for one in fields(options_type)}:
             path = self.models.folder / DATASTORE
-            assert plain.codec is not None  # every model of `models` has one
-            build_datastore(path, [list(text) for text in documents], plain.codec)
+            assert plain.tokenizer is not None  # every model of `models` has one
+            build_datastore(path, [list(text) for text in documents], plain.tokenizer)
             store = {DATASTORE: str(path)}
         if case.model.startswith(ZOO):
             yield case.drafter, store, documents if case.shows_answers else ()

@@ -185,8 +185,12 @@ def _writing(llm: LLM) -> Callable[[], object]:
 def _open_model(home: Path) -> Callable[[], object]:
     read_companions(home)
     llm = LLM(home, drafter="none", exact=False)
-    if (home / "chat_template.jinja").exists() and llm.codec is not None and llm.codec.chat_template is not None:
-        llm.codec.chat_template.render([{"role": "user", "content": "abc"}])
+    if (
+        (home / "chat_template.jinja").exists()
+        and llm.tokenizer is not None
+        and llm.tokenizer.chat_template is not None
+    ):
+        llm.tokenizer.chat_template.render([{"role": "user", "content": "abc"}])
     return lambda: llm.generate("abcabc", FEW)
 
 

@@ -67,12 +67,12 @@ def answer(llm: LLM, batch: list[tuple[int, dict[str, Any]]]) -> list[dict[str, 
     """A line for each prompt, in order."""
     own = [number for number, record in batch if record["kind"] == "own"]
     turns = dict(zip(own, own_turns(llm, own), strict=True))
-    assert llm.codec is not None
-    template = llm.codec.chat_template
+    assert llm.tokenizer is not None
+    template = llm.tokenizer.chat_template
     prompts = []
     for number, record in batch:
         messages = turns.get(number) or record["messages"]
-        ids, _ = encode(pieces_of({"messages": messages}, template, str(number), asks=True), llm.codec, str(number))
+        ids, _ = encode(pieces_of({"messages": messages}, template, str(number), asks=True), llm.tokenizer, str(number))
         prompts.append(ids[-1700:])
     settings = [(Random(number).choice(TEMPERATURES), MAX_TOKENS, number) for number, _ in batch]
     results = llm.generate(
@@ -95,8 +95,8 @@ def own_turns(llm: LLM, numbers: list[int]) -> list[list[dict[str, str]]]:
     """Chats of one turn each, which the model writes as its user."""
     if not numbers:
         return []
-    assert llm.codec is not None and llm.codec.chat_template is not None
-    shown = llm.codec.chat_template.render([{"role": "user", "content": MARK}], add_generation_prompt=False).text
+    assert llm.tokenizer is not None and llm.tokenizer.chat_template is not None
+    shown = llm.tokenizer.chat_template.render([{"role": "user", "content": MARK}], add_generation_prompt=False).text
     params = [SamplingParams(temperature=0.8, max_tokens=OWN_TOKENS, seed=1_000_000 + number) for number in numbers]
     results = llm.generate([shown[: shown.index(MARK)]] * len(numbers), params)
     return [[{"role": "user", "content": result.text.strip() or "Hello!"}] for result in results]

@@ -85,7 +85,7 @@ class Bench:
         return self.outcome
 
     def _run_prompt(self, prompt: Prompt) -> None:
-        codec = self.plan.subject.plain.codec
+        codec = self.plan.subject.plain.tokenizer
         assert codec is not None
         messages: list[dict[str, str]] = []
         for number, turn in enumerate(prompt.turns, 1):

@@ -158,10 +158,10 @@ def _plan(
     from outdraft.bench.load.run import LoadPlan, num_requests
 
     plain, levels = asked.subject.plain, flags.levels()
-    assert plain.codec is not None
+    assert plain.tokenizer is not None
     params = replace(asked.params, ignore_eos=True)  # with servers and without, so that their rows stand together
     jobs = make_jobs(
-        plain.codec,
+        plain.tokenizer,
         asked.prompts,
         num_requests(levels[-1], flags.requests),
         params,

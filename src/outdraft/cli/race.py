@@ -70,10 +70,10 @@ def race(console: Console, prompt: str, engines: dict[str, LLM], params: Samplin
     """Show every engine of `engines` (title -> engine) continuing `prompt`."""
     runners = []
     for title, llm in engines.items():
-        assert llm.codec is not None
+        assert llm.tokenizer is not None
         llm.generate(prompt, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
         stream = llm.stream(prompt, params)
-        runners.append(RaceRunner(title, stream, Colours(llm.codec), prompt, marks=not has_style(console)))
+        runners.append(RaceRunner(title, stream, Colours(llm.tokenizer), prompt, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
     else:

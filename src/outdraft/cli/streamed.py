@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Colours:
     """Follows one stream and colours each token by where it came from."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec[str]) -> None:
         self._stream = codec.stream()
         self._waiting: deque[tuple[str, Source]] = deque()  # one character each
         self._last = Source.PLAIN
@@ -81,7 +81,7 @@ def paint(runs: Iterable[tuple[str, Source]], *, marks: bool = False) -> Text:
     return painted
 
 
-def painted(chunks: "Iterable[Chunk]", codec: Codec | None) -> "Iterator[tuple[Chunk, Text]]":
+def painted(chunks: "Iterable[Chunk]", codec: Codec[str] | None) -> "Iterator[tuple[Chunk, Text]]":
     """Each chunk beside its text in colours, which a codec tells."""
     colours = None if codec is None else Colours(codec)
     for chunk in chunks:

@@ -41,9 +41,9 @@ class Here:
     """A model in this process. Raises `RequestError` if it writes no text."""
 
     def __init__(self, llm: LLM, sampling: SamplingFlags, references: list[str], *, colour: bool) -> None:
-        if llm.codec is None:
+        if llm.tokenizer is None:
             raise RequestError(f"{llm.config['model']} has no tokenizer, and a chat needs text")
-        self._llm, self._codec, self._sampling, self._references = llm, llm.codec, sampling, references
+        self._llm, self._codec, self._sampling, self._references = llm, llm.tokenizer, sampling, references
         self._coloured = self._codec if colour else None
         self.warnings = _notes(lossless=llm.lossless, verifier=llm.config["verifier"]["name"], is_taught=True)
         self.notes = _notes(lossless=True, verifier="", is_taught=self._codec.chat_template is not None) + self.warnings

@@ -1,1 +1,1 @@
-"""Layer 1: from text to token ids and back. Everything above a codec sees only ids."""
+"""Layer 1: from content, mostly text, to token ids and back. Everything above a codec sees only ids."""

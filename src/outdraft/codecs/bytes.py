@@ -8,6 +8,7 @@ from outdraft.codecs.stream import TextStream
 class ByteCodec:
     """Ids 0..255 are the bytes of UTF-8; larger ids stand for nothing. No special tokens unless `eos` names one."""
 
+    encodes = str
     strips_space = False
 
     def __init__(self, *, vocab_size: int = 256, eos: int | None = None) -> None:

@@ -39,6 +39,8 @@ from outdraft.options.errors import ModelLoadError, RequestError
 class TextCodec:
     """A codec over the `tokenizers` library. Special tokens are never part of decoded text."""
 
+    encodes = str
+
     def __init__(
         self, tokenizer: Tokenizer, *, config: Mapping[str, Any] | None = None, eos_token_ids: Iterable[int] = ()
     ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, Never, overload
 
+from outdraft.codecs.codec import Codec
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
@@ -27,7 +28,9 @@ from outdraft.engine.siblings import Siblings
 from outdraft.models.files.load_codec import load_codec, require_rows
 from outdraft.models.networks.device import choose_device
 from outdraft.options.arguments import check_arguments
+from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
+from outdraft.options.shown import shown
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
 
@@ -54,6 +57,7 @@ class LLM(Streaming, Siblings):
         draft_model: the directory of a draft model that the drafter or recipe needs; without one it drafts alone.
         head, datastore: a trained head, and a datastore, for a drafter or recipe that needs one, or for the default
             drafter (docs/recipes.md).
+        codec: what its ids stand for, in place of its tokenizer: a `Codec` of pixels, of sound (docs/add_a_model.md).
         revision: branch, tag or commit of a model that is named as on the hub.
         dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16" (or "half").
         device: where to compute: "cpu", "cuda", "cuda:1", ...; "auto" is CUDA where there is one, and else the CPU.
@@ -101,6 +105,7 @@ class LLM(Streaming, Siblings):
         draft_model: str | Path | None = None,
         head: str | Path | None = None,
         datastore: str | Path | None = None,
+        codec: Codec[Any] | None = None,
         revision: str | None = None,
         dtype: str = "auto",
         device: str = "cpu",
@@ -141,10 +146,12 @@ class LLM(Streaming, Siblings):
             head=head,
             datastore=datastore,
         )
+        if codec is not None and not isinstance(codec, Codec):
+            raise ConfigError(f"codec={shown(codec)} must be a Codec (outdraft.codecs.codec)")
         directory = resolve(str(model), revision=revision)
         setup = Setup(
             directory=directory,
-            codec=load_codec(directory),
+            codec=load_codec(directory) if codec is None else codec,
             dtype=dtype,
             device=device,
             exact=device == "cpu" if exact is None else exact,
@@ -161,18 +168,22 @@ class LLM(Streaming, Siblings):
         self._run(setup, make_engine(setup, precision, precision_options))
 
     def _run(self, setup: Setup, made: Assembled) -> None:
-        if isinstance(setup.codec, TextCodec):  # beside a GGUF file it may be another model's
-            require_rows(setup.codec, made.engine.parts.target.vocab_size, setup.directory)
+        size = made.engine.parts.target.vocab_size
+        if setup.codec is not None:  # beside a GGUF file it may be another model's
+            require_rows(setup.codec, size, setup.directory)
         self.codec = setup.codec
         self.engine = made.engine
         self._setup = setup
         self._config = made.config
         grammars = None
-        if setup.codec is not None:
-            size = made.engine.parts.target.vocab_size
+        if isinstance(setup.codec, TextCodec):
             grammars = Grammars(setup.codec, vocab_size=size, ends=made.engine.eos_token_ids)
         self._prompts = PromptReader(
-            name=setup.directory.name, codec=setup.codec, grammars=grammars, logprobs_mode=setup.logprobs_mode
+            name=setup.directory.name,
+            codec=setup.codec,
+            grammars=grammars,
+            logprobs_mode=setup.logprobs_mode,
+            parts=setup.prompt_parts,
         )
         self._thread = EngineThread(made.engine, setup.codec, native=made.native)
 

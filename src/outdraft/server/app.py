@@ -51,7 +51,7 @@ def make_app(service: Service) -> FastAPI:
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
         )
-    app.add_middleware(RequestLog, codec=service.llm.codec, shows_texts=settings.log_requests)
+    app.add_middleware(RequestLog, codec=service.llm.tokenizer, shows_texts=settings.log_requests)
     return app
 
 

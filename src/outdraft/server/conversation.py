@@ -9,12 +9,14 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from typing import Any
 
-from outdraft.codecs.chat import ChatPrompt, ChatTemplate, render_chat
+from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
+from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Result
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.params import SamplingParams
+from outdraft.options.shown import shown
 from outdraft.server.errors import ApiError, clean
 from outdraft.server.grammar import ToolsAsked, bound, tools_asked
 from outdraft.server.parsers.message import MessageReader, Thoughts, special_marks
@@ -64,17 +66,20 @@ class Conversation:
 def converse(service: Service, body: ChatRequest) -> Conversation:
     """Raises `ApiError` or `RequestError` for a conversation that cannot be asked."""
     codec, formats = service.codec, service.formats
+    _refuse_unknown(body, service.llm.prompt_parts)
     tools = tools_asked(body, formats.tools)
-    asked = _render(service, body, tools)
+    written = formats.tools
+    taken = service.llm.prompt_parts.take([one.told(written.call_id if written else None) for one in body.messages])
+    asked = _render(service, body, tools, taken.messages)
     begun = _opened(asked, tools.opening, codec) if tools is not None and tools.opening else asked
     service.reading.check(begun.text, codec, "messages")
-    message = body.messages[-1].told()["content"] if body.continue_final_message else None
+    message = taken.messages[-1]["content"] if body.continue_final_message else None
     thinking = None if formats.reasoning is None else formats.reasoning.reader(asked.text, message)
     with body.told_by_field():
         form = bound(tools, body.form(), thinking)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
     return Conversation(
-        prompt={"prompt_token_ids": codec.encode_chat(begun)},
+        prompt=taken.encode(codec, begun),
         params=body.params(asked.stop, structured_outputs=form),
         codec=codec,
         text=asked.text,
@@ -92,12 +97,20 @@ def _opened(asked: ChatPrompt, mark: str, codec: TextCodec) -> ChatPrompt:
     return replace(asked, text=asked.text + mark, own=own)
 
 
-def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> ChatPrompt:
+def _refuse_unknown(body: ChatRequest, parts: PromptParts) -> None:
+    """Raise `ApiError` for a part that nothing reads here."""
+    for i, message in enumerate(body.messages):
+        for j, part in enumerate(message.content if isinstance(message.content, list) else ()):
+            if part.type not in parts.known:
+                place = f"messages.{i}.content.{j}"
+                told = f"{place}={shown(part.model_dump())}: {parts.refusal(part.type, 'server')}"
+                raise ApiError(400, told, param=place, code="invalid_value")
+
+
+def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None, messages: Seq[Message]) -> ChatPrompt:
     variables = _variables(body, tools)
     template = _template(service, body)
     template = None if template is None else template.for_tools(variables.get("tools"))
-    written = service.formats.tools
-    messages = [message.told(written.call_id if written else None) for message in body.messages]
     if template is None or not _DEVELOPER.search(template.source):  # it would be dropped, or shown without a role
         messages = [{**one, "role": "system"} if one["role"] == "developer" else one for one in messages]
     if template is not None:

@@ -39,7 +39,7 @@ class Service:
         self.started = int(time())
         self.instruments = Instruments(self.name)
         self.stop_listening = listen(llm, lambda engine: EngineWatch(self.instruments, engine))
-        template = None if llm.codec is None else llm.codec.chat_template
+        template = None if llm.tokenizer is None else llm.tokenizer.chat_template
         self.formats: Formats = find_formats(settings.tool_call_parser, settings.reasoning_parser, template)
         self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
         self.reading = LongTexts(llm.config["max_model_len"])
@@ -145,7 +145,7 @@ class Service:
         if not isinstance(text, str) or not self.reading.is_long(text):
             return text
         if param:
-            self.reading.check(text, self.llm.codec, param)
+            self.reading.check(text, self.llm.tokenizer, param)
         ids = await self.reading.read(len(text), self.llm.encode, text)
         return {"prompt_token_ids": list(ids)} if param == "prompt" else list(ids)
 

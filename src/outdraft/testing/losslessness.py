@@ -231,7 +231,7 @@ class Auditor:
     def _show(self, result: Result, at: int) -> str:
         if at >= len(result.token_ids):
             return f"the end ({result.finish_reason})"
-        token, codec = result.token_ids[at], self.plain.codec
+        token, codec = result.token_ids[at], self.plain.tokenizer
         return str(token) if codec is None else repr(codec.token_text(token))
 
 

@@ -100,7 +100,7 @@ def text_distributions(
         id=-1,
         request=Request(
             prompt_token_ids=tuple(prompt),
-            params=spell_settings(params, plain.codec, "the model"),
+            params=spell_settings(params, plain.tokenizer, "the model"),
             negative_prompt_token_ids=negative,
         ),
         tokens=list(prompt),

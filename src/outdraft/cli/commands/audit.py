@@ -114,8 +114,10 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
     tokens = min(options.tokens, context // 2)
     auditor = Auditor(
         plain=plain,
-        prompts=identity_prompts(plain.codec, options.prompts, vocab_size=vocab_size, max_len=min(64, context // 4)),
-        distribution_prompts=distribution_prompts(plain.codec, vocab_size=vocab_size),
+        prompts=identity_prompts(
+            plain.tokenizer, options.prompts, vocab_size=vocab_size, max_len=min(64, context // 4)
+        ),
+        distribution_prompts=distribution_prompts(plain.tokenizer, vocab_size=vocab_size),
         negative=None if options.negative_prompt is None else plain.encode(options.negative_prompt),
         max_tokens=tokens,
         samples=samples,

@@ -186,7 +186,7 @@ def _forecast(plan: "BenchPlan") -> list[str]:
     from outdraft.bench.machine import busy_note
 
     tokens = plan.params.max_tokens or QUICK_TOKENS
-    codec = plan.subject.plain.codec
+    codec = plan.subject.plain.tokenizer
     lengths = [len(codec.encode(turn)) for prompt in plan.prompts for turn in prompt.turns] if codec else []
     pace = text_pace(plan.subject.plain, tokens, round(fmean(lengths)) if lengths else 1)
     beside = OVERHEAD_SECONDS * (1 + plan.curve)
@@ -247,7 +247,7 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs
     settings = {name: getattr(options, name) for name in engine} | settings
     shelf = Shelf(options.cache)
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
-    if subject.plain.codec is None:
+    if subject.plain.tokenizer is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
     return BenchInputs(
         subject=subject,

@@ -54,7 +54,7 @@ def run(options: Options) -> int:
 
     console = make_console(stderr=options.json)
     plain = LLM(options.model, drafter="none", dtype=options.dtype, device=options.device)
-    if plain.codec is None:
+    if plain.tokenizer is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
     kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
     rivals = family(resolve(options.model)) if options.all else RIVALS
@@ -67,7 +67,7 @@ def run(options: Options) -> int:
         contest = hold(
             plain,
             rivals,
-            {kind: plain.codec.encode(text) for kind, text in kinds.items()},
+            {kind: plain.tokenizer.encode(text) for kind, text in kinds.items()},
             max_tokens=options.max_tokens,
             seconds=options.seconds,
             strict=options.model == ZOO_TARGET,

@@ -62,7 +62,7 @@ def run(options: Options) -> int:
         return _as_json(llm, prompt, params)
 
     console = make_console()
-    codec = llm.codec if options.color else None
+    codec = llm.tokenizer if options.color else None
     tally = write_stream(console, painted(llm.stream(prompt, params), codec), colour=codec is not None)
     _explain(options, console, tally, None if llm.lossless else llm.config["verifier"]["name"])
     return 0

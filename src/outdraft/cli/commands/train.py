@@ -199,7 +199,7 @@ def _answers(options: Options) -> int:
     console = make_console(stderr=True)
     with console.status("writing") as status:
         told = write_answers(
-            llm, prompts_of(files, llm.codec, asking.prompt_tokens), asking, out, status.update, target=writer
+            llm, prompts_of(files, llm.tokenizer, asking.prompt_tokens), asking, out, status.update, target=writer
         )
     if options.json:
         write_json(asdict(told))

@@ -118,7 +118,7 @@ def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Ski
         else [
             {"prompt_token_ids": ids}
             for ids in identity_prompts(
-                llm.codec, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
+                llm.tokenizer, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
             )
         ]
     )

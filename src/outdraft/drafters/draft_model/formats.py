@@ -9,6 +9,7 @@ from outdraft.models.files.foreign_heads import read_config, tensor_names
 from outdraft.models.files.load import find_architecture, load_model, save_model
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort, facts_of
+from outdraft.models.target.tables import tables_of
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.hub import resolve
 from outdraft.weights.text_files import copy_text_files
@@ -25,7 +26,7 @@ def _is_model(directory: Path) -> bool:
 
 
 def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Decoder:
-    return load_model(directory, dtype, str(facts_of(target).device))
+    return load_model(directory, dtype, str(facts_of(target).device), tables_of(target))
 
 
 def _write(draft: Decoder, target: Decoder, target_name: str, directory: Path) -> None:

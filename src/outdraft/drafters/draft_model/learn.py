@@ -4,6 +4,7 @@ Zhou et al., "DistillSpec", 2023, https://arxiv.org/abs/2310.08461. It begins as
 its embeddings, norms and head (`cut`), or from nothing, with sizes of its own.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import torch
 
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
 from outdraft.drafters.draft_model.formats import FORMATS
-from outdraft.models.files.load import fill_decoder, open_weights, save_model
+from outdraft.models.files.borrowed import TABLES
+from outdraft.models.files.load import fill_decoder, open_weights, save_model, tensors_of
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import llama_config
 from outdraft.models.remake.cut import cut_decoder, every_third
+from outdraft.models.target.tables import tables_of
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -30,6 +33,7 @@ class DraftLearning:
     num_heads: int = 0
     num_kv_heads: int = 0
     intermediate_size: int = 0
+    borrow: bool = False  # keep the target's embedding and head, which learn nothing then; the file is without them
 
     def __post_init__(self) -> None:
         sizes = ("hidden_size", "num_layers", "num_heads", "num_kv_heads", "intermediate_size")
@@ -47,8 +51,12 @@ class DraftLearner:
 
     taps: tuple[int, ...] = ()
 
-    def __init__(self, draft: Decoder, dtype: torch.dtype) -> None:
-        self.module, self._dtype = draft.train().requires_grad_(True), dtype
+    def __init__(self, draft: Decoder, dtype: torch.dtype, borrowed: Seq[str] = ()) -> None:
+        """`borrowed`: the tables that are the target's."""
+        self.module, self._dtype, self._borrowed = draft.train().requires_grad_(True), dtype, tuple(borrowed)
+        tensors = tensors_of(draft)
+        for name in self._borrowed:
+            tensors[TABLES[name]].requires_grad_(False)
 
     def look(self, lesson: Lesson) -> Outlook:
         """It reads its own guesses as it would the text, so one depth stands for all."""
@@ -66,15 +74,18 @@ class DraftLearner:
 
     def save(self, directory: Path) -> None:
         """A model directory, but for the tokenizer, which is the target's."""
-        save_model(self.module, directory, self._dtype)
+        save_model(self.module, directory, self._dtype, self._borrowed)
 
 
 def new(options: DraftLearning, target: Decoder, seed: int) -> DraftLearner:
     """Cut from the target, or fresh."""
     known = target.config
+    borrowed = (["embedding"] if known.tie_embeddings else [*TABLES]) if options.borrow else []
     if not options.hidden_size:
         layers = options.layers or every_third(known.num_layers)
-        return DraftLearner(cut_decoder(target, layers, torch.float32), target.dtype)
+        return DraftLearner(cut_decoder(target, layers, torch.float32), target.dtype, borrowed)
+    if borrowed:
+        raise ConfigError("borrow=true keeps the target's tables, so the draft is cut from the target: leave sizes out")
     config = llama_config(
         vocab_size=known.vocab_size,
         hidden_size=options.hidden_size,
@@ -92,7 +103,8 @@ def new(options: DraftLearning, target: Decoder, seed: int) -> DraftLearner:
 
 def load(options: DraftLearning, target: Decoder, directory: Path) -> DraftLearner:
     """A draft that was trained before. Raises `ConfigError` for another vocabulary, and for rounded weights."""
-    draft = fill_decoder(open_weights(directory, torch.float32), target.device)  # not packed: it follows autocast
+    stored = open_weights(directory, torch.float32, tables_of(target))
+    draft = fill_decoder(stored, target.device)  # not packed: it follows autocast
     if draft.config.vocab_size != target.config.vocab_size:
         raise ConfigError(
             f"{directory} has {draft.config.vocab_size} tokens, the target {target.config.vocab_size}: a draft that "
@@ -100,7 +112,7 @@ def load(options: DraftLearning, target: Decoder, directory: Path) -> DraftLearn
         )
     if draft.config.quant is not None:
         raise ConfigError(f"{directory} has rounded weights: go on from the draft that they were rounded from")
-    return DraftLearner(draft, target.dtype)
+    return DraftLearner(draft, target.dtype, stored.borrowed)
 
 
 LEARN = LearnMethod(

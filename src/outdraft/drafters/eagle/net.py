@@ -24,7 +24,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block
 from outdraft.models.networks.config import llama_config
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.networks.port import TargetPort
+from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -95,7 +95,7 @@ class EagleNet(FeatureNet):
         self.block = Block(shape, 0, dtype, device)
         self.norm = RMSNorm(width, eps, dtype, device)
         self.rope = Rope(shape.rope)
-        head = target.head if isinstance(target, Decoder) else target.layers.head
+        head = lent_parts(target).head
         self._target_head = head  # a bound method: the target's weights are not parameters of this module
 
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:

@@ -27,7 +27,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block, blocks_of, make_linear, make_norm
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.networks.port import TargetPort
+from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -44,7 +44,7 @@ class Lent:
 
 def lent_by(target: Decoder | TargetPort) -> Lent:
     """The target's norm and head."""
-    parts = target if isinstance(target, Decoder) else target.layers
+    parts = lent_parts(target)
     return Lent(norm=parts.norm, head=parts.head)
 
 

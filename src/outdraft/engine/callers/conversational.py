@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any, Self, overload
 
 from outdraft.codecs.chat import Message
+from outdraft.codecs.codec import Codec
+from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import forget
 from outdraft.core.one_process import OneProcess
@@ -20,7 +22,7 @@ from outdraft.options.params import SamplingParams
 class Conversational(OneProcess):
     """The base of `LLM`, which sets its fields and writes the texts."""
 
-    codec: TextCodec | None
+    codec: Codec[Any] | None  # of its ids: a tokenizer, or a codec of something else that was given
     engine: Engine
     _prompts: PromptReader
     _thread: EngineThread
@@ -112,9 +114,17 @@ class Conversational(OneProcess):
 
     def get_tokenizer(self) -> TextCodec:
         """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
-        if self.codec is None:
-            raise RequestError(f"{self._prompts.name} has no tokenizer.json: put the model's own beside it")
-        return self.codec
+        return self._prompts.tokenizer("a tokenizer")
+
+    @property
+    def prompt_parts(self) -> PromptParts:
+        """What reads parts of messages that are not text, as `image_url`: none, until some are registered."""
+        return self._prompts.parts
+
+    @property
+    def tokenizer(self) -> TextCodec | None:
+        """Likewise; None where it has none."""
+        return self.codec if isinstance(self.codec, TextCodec) else None
 
     def close(self) -> None:
         """End its thread: requests under way end with an error, later ones are refused. Engines beside it go on."""

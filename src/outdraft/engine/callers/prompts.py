@@ -1,19 +1,22 @@
 """Prompts in the forms a caller may give them, turned into requests of token ids.
 
 "text"                                      read by the model's tokenizer
-{"prompt": "text"}                          the same
+{"prompt": "text"}                          the same; or what else the model's codec encodes, as an image
 {"prompt_token_ids": [1, 2, 3]}             ids as they are; needs no tokenizer
 {..., "references": ["text", [4, 5], ...]}  beside either: what the answer may copy from, for drafters that look up
 {..., "negative_prompt": "text" or [4, 5]}  beside either: what guidance leads away from (`guidance_scale`)
+{..., "prompt_embeds": [P, D]}              beside either: vectors in place of embeddings; NaN rows: use the token
 """
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.codecs.chat import Message, render_chat
+from outdraft.codecs.codec import Codec, text_codec
 from outdraft.codecs.grammar.compile import Grammars
+from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.request import Request, share
@@ -26,7 +29,7 @@ from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
 
 Prompt = str | Mapping[str, Any]
-_KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt")
+_KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt", "prompt_embeds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +37,10 @@ class PromptReader:
     """Reads prompts for one model, `name` in errors. Raises `RequestError` for whatever it cannot read."""
 
     name: str
-    codec: TextCodec | None
+    codec: Codec[Any] | None
     grammars: Grammars | None = None  # compiles the forms that answers are to have
     logprobs_mode: LogprobsMode = "raw_logprobs"  # of requests that name none
+    parts: PromptParts = field(default_factory=PromptParts)  # of messages, that are not text
 
     def requests(
         self,
@@ -66,7 +70,7 @@ class PromptReader:
                 speculative=words.speculative,
                 negative_prompt_token_ids=words.negative if beside.negative is None else beside.negative,
                 resume_token_ids=texts,
-                **{**others, **forms[id(one)]},
+                **{**others, **forms[id(one)], **beside.fields},
             )
             for ids, beside, one, texts in zip(read, own, settings, resumed, strict=True)
         ]
@@ -77,11 +81,18 @@ class PromptReader:
         self, messages: Seq[Message], /, *, special_tokens_in_messages: bool = False, **variables: Any
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
-        if self.codec is None:
-            raise RequestError(f"{self.name} has no tokenizer.json: put the model's own beside it to chat")
-        control = None if special_tokens_in_messages else self.codec.control
-        asked = render_chat(self.codec.chat_template, messages, control=control, **variables)
-        return {"prompt_token_ids": self.codec.encode_chat(asked)}, asked.stop
+        codec = self.tokenizer("a conversation", " to chat")
+        control = None if special_tokens_in_messages else codec.control
+        taken = self.parts.take(messages)
+        asked = render_chat(codec.chat_template, taken.messages, control=control, **variables)
+        return taken.encode(codec, asked), asked.stop
+
+    def tokenizer(self, wanted: str, purpose: str = "") -> TextCodec:
+        """The model's own. Raises `RequestError` where it has none, or a codec of something else."""
+        codec = text_codec(self.codec, wanted)
+        if not isinstance(codec, TextCodec):
+            raise RequestError(f"{self.name} has no tokenizer.json: put the model's own beside it{purpose}")
+        return codec
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms."""
@@ -94,17 +105,18 @@ class PromptReader:
             if "prompt_token_ids" in prompt:
                 return read_ids(prompt["prompt_token_ids"])
             prompt = prompt["prompt"]
+        if self.codec is not None and isinstance(prompt, self.codec.encodes):
+            return tuple(self.codec.encode(prompt))
         if not isinstance(prompt, str):
             raise RequestError(
                 f"a prompt is a string or a mapping, not {type(prompt).__name__}; ids are given as "
                 "{'prompt_token_ids': [...]}"
             )
-        if self.codec is None:
-            raise RequestError(
-                f"{self.name} has no tokenizer.json: put the model's own beside it, or give ids as "
-                "{'prompt_token_ids': [...]}"
-            )
-        return tuple(self.codec.encode(prompt))
+        text_codec(self.codec, f"the prompt {shown(prompt)}")
+        raise RequestError(
+            f"{self.name} has no tokenizer.json: put the model's own beside it, or give ids as "
+            "{'prompt_token_ids': [...]}"
+        )
 
     def _constraint(self, params: SamplingParams, others: Mapping[str, Any]) -> dict[str, Any]:
         """The constraint of the form that the answer is to have; none where it may have any."""
@@ -112,6 +124,7 @@ class PromptReader:
             return {}
         if others.get("constraint") is not None:
             raise RequestError("structured_outputs and constraint both say what may be written: leave one out")
+        text_codec(self.codec, "structured_outputs")
         if self.grammars is None:
             raise RequestError(
                 f"structured_outputs needs a tokenizer, and {self.name} has none: put it beside the model"

@@ -14,7 +14,10 @@ from outdraft.options.speculative import Speculative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What one step added. `text` may lag behind `token_ids` (half a character, a possible stop string)."""
+    """What one step added. `text` may lag behind `token_ids` (half a character, a possible stop string).
+
+    A codec without text gives `pieces` in its place, one for each token and one for the end; they join to the whole.
+    """
 
     text: str
     token_ids: tuple[int, ...] = ()
@@ -27,6 +30,7 @@ class Chunk:
     index: int = 0  # which of the texts that were asked for (`SamplingParams(n=3)`)
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # on the text's first chunk, as in `Result`
     draft_tree: DraftTree | None = field(default=None, repr=False)  # of the last round in it, if asked for
+    pieces: tuple[Any, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class Result:
     num_cached_tokens: int = 0  # of the prompt: they were taken over from an earlier text
     draft_tree: DraftTree | None = field(default=None, repr=False)  # of the last round, if `return_draft_tree=True`
     prompt: str | None = None  # the prompt, if it was given as text
+    content: Any = field(default=None, repr=False)  # what a codec without text decodes, as an image; `text` is "" then
     index: int = 0  # among the texts of one request
     others: tuple["Result", ...] = field(default=(), repr=False)  # the further texts of one request
 

@@ -25,6 +25,7 @@ from outdraft.codecs.stops import StopTable
 from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.engine.callers.call import Call, take_from
+from outdraft.engine.callers.content import ContentWriter
 from outdraft.engine.callers.process import this_process
 from outdraft.engine.callers.worker import LAST_STEP, STOPPED, Ask, Join, Worker
 from outdraft.engine.callers.writer import Writer, find_stops
@@ -47,9 +48,10 @@ _ITSELF = (
 class EngineThread(OneProcess):
     """The only way to reach an engine. `native`: PyTorch has little to do beside the kernels, and keeps one thread."""
 
-    def __init__(self, engine: Engine, codec: Codec | None, *, native: bool) -> None:
+    def __init__(self, engine: Engine, codec: Codec[Any] | None, *, native: bool) -> None:
         self.engine = engine
         self._codec = codec
+        self._writer: Any = Writer if codec is None or codec.encodes is str else ContentWriter
         self._native = native
         self._lock = Lock()
         self._worker: Worker | None = None
@@ -83,7 +85,7 @@ class EngineThread(OneProcess):
         ]
         keeps = self.engine.composition.keeps
         writers = [
-            Writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=stream_interval)
+            self._writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=stream_interval)
             for seq, table in zip(seqs, stops, strict=True)
         ]
         worker = self._start()

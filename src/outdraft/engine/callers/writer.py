@@ -7,8 +7,9 @@ thread. Text that may still turn out to begin a stop string is held back.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from outdraft.codecs.codec import Codec
+from outdraft.codecs.codec import Codec, text_codec
 from outdraft.codecs.stops import StopStrings, StopTable
 from outdraft.core.draft_tree import DraftTree
 from outdraft.core.events import Source, StepEvent
@@ -20,7 +21,7 @@ from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import OutdraftError, RequestError
 
 
-def find_stops(request: Request, codec: Codec | None, table: StopTable | None) -> Callable[[int], bool] | None:
+def find_stops(request: Request, codec: Codec[Any] | None, table: StopTable | None) -> Callable[[int], bool] | None:
     """Asked about each emitted token: whether it completes a stop string.
 
     `table`: of the request's stop strings; None, and so is the answer, where it has none. Raises `RequestError` where
@@ -28,11 +29,10 @@ def find_stops(request: Request, codec: Codec | None, table: StopTable | None) -
     """
     if table is None:
         return None
-    if codec is None:
-        raise RequestError(
-            f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
-        )
-    stream, stops = codec.stream(), StopStrings(table, request.params.min_tokens)
+    wanted = f"stop={request.params.stop!r}"
+    if (text := text_codec(codec, wanted)) is None:
+        raise RequestError(f"{wanted} needs a tokenizer, and the model has none: use stop_token_ids")
+    stream, stops = text.stream(), StopStrings(table, request.params.min_tokens)
     return lambda token: stops.push(stream.push(token)) is not None
 
 
@@ -44,7 +44,13 @@ class Writer:
     """
 
     def __init__(
-        self, seq: Sequence, codec: Codec | None, stops: StopTable | None, *, lossless: bool, stream_interval: int = 0
+        self,
+        seq: Sequence,
+        codec: Codec[Any] | None,
+        stops: StopTable | None,
+        *,
+        lossless: bool,
+        stream_interval: int = 0,
     ) -> None:
         self.seq = seq
         self.lossless = lossless

@@ -1,10 +1,12 @@
 """`Setup`: everything that the user asked for, as one record."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.text import TextCodec
+from outdraft.codecs.codec import Codec
+from outdraft.codecs.parts import PromptParts
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.scheduler.settings import SchedulerSettings
@@ -15,7 +17,7 @@ class Setup:
     """What one engine was asked to be: directory, numbers, memory and speculation."""
 
     directory: Path
-    codec: TextCodec | None  # the target's tokenizer
+    codec: Codec[Any] | None  # the target's tokenizer, or a codec of something else
     dtype: str
     device: str
     exact: bool
@@ -28,3 +30,4 @@ class Setup:
     logprobs_mode: LogprobsMode = "raw_logprobs"
     cache: CacheConfig
     combination: Combination
+    prompt_parts: PromptParts = field(default_factory=PromptParts)  # that are not text; of all engines over its weights

@@ -35,6 +35,7 @@ class Own:
 
     references: tuple[tuple[int, ...], ...] = ()
     negative: tuple[int, ...] | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)  # of `Request`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,6 @@ class Words(Own):
 
     speculative: Speculative | None = None
     resumed: tuple[tuple[int, ...], ...] = ()  # what each text had written before it was cut off elsewhere
-    fields: Mapping[str, Any] = field(default_factory=dict)  # of `Request`
 
 
 NOTHING, NONE = Own(), Words()
@@ -52,7 +52,12 @@ NOTHING, NONE = Own(), Words()
 def read_own(prompt: Mapping[str, Any], encode: Encode) -> Own:
     """A prompt's own references and its own negative prompt. `encode`: a text's ids."""
     references, negative = prompt.get("references"), prompt.get("negative_prompt")
-    return Own(references=_references(references, encode), negative=_negative(negative, None, encode))
+    vectors = check_value("prompt_embeds", prompt.get("prompt_embeds"), _HINTS["prompt_embeds"], error=RequestError)
+    return Own(
+        references=_references(references, encode),
+        negative=_negative(negative, None, encode),
+        fields={} if vectors is None else {"prompt_embeds": vectors},
+    )
 
 
 def read_words(given: Mapping[str, Any], encode: Encode) -> Words:

@@ -5,8 +5,9 @@ in: settings and a codec; data out: the same settings with ids in place of texts
 """
 
 from dataclasses import replace
+from typing import Any
 
-from outdraft.codecs.codec import TextualCodec
+from outdraft.codecs.codec import Codec, TextualCodec, text_codec
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
@@ -14,7 +15,7 @@ from outdraft.options.shown import shown
 _BEFORE = "\n"  # a text that ends a word and is no part of the next, for tokenizers that begin a text with a space
 
 
-def spell_settings(params: SamplingParams, codec: TextualCodec | None, name: str) -> SamplingParams:
+def spell_settings(params: SamplingParams, given: Codec[Any] | None, name: str) -> SamplingParams:
     """Settings without texts to be found in tokens. `name`: the model's, for errors.
 
     Raises `RequestError` where there is no tokenizer, or none that can spell the forced prefix.
@@ -25,9 +26,9 @@ def spell_settings(params: SamplingParams, codec: TextualCodec | None, name: str
         texts.append(prefix)
     if not texts:
         return params
-    if codec is None:
-        which = "bad_words" if texts != [prefix] else "forced_prefix"
-        raise RequestError(f"{which}={shown(texts[0])} needs a tokenizer, and {name} has none: give lists of token ids")
+    wanted = f"{'bad_words' if texts != [prefix] else 'forced_prefix'}={shown(texts[0])}"
+    if (codec := text_codec(given, wanted)) is None:
+        raise RequestError(f"{wanted} needs a tokenizer, and {name} has none: give lists of token ids")
     words: dict[tuple[int, ...], None] = {}
     for word in params.bad_words:
         if isinstance(word, str):

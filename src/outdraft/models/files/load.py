@@ -6,7 +6,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import all_ends
 from outdraft.models.families.shared.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.files.borrowed import BORROWED, TABLES, Tables, declaration, with_borrowed
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
 from outdraft.models.files.peft_adapter import WRAPPERS, refuse_lone_adapter, tell_adapter, without_wrapper
@@ -49,12 +50,15 @@ _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
-def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu") -> Decoder:
+def load_model(
+    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", tables: Tables | None = None
+) -> Decoder:
     """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run through PyTorch.
 
     dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
+    tables: of its target, for a draft that borrows some.
     """
-    stored = open_weights(path, dtype)
+    stored = open_weights(path, dtype, tables)
     decoder = fill_decoder(stored, choose_device(device))
     decoder.set_exact(True)
     return decoder
@@ -77,6 +81,7 @@ class StoredWeights:
     dtype: torch.dtype
     entries: tuple[Entry, ...]
     names: Mapping[str, str]  # canonical name -> name in the files
+    borrowed: tuple[str, ...] = ()  # tables that are the target's (`borrowed.TABLES`)
 
     def fill(self, ours: Mapping[str, Tensor]) -> None:
         """Read the tensors of these names (ours); a tied head is not read. Raises `ModelLoadError`."""
@@ -121,14 +126,19 @@ class StoredWeights:
                 )
 
 
-def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
-    """A model's files by path or name, checked against its configuration; `dtype` as for `load_model`."""
+def open_weights(
+    path: str | Path, dtype: str | torch.dtype | None = None, tables: Tables | None = None
+) -> StoredWeights:
+    """A model's files by path or name, checked against its configuration; the rest as for `load_model`."""
     raw, source = _open(resolve(path))
+    borrowed = raw.pop(BORROWED, None)
     told = raw.pop("quantization_config", None)
     quant = None if told is None or isinstance(source, PublishedModel) else read_quant(told)
     variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
     config = kind.read(raw, strict=True)
+    if borrowed is not None:
+        source = with_borrowed(source, borrowed, kind.table(config), tables)
     if isinstance(source, GgufModel | PublishedModel):
         quant = source.keep_integers(kind.table(config))
         config = replace(config, quant=quant, variant=source.variant)
@@ -141,7 +151,12 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
     entries = tuple(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
     return StoredWeights(
-        source=source, config=config, dtype=_dtype(dtype, source, names, entries), entries=entries, names=names
+        source=source,
+        config=config,
+        dtype=_dtype(dtype, source, names, entries),
+        entries=entries,
+        names=names,
+        borrowed=tuple(borrowed) if isinstance(borrowed, dict) else (),
     )
 
 
@@ -163,10 +178,13 @@ def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> No
         )
 
 
-def save_model(decoder: Decoder, directory: str | Path, dtype: torch.dtype | None = None) -> None:
+def save_model(
+    decoder: Decoder, directory: str | Path, dtype: torch.dtype | None = None, borrowed: Collection[str] = ()
+) -> None:
     """Write config.json and model.safetensors as transformers reads them; quantized maps in our own layout.
 
-    `dtype`: of the floats in the file; the decoder's own by default.
+    `dtype`: of the floats in the file; the decoder's own by default. `borrowed`: tables ("embedding", "head") that are
+    its target's: the file is without them.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -174,8 +192,9 @@ def save_model(decoder: Decoder, directory: str | Path, dtype: torch.dtype | Non
     kind = ARCHITECTURES[config.architecture]
     ours = tensors_of(decoder)
     tensors: dict[str, Tensor] = {}
+    left_out = {TABLES[name] for name in borrowed} | ({TABLES["head"]} if config.tie_embeddings else set())
     for entry in stored_entries(kind.table(config), config.quant):
-        if not (entry.ours == "lm_head.weight" and config.tie_embeddings):
+        if entry.ours not in left_out:
             tensors |= entry.split(ours[entry.ours].detach())
     stored = dtype or decoder.embedding.dtype
     if stored != decoder.embedding.dtype:
@@ -186,6 +205,8 @@ def save_model(decoder: Decoder, directory: str | Path, dtype: torch.dtype | Non
         written["quantization_config"] = config.quant.to_json()
     if config.variant and not (config.quant is not None and config.variant == config.quant.variant):
         written[_VARIANT] = config.variant
+    if borrowed:
+        written[BORROWED] = declaration(ours, borrowed)
     (directory / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     save_tensors(tensors, directory / SINGLE)
 

@@ -7,8 +7,10 @@ writes (Gemma 3's token for pictures in its models of text alone): those are not
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from outdraft.codecs.byte_level import cure, find_unread
+from outdraft.codecs.codec import Codec
 from outdraft.codecs.gguf import codec_from_gguf, read_roles
 from outdraft.codecs.gguf_ends import end_ids
 from outdraft.codecs.text import TextCodec
@@ -40,8 +42,12 @@ def load_codec(path: Path) -> TextCodec | None:
     return codec
 
 
-def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
-    """Raise `ModelLoadError` where texts may hold tokens that a model of so many rows does not have."""
+def require_rows(codec: Codec[Any], rows: int, path: Path) -> None:
+    """Raise `ModelLoadError` where texts, or what else is encoded, may hold ids that the model has no rows for."""
+    if not isinstance(codec, TextCodec):
+        if codec.vocab_size > rows:
+            raise ModelLoadError(f"{path}: the model has {rows} embeddings, and its codec {codec.vocab_size} ids")
+        return
     if codec.num_ids > rows and (used := tokens_from(codec, rows)[0]):
         raise ModelLoadError(
             f"{path}: the model has {rows} embeddings, and its tokenizer has tokens beyond them ({len(used)}, the "

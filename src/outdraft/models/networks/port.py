@@ -15,12 +15,13 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.text import TextCodec
+from outdraft.codecs.codec import Codec
 from outdraft.core.cache import KVCache, KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
@@ -58,7 +59,7 @@ class TargetOrigin:
     """Where the target came from; None where that is not known."""
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
-    codec: TextCodec | None = None  # for drafters of another vocabulary
+    codec: Codec[Any] | None = None  # for drafters of another vocabulary
 
 
 def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
@@ -227,3 +228,8 @@ def _measure_pass(run: Callable[[], Tensor]) -> float:
         float(run()[-1, -1])  # a device answers when it is done
         times.append(perf_counter() - began)
     return min(times)
+
+
+def lent_parts(target: Decoder | TargetPort) -> Decoder | TargetLayers:
+    """What a drafter's network borrows and holds no weights of: `embed`, `norm` and `head`."""
+    return target if isinstance(target, Decoder) else target.layers

@@ -10,6 +10,7 @@ import torch
 from outdraft.kernels.library import wanted_kind
 from outdraft.models.adapter.load import load_adapted
 from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.files.borrowed import Tables
 from outdraft.models.files.half import in_kernels_type
 from outdraft.models.files.load import fill_decoder, open_weights, read_json
 from outdraft.models.files.peft_adapter import refuse_lone_adapter
@@ -43,18 +44,20 @@ def load_network(
     exact: bool = True,
     rounding: Rounding = lambda config, native: None,
     model_impl: str = "auto",
+    tables: Tables | None = None,
 ) -> Network:
     """The model in directory or GGUF file `path` (or of that Hugging Face name), for decoding only.
 
     exact: no row's bits depend on the rows beside it (the native kernels' never do).
     rounding: what to round of the model that was read; None: nothing.
     model_impl: "auto", "outdraft" or "transformers" (docs/models.md).
+    tables: of its target, for a draft that borrows some.
     """
     place = choose_device(device)
     directory = resolve(path)
     if is_adapted(directory, model_impl):
         return _load_adapted(directory, dtype, place, exact, rounding)
-    stored = open_weights(directory, dtype)
+    stored = open_weights(directory, dtype, tables)
     if stored.dtype == torch.float16:
         stored = in_kernels_type(stored, dtype, place)
     native = can_pack(stored.config, stored.dtype, place)

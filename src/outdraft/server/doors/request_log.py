@@ -16,7 +16,6 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from outdraft.codecs.codec import Codec
 from outdraft.codecs.text import TextCodec
 from outdraft.engine.callers.answers import Answers
 from outdraft.options.limits import PLAIN_ID
@@ -32,7 +31,7 @@ _log = logging.getLogger("outdraft.server.requests")
 class RequestLog:
     """`codec`: reads what is shown; `shows_texts`: prompts and answers are written too."""
 
-    def __init__(self, app: ASGIApp, *, codec: Codec | None, shows_texts: bool) -> None:
+    def __init__(self, app: ASGIApp, *, codec: TextCodec | None, shows_texts: bool) -> None:
         self._app, self._codec, self._shows = app, codec, shows_texts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

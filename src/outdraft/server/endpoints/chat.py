@@ -39,7 +39,7 @@ class ChatShape(ReplyShape):
     def __init__(self, service: Service, body: ChatRequest, asked: Conversation) -> None:
         super().__init__(service, body, "chatcmpl-")
         self._body, self._asked = body, asked
-        self._tokens = TokensTold(service.llm.codec)
+        self._tokens = TokensTold(service.llm.tokenizer)
         self._deltas: dict[int, Deltas] = {}  # of each text
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class ChatShape(ReplyShape):
     def _ids(self, text: Chunk | Result) -> dict[str, Any]:
         fields = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
         if self._body.return_draft_tree:
-            fields["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.codec)
+            fields["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.tokenizer)
         return fields
 
     def _of_prompt(

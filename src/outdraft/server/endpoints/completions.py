@@ -34,7 +34,7 @@ class Completion(ReplyShape):
     def __init__(self, service: Service, body: CompletionRequest) -> None:
         super().__init__(service, body, "cmpl-", writes=body.max_tokens != 0)
         self._body = body
-        self._tokens = TokensTold(service.llm.codec)
+        self._tokens = TokensTold(service.llm.tokenizer)
         self._begun: set[int] = set()  # texts of which a piece was sent
         self._offsets: dict[int, Offsets] = {}
 
@@ -87,7 +87,7 @@ class Completion(ReplyShape):
             choice |= self._tokens.of(chunk, index)
             choice |= {"prompt_token_ids": list(prompt)} if begins else {}
         if body.return_draft_tree:
-            choice["draft_tree"] = draft_tree(chunk.draft_tree, self.service.llm.codec)
+            choice["draft_tree"] = draft_tree(chunk.draft_tree, self.service.llm.tokenizer)
         return choice
 
     def _logprobs(self, chunk: Chunk, index: int, prompt: tuple[int, ...], begin: int) -> dict[str, Any] | None:

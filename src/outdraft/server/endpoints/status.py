@@ -90,7 +90,7 @@ def _model(service: Service, name: str) -> dict[str, Any]:
         "owned_by": "outdraft",
         "root": config["model"],
         "max_model_len": config["max_model_len"],
-        "chat_template": getattr(service.llm.codec, "chat_template", None) is not None,
+        "chat_template": getattr(service.llm.tokenizer, "chat_template", None) is not None,
         "variant": config["variant"],
         "speculative": service.speculation,
         "lossless": service.llm.lossless,

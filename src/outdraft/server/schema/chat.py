@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from outdraft.options.limits import MOST_PARTS
 from outdraft.options.params import SamplingParams
@@ -22,6 +22,21 @@ class TextPart(JsonTable):
 
     type: Literal["text"]
     text: str
+
+
+class OtherPart(BaseModel):
+    """A piece that is not text, with whatever fields its type has; `conversation.py` knows which types are read."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    type: Name
+
+
+def _kind(part: Any) -> str:
+    found = part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
+    return "Other" if isinstance(found, str) and found != "text" else "Text"
+
+
+ContentPart = Annotated[Annotated[TextPart, Tag("Text")] | Annotated[OtherPart, Tag("Other")], Discriminator(_kind)]
 
 
 class Called(JsonTable):
@@ -65,7 +80,7 @@ class Message(JsonTable):
     }
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | list[ContentPart] | None = None
     name: Name | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: CallId | None = None
@@ -73,14 +88,15 @@ class Message(JsonTable):
     parsed: Any = None  # OpenAI's client has read the content; it is not taken from here
 
     def told(self, call_id: Callable[[str], str] | None = None) -> dict[str, Any]:
-        """As chat templates read it: the parts of a text joined, and nothing that was not sent.
+        """As chat templates read it: the parts of a text joined, and nothing that was not sent. Parts that are not text
+        keep all of them apart.
 
         `call_id`: the id of a call as the template wants it. Raises `ApiError` for calls that are none.
         """
         spell = call_id or str
         sent = self.model_dump(exclude_none=True, exclude={"parsed"})
-        if isinstance(self.content, list):
-            sent["content"] = "".join(part.text for part in self.content)
+        if isinstance(self.content, list) and all(isinstance(part, TextPart) for part in self.content):
+            sent["content"] = "".join(part["text"] for part in sent["content"])
         if self.tool_calls:
             sent["tool_calls"] = [one.told(spell) for one in self.tool_calls]
             sent.setdefault("content", "")

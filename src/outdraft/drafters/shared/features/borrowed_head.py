@@ -23,7 +23,7 @@ from outdraft.models.files.load import find_architecture
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
+from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope
@@ -71,7 +71,7 @@ class BorrowedHeadNet(FeatureNet):
         self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
-        parts = target if isinstance(target, Decoder) else target.layers
+        parts = lent_parts(target)
         self._target_norm, self._target_head = parts.norm, parts.head
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:

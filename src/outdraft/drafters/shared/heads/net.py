@@ -19,7 +19,7 @@ from outdraft.core.learner import Lesson
 from outdraft.drafters.shared.heads.config import HeadConfig, StemConfig
 from outdraft.drafters.shared.heads.layers import Stem
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import TargetPort
+from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.linear import Linear
 from outdraft.options.errors import CapabilityError
 
@@ -40,7 +40,7 @@ class Projections(nn.ModuleList):
 
     def borrow(self, target: Decoder | TargetPort) -> None:
         """Whose head it is, unless it has its own: a bound method, so that its weights are no parameters here."""
-        self._borrowed = target.head if isinstance(target, Decoder) else target.layers.head
+        self._borrowed = lent_parts(target).head
 
     def project(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V]. The scale of an inflated target's states is taken back before its own head."""

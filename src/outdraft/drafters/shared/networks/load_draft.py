@@ -19,6 +19,7 @@ from outdraft.models.networks.fitted import FittedNetwork
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.target.open_network import load_network
+from outdraft.models.target.tables import tables_of
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.options.base import RoundedOptions
@@ -50,6 +51,7 @@ def load_draft(options: ModelOptions, port: TargetPort, *, exact: bool = True, s
         device=str(port.facts.device),
         exact=exact,
         rounding=rounding_of(options.quantization),
+        tables=tables_of(port),
     )
     if same_vocab and network.config.vocab_size != port.facts.vocab_size:
         _require_same_tokens(options.model, network.config.vocab_size, port)
