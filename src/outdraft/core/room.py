@@ -6,6 +6,7 @@ All numbers are pages of the target's cache. A drafter that keeps rows of its ow
 they do not suffice, its guess ends with the tokens that it has drawn so far: what is drawn is never dropped.
 """
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from outdraft.core.sequence import Sequence
@@ -60,15 +61,15 @@ class Room(Protocol):
         ...
 
 
+@dataclass(eq=False, kw_only=True)
 class Unbounded:
     """Memory grows as it is asked for."""
 
-    capacity: int | None = None
+    mixes: bool = False
+    slices: int = 1
+    capacity: int | None = field(default=None, init=False)
     cuts = False
     free = 0
-
-    def __init__(self, *, mixes: bool = False, slices: int = 1) -> None:
-        self.mixes, self.slices = mixes, slices
 
     def wanted(self, seq: Sequence) -> int:
         return 0
