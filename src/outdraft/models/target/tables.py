@@ -17,10 +17,10 @@ def tables_of(target: Decoder | TargetPort) -> Tables:
     """
     if isinstance(target, Decoder):
         own = tensors_of(target)
-        return Tables(target="this target", read=lambda name: _found(own.get(name), name, "this target"))
-    source = target.origin.source
+        return Tables(name=lambda: "this target", read=lambda name: _found(own.get(name), name, "this target"))
 
     def read(name: str) -> Tensor:
+        source = target.origin.source
         if source is None:
             raise ModelLoadError("the target came from no files, from which a draft could borrow its tables")
         stored = open_weights(source)
@@ -32,7 +32,7 @@ def tables_of(target: Decoder | TargetPort) -> Tables:
         stored.fill({name: table})
         return table
 
-    return Tables(target=str(source), read=read)
+    return Tables(name=lambda: str(target.origin.source), read=read)
 
 
 def _found(table: Tensor | None, name: str, target: str) -> Tensor:
