@@ -23,8 +23,7 @@ def tables_of(target: Decoder | TargetPort) -> Tables:
         source = target.origin.source
         if source is None:
             raise ModelLoadError("the target came from no files, from which a draft could borrow its tables")
-        stored = open_weights(source)
-        config = stored.config
+        config = (stored := open_weights(source)).config
         name = "embedding" if config.tie_embeddings else name
         if name not in {entry.ours for entry in stored.entries}:
             return _found(None, name, str(source))
