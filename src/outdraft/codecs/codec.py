@@ -5,7 +5,7 @@ alone has (stop strings, grammars, chat templates, log probabilities by name) is
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from outdraft.options.errors import RequestError
 
@@ -67,16 +67,11 @@ class TextualCodec(Codec[str], Protocol):
         ...
 
 
-def is_text(codec: Codec[Any]) -> TypeGuard[TextualCodec]:
-    """Whether its ids are text."""
-    return codec.encodes is str
-
-
 def text_codec(codec: Codec[Any] | None, wanted: str) -> TextualCodec | None:
     """The codec of text, or None where there is none. `wanted`: what a request asks of it.
 
     Raises `RequestError` where the ids stand for something else.
     """
-    if codec is None or is_text(codec):
-        return codec
+    if codec is None or codec.encodes is str:
+        return codec  # type: ignore[return-value]
     raise RequestError(f"{wanted} is for text, and the model's codec is of {codec.encodes.__name__}: leave it out")

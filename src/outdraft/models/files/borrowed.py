@@ -26,9 +26,9 @@ _SAMPLED = 4096  # numbers of a table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """A target's tables. `target`: its name, for errors; `read`: our name -> [V, D]."""
+    """A target's tables, read when asked for. `name`: the target's, for errors; `read`: our name -> [V, D]."""
 
-    target: str
+    name: Callable[[], str]
     read: Callable[[str], Tensor]
 
 
@@ -88,7 +88,7 @@ def with_borrowed(own: TensorSource, declared: object, entries: Iterable[Entry],
         if (found := fingerprint(table)) != wanted:
             raise ModelLoadError(
                 f"{own.origin} borrows the {name} of the target that it was made for ({shown(wanted)}), and "
-                f"{tables.target} has another ({found}): load it beside its own target"
+                f"{tables.name()} has another ({found}): load it beside its own target"
             )
         borrowed |= theirs[TABLES[name]].split(table)
     return WithBorrowed(own, borrowed)

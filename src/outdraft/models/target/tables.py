@@ -17,14 +17,13 @@ def tables_of(target: Decoder | TargetPort) -> Tables:
     """
     if isinstance(target, Decoder):
         own = tensors_of(target)
-        return Tables(target="this target", read=lambda name: _found(own.get(name), name, "this target"))
-    source = target.origin.source
+        return Tables(name=lambda: "this target", read=lambda name: _found(own.get(name), name, "this target"))
 
     def read(name: str) -> Tensor:
+        source = target.origin.source
         if source is None:
             raise ModelLoadError("the target came from no files, from which a draft could borrow its tables")
-        stored = open_weights(source)
-        config = stored.config
+        config = (stored := open_weights(source)).config
         name = "embedding" if config.tie_embeddings else name
         if name not in {entry.ours for entry in stored.entries}:
             return _found(None, name, str(source))
@@ -32,7 +31,7 @@ def tables_of(target: Decoder | TargetPort) -> Tables:
         stored.fill({name: table})
         return table
 
-    return Tables(target=str(source), read=read)
+    return Tables(name=lambda: str(target.origin.source), read=read)
 
 
 def _found(table: Tensor | None, name: str, target: str) -> Tensor:
