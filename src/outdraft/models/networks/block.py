@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.parts import FeedForward, Mixer, Place
+from outdraft.models.networks.parts import FeedForward, Mixer, PartPlace
 from outdraft.nn.activation import Bend
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.flat_names import FlatNames
@@ -51,7 +51,7 @@ def make_linear(
 class Attention(nn.Module):
     """The mixer of every architecture here. Raises `ConfigError` for heads that cannot share their keys."""
 
-    def __init__(self, config: ModelConfig, place: Place) -> None:
+    def __init__(self, config: ModelConfig, place: PartPlace) -> None:
         super().__init__()
         if config.num_heads % config.num_kv_heads:
             raise ConfigError(
@@ -100,7 +100,7 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     """The feed-forward of every architecture here: up, a non-linearity, gated or not, and down."""
 
-    def __init__(self, config: ModelConfig, place: Place) -> None:
+    def __init__(self, config: ModelConfig, place: PartPlace) -> None:
         super().__init__()
         inner = config.intermediate_size
         self.bend: Callable[[Tensor, bool], Tensor] = Bend(config.activation, inner if config.gated_mlp else None)
@@ -130,7 +130,7 @@ class Block(FlatNames):
         def norm(wanted: bool) -> nn.Module:
             return make_norm(config, config.hidden_size, dtype, device) if wanted else nn.Identity()
 
-        place = Place(index=index, width=config.hidden_size, dtype=dtype, device=device, linear=linear)
+        place = PartPlace(index=index, width=config.hidden_size, dtype=dtype, device=device, linear=linear)
         mixer, feed_forward = config.mixer(index), config.feed_forward(index)
         self.attn_norm = norm(config.pre_norm)
         self.attn_post_norm = norm(config.post_norm)

@@ -36,7 +36,7 @@ class FeedForward(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PartPlace:
     """Where a part is built. `linear(name, num_in, num_out, bias)`: a map of that name, rounded if the model is."""
 
     index: int  # of the layer
@@ -54,7 +54,7 @@ class MixerKind(Protocol):
         """The shape of what it remembers of a text; None: keys and values."""
         ...
 
-    def build(self, place: Place) -> nn.Module:
+    def build(self, place: PartPlace) -> nn.Module:
         """A `Mixer`."""
         ...
 
@@ -62,6 +62,6 @@ class MixerKind(Protocol):
 class FeedForwardKind(Protocol):
     """A feed-forward to be built."""
 
-    def build(self, place: Place) -> nn.Module:
+    def build(self, place: PartPlace) -> nn.Module:
         """A `FeedForward`."""
         ...

@@ -27,6 +27,7 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.guess import guess_with
+from outdraft.models.networks.memory import build_memory
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.nn.branches import BranchContext, Branches
@@ -209,10 +210,7 @@ class TargetPort:
 
 def _aside(network: Network, n: int, length: int, exact: bool) -> CachedContext:
     """n texts of `length` rows each, over a cache of their own."""
-    config = network.config
-    cache = CacheConfig().build(
-        config.num_layers, config.num_kv_heads, config.head_dim, network.dtype, network.device, length
-    )
+    cache = build_memory(network.config, CacheConfig(), network.dtype, network.device, length)
     for i in range(n):
         cache.add(i)
         cache.reserve(i, length)
