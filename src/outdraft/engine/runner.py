@@ -23,7 +23,6 @@ from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.layer_by_layer import LayerByLayer, catch_up, embedded, put_in, scored
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.networks.guess import guess_with
-from outdraft.models.networks.memory import build_memory
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetOrigin, TargetPort
@@ -63,7 +62,15 @@ class Runner:
         self.device, self.dtype = decoder.device, decoder.dtype
         self._shifts = config.first_position(self.max_len) > 0  # long texts stand at other positions than short ones
         self.cache_config = (cache or CacheConfig()).with_own_pool()
-        self.cache = build_memory(config, self.cache_config, self.dtype, self.device, self.max_len)
+        self.cache = self.cache_config.build_with(
+            config.states(),
+            config.num_layers,
+            config.num_kv_heads,
+            config.head_dim,
+            self.dtype,
+            self.device,
+            self.max_len,
+        )
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent or not self.cache.can_trim else PlainRows(self.cache, self._decode_row)
         self._origin = origin or TargetOrigin()

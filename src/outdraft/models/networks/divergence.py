@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
-from outdraft.models.networks.memory import build_memory
 from outdraft.models.networks.network import Network
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import Segment
@@ -39,7 +38,10 @@ def compare_distributions(original: Network, variant: Network, windows: Tensor) 
 
 def _log_distribution(model: Network, ids: Tensor) -> Tensor:
     count, ids = len(ids), ids.to(model.device)
-    cache = build_memory(model.config, CacheConfig(), model.dtype, model.device, count)
+    config = model.config
+    cache = CacheConfig().build_with(
+        config.states(), config.num_layers, config.num_kv_heads, config.head_dim, model.dtype, model.device, count
+    )
     cache.add(0)
     cache.reserve(0, count)
     context = CachedContext(cache, [Segment(seq=0, start=0, stop=count, base=0, bulk=count)])

@@ -27,7 +27,6 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.guess import guess_with
-from outdraft.models.networks.memory import build_memory
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.network import Network
 from outdraft.nn.branches import BranchContext, Branches
@@ -210,7 +209,10 @@ class TargetPort:
 
 def _aside(network: Network, n: int, length: int, exact: bool) -> CachedContext:
     """n texts of `length` rows each, over a cache of their own."""
-    cache = build_memory(network.config, CacheConfig(), network.dtype, network.device, length)
+    config = network.config
+    cache = CacheConfig().build_with(
+        config.states(), config.num_layers, config.num_kv_heads, config.head_dim, network.dtype, network.device, length
+    )
     for i in range(n):
         cache.add(i)
         cache.reserve(i, length)
