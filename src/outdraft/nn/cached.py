@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from outdraft.core.cache import KVCache, StateMemory
+from outdraft.core.cache import KVCache
 from outdraft.kernels.decoder.rows import Span
-from outdraft.nn.fold import Step, fold_tree
+from outdraft.nn.fold import Step, fold_cached
 from outdraft.nn.linear import RowRange
 from outdraft.nn.rows import RowsOverCache
 from outdraft.nn.segment import Segment
-from outdraft.options.errors import CapabilityError
 
 
 class CachedContext:
@@ -58,27 +57,7 @@ class CachedContext:
 
     def fold(self, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
         """Segment by segment from the states that the cache keeps; that after every row of a draft stays there."""
-        states = self.cache
-        if not isinstance(states, StateMemory):
-            raise CapabilityError(
-                f"layer {layer} is recurrent, and this cache keeps keys and values only: take a draft model without "
-                "recurrent layers"
-            )
-        gets = []
-        for part in self._segments:
-            if part.mask is not None:
-                raise CapabilityError(
-                    f"sequence {part.seq}: its draft brings a mask of its own, and layer {layer} is recurrent: a row "
-                    "reads the state of one parent. Take a drafter of chains or trees"
-                )
-            first, rows = part.base - states.length(part.seq), range(part.start, part.stop)
-            parents = part.parents or range(-1, part.num_rows - 1)
-            base = states.before(part.seq, layer, first - 1)
-            own, left = fold_tree(step, inputs, rows, parents, base, part.bulk or 0)
-            gets += own
-            for node, state in left.items():
-                states.leave(part.seq, layer, first + node, state)
-        return torch.stack(gets)
+        return fold_cached(self.cache, self._segments, layer, step, inputs)
 
     def spans(self) -> list[Span]:
         return [_span(self.cache, segment) for segment in self._segments]

@@ -13,6 +13,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from outdraft.core.cache import StateMemory
+from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError
 
 Step = Callable[..., tuple[Tensor, Tensor]]  # (state, a row of each input) -> (state after the row, what the row gets)
@@ -59,3 +61,29 @@ def fold_tree(
         if 0 < node < num_certain:
             del states[node - 1]
     return gets, states
+
+
+def fold_cached(
+    states: object, segments: Sequence[Segment], layer: int, step: Step, inputs: Sequence[Tensor]
+) -> Tensor:
+    """`step` segment by segment from the states that a cache keeps; that after every row of a draft stays there."""
+    if not isinstance(states, StateMemory):
+        raise CapabilityError(
+            f"layer {layer} is recurrent, and this cache keeps keys and values only: take a draft model without "
+            "recurrent layers"
+        )
+    gets = []
+    for part in segments:
+        if part.mask is not None:
+            raise CapabilityError(
+                f"sequence {part.seq}: its draft brings a mask of its own, and layer {layer} is recurrent: a row "
+                "reads the state of one parent. Take a drafter of chains or trees"
+            )
+        first, rows = part.base - states.length(part.seq), range(part.start, part.stop)
+        parents = part.parents or range(-1, part.num_rows - 1)
+        base = states.before(part.seq, layer, first - 1)
+        own, left = fold_tree(step, inputs, rows, parents, base, part.bulk or 0)
+        gets += own
+        for node, state in left.items():
+            states.leave(part.seq, layer, first + node, state)
+    return torch.stack(gets)
