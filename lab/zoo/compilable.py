@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block
+from outdraft.models.networks.block import MLP
 from outdraft.nn.activation import Bend
 from outdraft.nn.rope import Rope, Rotation
 from outdraft.training.lessons import make_plain
@@ -58,5 +58,5 @@ def make_compilable(module: Decoder, length: int, dtype: torch.dtype = torch.bfl
     module.ropes = {kind: FixedRope(rope, length, dtype) for kind, rope in module.ropes.items()}
     make_plain(module)
     for part in module.modules():
-        if isinstance(part, Block) and isinstance(part.bend, Bend) and part.bend.function is F.silu:
+        if isinstance(part, MLP) and isinstance(part.bend, Bend) and part.bend.function is F.silu:
             part.bend = _bend

@@ -158,7 +158,7 @@ def test_what_is_refused():
     with pytest.raises(CapabilityError, match="num_slots=0 is out of range"):
         StateStore(EMPTY, num_slots=0)
     with pytest.raises(CapabilityError, match="give one of them"):
-        StateStore(EMPTY)
+        StateStore(EMPTY, num_slots=2, pool=PagePool(num_pages=2))
 
 
 def test_check_finds_a_shared_slot_and_a_write_into_a_free_one():

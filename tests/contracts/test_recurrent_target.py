@@ -47,7 +47,7 @@ class OverStates(Subject):
         """Row by row from the empty state; what is known of a beginning is not read again."""
         key = tuple(tokens)
         if key not in self.states:
-            state = self.after(key[:-1]) if len(key) > 1 else torch.zeros_like(self.plain.states._empty)
+            state = self.after(key[:-1]) if len(key) > 1 else torch.zeros_like(self.plain.states.empty)
             self.states[key] = self.plain.read(state, key[-1])[::2]
         return self.states[key][1]
 

@@ -1,14 +1,18 @@
 """Which cache an engine has: how its slots lie, and what a row is stored in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 
+from outdraft.cache.hybrid import HybridCache
 from outdraft.cache.paged import PagedCache
 from outdraft.cache.pool import PagePool
+from outdraft.cache.state import StateStore
 from outdraft.cache.static import StaticCache
 from outdraft.options.checked import check_fields
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.shown import shown
 
 LAYOUTS = ("static", "paged")
@@ -70,3 +74,29 @@ class CacheConfig:
         if self.layout == "static":
             return StaticCache(*shape, dtype, device, max_len, int8=int8, poison=self.poison)
         return PagedCache(*shape, dtype, device, max_len, int8=int8, pool=self.pool, poison=self.poison)
+
+    def build_with(
+        self,
+        states: Mapping[int, tuple[int, ...]],
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        max_len: int,
+    ) -> StaticCache | PagedCache | HybridCache:
+        """An empty cache for a model of which the layers in `states` keep a state of that shape.
+
+        Raises `CapabilityError` for prefix caching over states.
+        """
+        rows = self.build(num_layers - len(states), num_kv_heads, head_dim, dtype, device, max_len)
+        if not states:
+            return rows
+        if self.prefixes:
+            raise CapabilityError(
+                f"enable_prefix_caching: layers {sorted(states)} of this model are recurrent, and a text cannot begin "
+                "from the keys and values of an earlier one alone: leave prefix caching out"
+            )
+        size, kind = sum(prod(shape) for shape in states.values()), torch.promote_types(dtype, torch.float32)
+        empty = torch.zeros(size, dtype=kind, device=device)
+        return HybridCache(rows, StateStore(empty, pool=self.pool, poison=self.poison), states)

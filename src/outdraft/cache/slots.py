@@ -169,6 +169,14 @@ class SlotCache(ABC, Generic[S]):
     def length(self, seq: int) -> int:
         return self._entries[seq].length
 
+    def ids(self) -> list[int]:
+        """The sequences that it holds."""
+        return list(self._entries)
+
+    def num_tentative(self, seq: int) -> int:
+        """For how many rows behind the committed ones there is room."""
+        return self._entries[seq].reserved
+
     def reserve(self, seq: int, n: int) -> None:
         """Room for n tentative rows; rows that stand there already stay."""
         entry = self._entries[seq]

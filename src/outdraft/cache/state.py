@@ -26,6 +26,8 @@ from outdraft.core.cache import PAGE
 from outdraft.core.target import Needs
 from outdraft.options.errors import CacheFullError, CapabilityError
 
+_FIRST = 8  # slots of a store that grows
+
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
@@ -37,9 +39,10 @@ class _Entry:
 
 
 class StateStore:
-    """`StateCache` over one block of slots. `empty`: the state before any row, of any shape.
+    """States in one block of slots; it keeps no tensor that it is given. `empty`: the state before any row.
 
-    `num_slots`, or as many as the `pool` has pages. `poison` (tests): NaN where nothing stands.
+    `num_slots`, or as many as the `pool` has pages; neither: their number doubles as need be. `poison` (tests): NaN
+    where nothing stands.
     """
 
     can_trim = False
@@ -47,12 +50,12 @@ class StateStore:
     def __init__(
         self, empty: Tensor, *, num_slots: int | None = None, pool: PagePool | None = None, poison: bool = False
     ) -> None:
-        if (num_slots is None) == (pool is None):
+        if num_slots is not None and pool is not None:
             raise CapabilityError(f"states: num_slots={num_slots} and pool={pool}: give one of them")
         if num_slots is not None and num_slots < 1:
             raise CapabilityError(f"states: num_slots={num_slots} is out of range: it must be at least 1")
-        self._empty, self._pool, self.poison = empty, pool, poison
-        self._states = empty.new_empty(0)  # [slots, *shape], made when the first sequence comes
+        self.empty, self._pool, self.poison = empty, pool, poison
+        self._states = empty.new_empty((0, *empty.shape))  # [slots, *shape], made when the first sequence comes
         self._num_slots = num_slots
         self._free: list[int] = []
         self._entries: dict[int, _Entry] = {}
@@ -63,7 +66,7 @@ class StateStore:
     @property
     def state_bytes(self) -> int:
         """Bytes of one state, that is, of one slot of the pool."""
-        return self._empty.numel() * self._empty.element_size()
+        return self.empty.numel() * self.empty.element_size()
 
     @property
     def num_slots(self) -> int:
@@ -87,8 +90,12 @@ class StateStore:
         if seq in self._entries:
             raise CapabilityError(f"states: sequence {seq} exists already: free it first")
         slot = self._take()
-        self._states[slot] = self._empty
+        self._states[slot] = self.empty
         self._entries[seq] = _Entry(slot=slot)
+
+    def ids(self) -> list[int]:
+        """The sequences that it holds."""
+        return list(self._entries)
 
     def length(self, seq: int) -> int:
         """How many rows its state has read."""
@@ -159,6 +166,11 @@ class StateStore:
             entry.length = len(path) * PAGE
         return entry.length
 
+    def fork(self, seq: int, new: int) -> None:
+        """`new` begins with a copy of the state of `seq`."""
+        self.add(new)
+        self.advance(new, self.length(seq), self.state(seq))
+
     def free(self, seq: int) -> None:
         """Forget the sequence and its own copies; what it published stays while there is room."""
         entry = self._entries.pop(seq)
@@ -197,15 +209,24 @@ class StateStore:
 
     def _settle(self) -> None:
         if not len(self._states):
-            slots = self._pool.settle() if self._pool is not None else self._num_slots
-            assert slots is not None
-            self._states = self._empty.new_full((slots, *self._empty.shape), torch.nan)
-            self._free = list(reversed(range(slots)))
+            self._grow(self._pool.settle() if self._pool is not None else self._num_slots or _FIRST)
+
+    @torch.inference_mode(False)  # a store that grew while serving must still change outside
+    def _grow(self, slots: int) -> None:
+        """So many slots, those that there are among them."""
+        before = len(self._states)
+        grown = torch.full((slots, *self.empty.shape), torch.nan, dtype=self.empty.dtype, device=self.empty.device)
+        grown[:before] = self._states
+        self._states = grown
+        self._free[:0] = reversed(range(before, slots))
 
     def _take(self) -> int:
         self._settle()
         if not self._free:
             if not self._prefixes.num_kept:
+                if self._pool is None and self._num_slots is None:
+                    self._grow(2 * len(self._states))
+                    return self._free.pop()
                 raise CacheFullError(
                     f"states: all {len(self._states)} slots are taken: run fewer sequences at once, or give the pool "
                     "more memory"
@@ -223,11 +244,17 @@ class StateStore:
         self._free.append(slot)
 
 
-def refuse_over_states(drafter: str, needs: Needs) -> None:
+def refuse_over_states(drafter: str, needs: Needs, guard: float = 0.0) -> None:
     """Raise `CapabilityError` for a drafter that runs parts of the target, whose states it would move on.
 
-    Rows that it wrote into a key/value cache would be written again, or dropped; a state has no such rows.
+    Rows that it wrote into a key/value cache would be written again, or dropped; a state has no such rows. Nor can a
+    `guard` read rows again that were committed.
     """
+    if guard > 0:
+        raise CapabilityError(
+            f"guard={guard:g} reads committed rows again, and the target's states cannot go back to before them "
+            "(can_trim=False): let each row be exact (exact=True), or give guard=0"
+        )
     if needs.layer_subset or needs.resume_layer:
         what = "leaves layers of the target out" if needs.layer_subset else "begins a pass in the middle of the target"
         raise CapabilityError(

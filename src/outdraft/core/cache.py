@@ -1,9 +1,8 @@
 """The contracts of memory: slots for committed rows and tentative rows beyond them; and states, which cannot trim."""
 
-from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -28,7 +27,7 @@ class KVMemory:
 class KVCache(Protocol):
     """A pool keyed by sequence id. `length` counts committed rows; a pass writes tentative rows after them."""
 
-    can_trim: bool  # True: a row may be dropped and the others stay as they are; else see `StateCache`
+    can_trim: bool  # True: a row may be dropped and the others stay as they are; else see `StateMemory`
 
     def add(self, seq: int) -> None:
         """A new, empty sequence."""
@@ -47,7 +46,7 @@ class KVCache(Protocol):
         ...
 
     def truncate(self, seq: int, length: int) -> None:
-        """Forget everything from row `length` on."""
+        """Forget everything from row `length` on. A cache that cannot trim takes its own length alone."""
         ...
 
     def fork(self, seq: int, new: int) -> None:
@@ -78,50 +77,21 @@ class KVCache(Protocol):
         ...
 
 
-class StateCache(Protocol):
-    """States of layers that fold every row into one: a row cannot be dropped, only an earlier state be restored.
+@runtime_checkable
+class StateMemory(Protocol):
+    """What a `KVCache` keeps besides for recurrent layers: a state for each text, and one after each tentative row.
 
-    No method keeps a tensor that it is given, and none shares a state between sequences.
+    A commit keeps the state after the last row that it keeps; `truncate`, `free` and the commit drop the others.
     """
 
-    can_trim: bool  # False
-
-    def add(self, seq: int) -> None:
-        """A new sequence, in the empty state."""
-        ...
-
     def length(self, seq: int) -> int:
-        """How many rows its state has read."""
+        """How many rows the committed state has read."""
         ...
 
-    def state(self, seq: int) -> Tensor:
-        """Its state, to be read; `advance` changes it."""
+    def before(self, seq: int, layer: int, row: int) -> Tensor:
+        """The state of `layer` after tentative row `row`, or after the committed rows (-1). Valid until the commit."""
         ...
 
-    def advance(self, seq: int, n: int, state: Tensor) -> None:
-        """`state` is that after n rows more."""
-        ...
-
-    def snapshot(self, seq: int) -> None:
-        """Keep a copy of the state as it is, for this sequence."""
-        ...
-
-    def restore(self, seq: int, length: int) -> None:
-        """Go back to the copy of exactly this length. Raises `CapabilityError` where there is none."""
-        ...
-
-    def publish(self, seq: int, salt: Hashable, tokens: Seq[int]) -> bool:
-        """Later texts that begin with these tokens, which are all that it has read, may begin from its state."""
-        ...
-
-    def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
-        """Begin an empty sequence from what was published of this text; returns how many rows it has then read."""
-        ...
-
-    def free(self, seq: int) -> None:
-        """Drop the sequence and give its memory back."""
-        ...
-
-    def check(self) -> None:
-        """Raise if an invariant broke."""
+    def leave(self, seq: int, layer: int, row: int, state: Tensor) -> None:
+        """The state of `layer` after a tentative row is this."""
         ...

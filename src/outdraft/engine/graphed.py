@@ -28,6 +28,7 @@ from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
 from outdraft.nn.segment import Segment
+from outdraft.options.errors import CapabilityError
 
 MAX_ROWS = 256  # of a recorded pass
 ROW_TILE = 32  # rows of a matrix product
@@ -49,6 +50,11 @@ class GraphedRunner(Runner):
         origin: TargetOrigin | None = None,
         row_tile: int | None = ROW_TILE,
     ) -> None:
+        if states := decoder.config.states():
+            raise CapabilityError(
+                f"recorded passes keep keys and values only, and layers {sorted(states)} of this model are recurrent: "
+                "run it on a CPU"
+            )
         paged = replace(cache or CacheConfig(), layout="paged")
         self.record = record
         super().__init__(decoder, max_len=max_len, exact=False, cache=paged, origin=origin)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from outdraft.cache.hybrid import HybridCache
 from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
 from outdraft.core.room import Room, Unbounded
@@ -15,7 +16,7 @@ from outdraft.engine.runner import Runner
 
 def room_of(runner: Runner) -> Room:
     """The memory of a runner whose drafter is built: from here on the size of its pool is settled."""
-    cache = runner.cache
+    cache = runner.cache.rows if isinstance(runner.cache, HybridCache) else runner.cache
     if isinstance(cache, PagedCache) and (num_pages := cache.num_pages) is not None:
         return CacheRoom(runner, cache, num_pages)
     return Unbounded(mixes=runner.mixes, slices=runner.slices)

@@ -62,11 +62,17 @@ class Runner:
         self.device, self.dtype = decoder.device, decoder.dtype
         self._shifts = config.first_position(self.max_len) > 0  # long texts stand at other positions than short ones
         self.cache_config = (cache or CacheConfig()).with_own_pool()
-        self.cache = self.cache_config.build(
-            config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
+        self.cache = self.cache_config.build_with(
+            config.states(),
+            config.num_layers,
+            config.num_kv_heads,
+            config.head_dim,
+            self.dtype,
+            self.device,
+            self.max_len,
         )
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
-        self.plain_rows = None if independent else PlainRows(self.cache, self._decode_row)
+        self.plain_rows = None if independent or not self.cache.can_trim else PlainRows(self.cache, self._decode_row)
         self._origin = origin or TargetOrigin()
         self.mixes = independent and decoder.kernels != "pytorch"
         self.slices = config.num_layers if self.mixes else 1

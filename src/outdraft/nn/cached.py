@@ -10,6 +10,7 @@ from torch import Tensor
 
 from outdraft.core.cache import KVCache
 from outdraft.kernels.decoder.rows import Span
+from outdraft.nn.fold import Step, fold_cached
 from outdraft.nn.linear import RowRange
 from outdraft.nn.rows import RowsOverCache
 from outdraft.nn.segment import Segment
@@ -53,6 +54,10 @@ class CachedContext:
             own = slice(part.start, part.stop)
             pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale, cap, sinks))
         return torch.cat(pieces)
+
+    def fold(self, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
+        """Segment by segment from the states that the cache keeps; that after every row of a draft stays there."""
+        return fold_cached(self.cache, self._segments, layer, step, inputs)
 
     def spans(self) -> list[Span]:
         return [_span(self.cache, segment) for segment in self._segments]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from outdraft.kernels.decoder.rows import Span
+from outdraft.nn.fold import Step, empty_state, fold, fold_tree
 from outdraft.nn.linear import RowRange
 from outdraft.nn.scores import attention
 
@@ -75,6 +76,13 @@ class CausalContext:
             out = attention(q, k, v, mask=mask, scale=scale, cap=cap, sinks=sinks)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)  # [B * T, H * d]
 
+    def fold(self, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
+        """Each sequence from the empty state."""
+        empty, chain = empty_state(shape, inputs[0]), range(-1, self.length - 1)
+        starts = range(0, self.batch * self.length, self.length)
+        each = [fold_tree(step, inputs, range(at, at + self.length), chain, empty, self.length)[0] for at in starts]
+        return torch.stack([row for rows in each for row in rows])
+
     def spans(self) -> None:
         """There is no cache to run over."""
 
@@ -110,6 +118,10 @@ class WatchedContext:
         self.queries[layer] = q
         told: dict[str, Any] = {} if sinks is None else {"sinks": sinks}
         return self._watched.attend(layer, q, k, v, window=window, scale=scale, cap=cap, **told)
+
+    def fold(self, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
+        """The other's: a recurrent layer has no queries to be kept."""
+        return fold(self._watched, layer, step, inputs, shape)
 
     def spans(self) -> Sequence[Span] | None:
         """The other's; who runs over them fills `queries`."""

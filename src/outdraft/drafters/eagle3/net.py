@@ -71,9 +71,9 @@ class WideBlock(Block):
     def join(self, e: Tensor, f: Tensor, rotation: Rotation | None, ctx: AttentionContext, exact: bool) -> Tensor:
         """Embeddings and features [N, D] -> [N, D]."""
         told = self.hidden_norm(f)
-        mixed = self._attention(torch.cat((self.attn_norm(e), told), -1), rotation, ctx)
+        mixed = self.mixer(torch.cat((self.attn_norm(e), told), -1), rotation, ctx)
         middle = (told if self.normed else f) + mixed
-        out: Tensor = middle + self._mlp(self.mlp_norm(middle), ctx, exact)
+        out: Tensor = middle + self.feed_forward(self.mlp_norm(middle), ctx.bulk, exact)
         return out
 
 

@@ -220,7 +220,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     if isinstance(runner.decoder, TransformersNetwork):
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     if not runner.cache.can_trim:
-        refuse_over_states(method.name, drafter.needs)
+        refuse_over_states(method.name, drafter.needs, guard)
     if runner.shared is not None:
         runner.shared.needs = drafter.needs
     arms = arms_of(method, drafter)

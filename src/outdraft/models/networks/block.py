@@ -6,19 +6,22 @@
                                                               +-------------------------+
 Norms may also, or only, stand behind attention and mlp (Gemma 2, OLMo 2), what is added may be scaled (Granite), and
 the parallel halves may share one norm (Cohere): all of it is data in `ModelConfig`.
-Queries, keys and values are one matrix product; so are the gate and the up projection. Data: h [N, D] -> [N, D].
+Either half may be of another kind (`parts.py`); these are `Attention` and `MLP`. Queries, keys and values are one
+matrix product; so are the gate and the up projection. Data: h [N, D] -> [N, D].
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.parts import FeedForward, Mixer, PartPlace
 from outdraft.nn.activation import Bend
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.linear import Linear, LinearMap
+from outdraft.nn.flat_names import FlatNames
+from outdraft.nn.linear import Linear, LinearMap, RowRange
 from outdraft.nn.norm import LayerNorm, RMSNorm, WideRMSNorm
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rotation
@@ -45,81 +48,36 @@ def make_linear(
     )
 
 
-class Block(nn.Module):
-    """Attention and feed-forward of layer `index`. Raises `ConfigError` for heads that cannot share their keys."""
+class Attention(nn.Module):
+    """The mixer of every architecture here. Raises `ConfigError` for heads that cannot share their keys."""
 
-    def __init__(self, config: ModelConfig, index: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, config: ModelConfig, place: PartPlace) -> None:
         super().__init__()
         if config.num_heads % config.num_kv_heads:
             raise ConfigError(
                 f"num_heads={config.num_heads}, num_kv_heads={config.num_kv_heads}: heads share keys and values in "
                 "equal groups, so the first must be a multiple of the second"
             )
-        self.index = index
-        self.window = config.window(index)
-        self.turns = config.rope_kind(index)
+        self.index = place.index
+        self.window = config.window(place.index)
+        self.turns = config.rope_kind(place.index)
         self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         self.norms_whole = config.qk_norm_whole
         self.scale = config.head_dim**-0.5 if config.score_scale is None else config.score_scale
         self.cap = config.score_cap
-        self.parallel = config.parallel_residual
-        self.added = config.residual_scale
-        width, inner = config.hidden_size, config.intermediate_size
-        self.bend: Callable[[Tensor, bool], Tensor] = Bend(config.activation, inner if config.gated_mlp else None)
         heads = config.num_heads + 2 * config.num_kv_heads
-
-        def linear(name: str, num_in: int, num_out: int, bias: bool) -> LinearMap:
-            return make_linear(config, f"layers.{index}.{name}", num_in, num_out, bias, dtype, device)
-
-        def place(wanted: bool) -> nn.Module:
-            return make_norm(config, width, dtype, device) if wanted else nn.Identity()
 
         def heads_norm(count: int) -> nn.Module | None:
             dim = count * config.head_dim if config.qk_norm_whole else config.head_dim
-            return make_norm(config, dim, dtype, device) if config.qk_norm else None
+            return make_norm(config, dim, place.dtype, place.device) if config.qk_norm else None
 
-        self.attn_norm = place(config.pre_norm)
-        self.attn_post_norm = place(config.post_norm)
-        self.qkv = linear("qkv", width, heads * config.head_dim, config.qkv_bias)
-        self.out = linear("out", config.num_heads * config.head_dim, width, config.out_bias)
+        self.qkv = place.linear("qkv", place.width, heads * config.head_dim, config.qkv_bias)
+        self.out = place.linear("out", config.num_heads * config.head_dim, place.width, config.out_bias)
         self.q_norm = heads_norm(config.num_heads)
         self.k_norm = heads_norm(config.num_kv_heads)
-        self.mlp_norm = self.attn_norm if config.shared_norm else place(config.pre_norm)
-        self.mlp_post_norm = place(config.post_norm)
-        self.up = linear("up", width, 2 * inner if config.gated_mlp else inner, config.mlp_bias)
-        self.down = linear("down", inner, width, config.mlp_bias)
 
-    def forward(
-        self,
-        h: Tensor,
-        rotation: Rotation | None,
-        ctx: AttentionContext,
-        exact: bool,
-        *,
-        attention: bool = True,
-        mlp: bool = True,
-    ) -> tuple[Tensor, Tensor]:
-        """[N, D] -> [N, D] after the layer, and [N, D] with its attention alone; the context keeps keys and values.
-
-        `attention`, `mlp`: whether that half runs.
-        """
-        middle = h + self.attended(h, rotation, ctx) if attention else h
-        if not mlp:
-            return middle, middle
-        return middle + self.fed_forward(h if self.parallel else middle, ctx, exact), middle
-
-    def attended(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
-        """What attention adds to h [N, D], its norms included: [N, D]."""
-        return self._scaled(self.attn_post_norm(self._attention(self.attn_norm(h), rotation, ctx)))
-
-    def fed_forward(self, h: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
-        """What the feed-forward adds to h [N, D], its norms included: [N, D]."""
-        return self._scaled(self.mlp_post_norm(self._mlp(self.mlp_norm(h), ctx, exact)))
-
-    def _scaled(self, x: Tensor) -> Tensor:
-        return x if self.added == 1 else x * self.added
-
-    def _attention(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
+        """x [N, D] -> [N, D]; the context keeps keys and values."""
         heads, kv_heads = self.num_heads, self.num_kv_heads
         qkv = self.qkv(x, ctx.bulk).view(-1, heads + 2 * kv_heads, self.head_dim)  # [N, H + 2 Hkv, d]
         qk, v = qkv.split((heads + kv_heads, kv_heads), 1)  # a split has a cheaper gradient than slices
@@ -138,8 +96,78 @@ class Block(nn.Module):
         mixed = ctx.attend(self.index, q, k, v, window=self.window, scale=self.scale, cap=self.cap)
         return self.out(mixed, ctx.bulk)  # type: ignore[no-any-return]
 
-    def _mlp(self, x: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
-        return self.down(self.bend(self.up(x, ctx.bulk), exact), ctx.bulk)  # type: ignore[no-any-return]
+
+class MLP(nn.Module):
+    """The feed-forward of every architecture here: up, a non-linearity, gated or not, and down."""
+
+    def __init__(self, config: ModelConfig, place: PartPlace) -> None:
+        super().__init__()
+        inner = config.intermediate_size
+        self.bend: Callable[[Tensor, bool], Tensor] = Bend(config.activation, inner if config.gated_mlp else None)
+        self.up = place.linear("up", place.width, 2 * inner if config.gated_mlp else inner, config.mlp_bias)
+        self.down = place.linear("down", inner, place.width, config.mlp_bias)
+
+    def forward(self, x: Tensor, bulk: Sequence[RowRange], exact: bool) -> Tensor:
+        """x [N, D] -> [N, D]."""
+        return self.down(self.bend(self.up(x, bulk), exact), bulk)  # type: ignore[no-any-return]
+
+
+class Block(FlatNames):
+    """Layer `index`: its mixer and its feed-forward, with the norms and sums around them."""
+
+    flat = ("mixer", "feed_forward")
+    mixer: Mixer
+    feed_forward: FeedForward
+
+    def __init__(self, config: ModelConfig, index: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.parallel = config.parallel_residual
+        self.added = config.residual_scale
+
+        def linear(name: str, num_in: int, num_out: int, bias: bool) -> LinearMap:
+            return make_linear(config, f"layers.{index}.{name}", num_in, num_out, bias, dtype, device)
+
+        def norm(wanted: bool) -> nn.Module:
+            return make_norm(config, config.hidden_size, dtype, device) if wanted else nn.Identity()
+
+        place = PartPlace(index=index, width=config.hidden_size, dtype=dtype, device=device, linear=linear)
+        mixer, feed_forward = config.mixer(index), config.feed_forward(index)
+        self.attn_norm = norm(config.pre_norm)
+        self.attn_post_norm = norm(config.post_norm)
+        self.mixer = Attention(config, place) if mixer is None else mixer.build(place)
+        self.mlp_norm = self.attn_norm if config.shared_norm else norm(config.pre_norm)
+        self.mlp_post_norm = norm(config.post_norm)
+        self.feed_forward = MLP(config, place) if feed_forward is None else feed_forward.build(place)
+
+    def forward(
+        self,
+        h: Tensor,
+        rotation: Rotation | None,
+        ctx: AttentionContext,
+        exact: bool,
+        *,
+        attention: bool = True,
+        mlp: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """[N, D] -> [N, D] after the layer, and [N, D] with its mixer alone; the context keeps what that remembers.
+
+        `attention`, `mlp`: whether that half runs.
+        """
+        middle = h + self.attended(h, rotation, ctx) if attention else h
+        if not mlp:
+            return middle, middle
+        return middle + self.fed_forward(h if self.parallel else middle, ctx, exact), middle
+
+    def attended(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
+        """What the mixer adds to h [N, D], its norms included: [N, D]."""
+        return self._scaled(self.attn_post_norm(self.mixer(self.attn_norm(h), rotation, ctx)))
+
+    def fed_forward(self, h: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
+        """What the feed-forward adds to h [N, D], its norms included: [N, D]."""
+        return self._scaled(self.mlp_post_norm(self.feed_forward(self.mlp_norm(h), ctx.bulk, exact)))
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return x if self.added == 1 else x * self.added
 
 
 def blocks_of(layers: Iterable[nn.Module]) -> list[Block]:

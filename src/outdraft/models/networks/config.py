@@ -6,8 +6,10 @@ Architectures map their own `config.json` to this and back (one file each); the 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from outdraft.models.networks.parts import FeedForwardKind, MixerKind
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.rope import RopeConfig
+from outdraft.options.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class ModelConfig:
     logit_cap: float | None = None
     windows: tuple[int | None, ...] = ()  # per layer; empty: every layer sees the whole past
     ropes: tuple[RopeConfig | None, ...] = ()  # per layer; empty: `rope` everywhere
+    mixers: tuple[MixerKind | None, ...] = ()  # per layer; None, or empty: attention
+    feed_forwards: tuple[FeedForwardKind | None, ...] = ()  # per layer; None, or empty: the MLP
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()
     quant: QuantConfig | None = None  # which linear maps are kept as small integers
@@ -71,6 +75,19 @@ class ModelConfig:
         rope = self.rope_at(layer)
         return -1 if rope is None else self.rope_kinds().index(rope)
 
+    def mixer(self, layer: int) -> MixerKind | None:
+        """What this layer has in place of attention."""
+        return self.mixers[layer] if self.mixers else None
+
+    def feed_forward(self, layer: int) -> FeedForwardKind | None:
+        """What this layer has in place of the MLP."""
+        return self.feed_forwards[layer] if self.feed_forwards else None
+
+    def states(self) -> dict[int, tuple[int, ...]]:
+        """The layers that remember a text by a state, and its shape."""
+        kinds = ((layer, self.mixer(layer)) for layer in range(self.num_layers))
+        return {layer: kind.state for layer, kind in kinds if kind is not None and kind.state is not None}
+
     def first_position(self, longest: int) -> int:
         """The position of token 0 of a text that may become `longest` tokens long (`nn/rope.py`: longrope)."""
         return self.rope.first_position(longest) if self.rope is not None and self.rope.kind == "longrope" else 0
@@ -86,7 +103,15 @@ class ModelConfig:
             num_layers=len(layers),
             windows=tuple(self.windows[layer] for layer in layers) if self.windows else (),
             ropes=tuple(self.ropes[layer] for layer in layers) if self.ropes else (),
+            mixers=tuple(self.mixers[layer] for layer in layers) if self.mixers else (),
+            feed_forwards=tuple(self.feed_forwards[layer] for layer in layers) if self.feed_forwards else (),
         )
+
+
+def refuse_other_parts(config: ModelConfig, what: str) -> None:
+    """Raise `ConfigError` where layers have other parts than attention and an MLP."""
+    if config.mixers or config.feed_forwards:
+        raise ConfigError(f"{what} knows layers of attention and an MLP, and this model has others")
 
 
 def llama_config(

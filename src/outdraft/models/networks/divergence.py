@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.cache.static import StaticCache
+from outdraft.cache.config import CacheConfig
 from outdraft.models.networks.network import Network
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import Segment
@@ -37,8 +37,11 @@ def compare_distributions(original: Network, variant: Network, windows: Tensor) 
 
 
 def _log_distribution(model: Network, ids: Tensor) -> Tensor:
-    config, count, ids = model.config, len(ids), ids.to(model.device)
-    cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, model.dtype, model.device, count)
+    count, ids = len(ids), ids.to(model.device)
+    config = model.config
+    cache = CacheConfig().build_with(
+        config.states(), config.num_layers, config.num_kv_heads, config.head_dim, model.dtype, model.device, count
+    )
     cache.add(0)
     cache.reserve(0, count)
     context = CachedContext(cache, [Segment(seq=0, start=0, stop=count, base=0, bulk=count)])

@@ -6,8 +6,9 @@ windows, scales, soft caps, parallel halves. Hidden states and logits are float3
 resumes at a layer has the bits of one that does not.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from outdraft.kernels.decoder.stack import LayerParts, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block, embedding_rows, make_norm
+from outdraft.models.networks.block import MLP, Attention, Block, embedding_rows, make_norm
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
 from outdraft.nn.context import AttentionContext, WatchedContext
@@ -50,7 +51,9 @@ def find_unknown(config: ModelConfig) -> str | None:
     """What of this shape the kernels do not know, in words; None: they know all of it."""
     kinds = config.rope_kinds()
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
+    others = [type(kind).__name__ for kind in (*config.mixers, *config.feed_forwards) if kind is not None]
     unknown = {
+        f"layers of {', '.join(dict.fromkeys(others))}": bool(others),
         f"the activation {config.activation}": config.activation not in _ACTIVATIONS,
         "learned positions": config.learned_positions or not kinds,
         "rotary positions of several widths": len({kind.dim for kind in kinds}) > 1,
@@ -64,13 +67,77 @@ def find_unknown(config: ModelConfig) -> str | None:
     return next((what for what, there in unknown.items() if there), None)
 
 
-class NativeDecoder:
-    """A decoder's weights, packed for PyTorch's present number of threads. No row's bits depend on the rows beside it.
+class PackedNetwork:
+    """A network over a `Stack`. No row's bits depend on the rows beside it."""
+
+    exact = True
+    config: ModelConfig
+    stack: Stack
+    rope: RopeTables
+    _norm: Tensor  # the final norm, as of `any_norm_of`
+
+    @cached_property
+    def final_norm(self) -> nn.Module:
+        """In float32, for drafters that norm the target's states."""
+        return norm_from(self.config, self._norm)
+
+    @property
+    def kernels(self) -> str:
+        return self.stack.kind
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        skip: Skip = NO_SKIP,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
+        layers = range(start, self.config.num_layers if stop is None else stop)
+        h = h.to(torch.float32, copy=True)
+        places = positions.tolist()
+        cos, sin = self.rope.table(max(places) + 1, h.dtype, h.device)
+        taken = {start: h.clone()} if start in taps else {}
+        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        middles = {i: torch.empty_like(h) for i in layers if after_attention(i) in taps}
+        queries = ctx.queries if isinstance(ctx, WatchedContext) else {}
+        if isinstance(ctx, WatchedContext):
+            shape = (len(h), self.config.num_heads, self.config.head_dim)
+            queries.update({i: torch.empty(shape) for i in layers if i not in skip.attention})
+        kept = {"taps": states, "middles": middles, "queries": queries}
+        self._compute(h, places, cos, sin, spans_of(ctx), layers, skip=skip, **kept)
+        taken |= {after_attention(i): state for i, state in middles.items()}
+        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V] float32."""
+        return self._head(h, norm=True)
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D] float32."""
+        return self.final_norm(h.float())  # type: ignore[no-any-return]
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
+        return self._head(h, norm=False)
+
+    def _compute(self, *rows: Any, **kept: Any) -> None:
+        """As `Stack.run`."""
+        self.stack.run(*rows, **kept)
+
+    def _head(self, h: Tensor, *, norm: bool) -> Tensor:
+        return self.stack.logits(h.float(), norm=norm)
+
+
+class NativeDecoder(PackedNetwork):
+    """A decoder's weights, packed for PyTorch's present number of threads.
 
     `models/remake/native_files.py` makes one of a model's files, without a decoder between.
     """
-
-    exact = True
 
     def __init__(self, decoder: Decoder) -> None:
         if not can_pack(decoder.config, decoder.dtype, decoder.device):
@@ -101,11 +168,6 @@ class NativeDecoder:
         self._norm = final_norm
         self.stack = stack
 
-    @cached_property
-    def final_norm(self) -> nn.Module:
-        """In float32, for drafters that norm the target's states."""
-        return norm_from(self.config, self._norm)
-
     @property
     def dtype(self) -> torch.dtype:
         """Of the embeddings and of the cache."""
@@ -119,71 +181,10 @@ class NativeDecoder:
     def pass_bytes(self) -> int:
         return self.stack.num_bytes
 
-    @property
-    def kernels(self) -> str:
-        return self.stack.kind
-
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
         rows = embedding_rows(self.embedding, ids).float()
         return rows if self.config.embedding_scale == 1 else rows * embedding_scale(self.config)
-
-    def run(
-        self,
-        h: Tensor,
-        positions: Tensor,
-        ctx: AttentionContext,
-        *,
-        start: int = 0,
-        stop: int | None = None,
-        skip: Skip = NO_SKIP,
-        taps: Collection[int] = (),
-    ) -> RunOutput:
-        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
-        layers = range(start, self.config.num_layers if stop is None else stop)
-        return run_packed(self.stack.run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
-
-    def logits(self, h: Tensor) -> Tensor:
-        """Final norm and head: [M, D] -> [M, V] float32."""
-        return self.stack.logits(h.float(), norm=True)
-
-    def norm(self, h: Tensor) -> Tensor:
-        """The final norm alone: [M, D] -> [M, D] float32."""
-        return self.final_norm(h.float())  # type: ignore[no-any-return]
-
-    def head(self, h: Tensor) -> Tensor:
-        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
-        return self.stack.logits(h.float(), norm=False)
-
-
-def run_packed(
-    run: Callable[..., None],
-    config: ModelConfig,
-    rope: RopeTables,
-    h: Tensor,
-    positions: Tensor,
-    ctx: AttentionContext,
-    layers: range,
-    skip: Skip,
-    taps: Collection[int],
-) -> RunOutput:
-    """`layers` over h [N, D] at positions [N] by `run`, which takes what `Stack.run` takes.
-
-    What `taps` and `ctx` want is kept.
-    """
-    h = h.to(torch.float32, copy=True)
-    places = positions.tolist()
-    cos, sin = rope.table(max(places) + 1, h.dtype, h.device)
-    taken = {layers.start: h.clone()} if layers.start in taps else {}
-    states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
-    middles = {i: torch.empty_like(h) for i in layers if after_attention(i) in taps}
-    queries = ctx.queries if isinstance(ctx, WatchedContext) else {}
-    if isinstance(ctx, WatchedContext):
-        shape = (len(h), config.num_heads, config.head_dim)
-        queries.update({i: torch.empty(shape) for i in layers if i not in skip.attention})
-    run(h, places, cos, sin, spans_of(ctx), layers, skip=skip, taps=states, middles=middles, queries=queries)
-    taken |= {after_attention(i): state for i, state in middles.items()}
-    return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
 
 
 def spans_of(ctx: AttentionContext) -> Sequence[Span]:
@@ -237,19 +238,21 @@ def shape_of(config: ModelConfig) -> StackShape:
 
 def parts_of(layer: Block) -> LayerParts:
     """One layer, for `Stack.set_layer`."""
+    mixer, mlp = layer.mixer, layer.feed_forward
+    assert isinstance(mixer, Attention) and isinstance(mlp, MLP), "find_unknown names every other part"
     return LayerParts(
-        qkv=weight_of(layer.qkv),
-        out=weight_of(layer.out),
-        up=weight_of(layer.up),
-        down=weight_of(layer.down),
+        qkv=weight_of(mixer.qkv),
+        out=weight_of(mixer.out),
+        up=weight_of(mlp.up),
+        down=weight_of(mlp.down),
         attn_norm=any_norm_of(layer.attn_norm),
         mlp_norm=any_norm_of(layer.mlp_norm),
         attn_post=any_norm_of(layer.attn_post_norm),
         mlp_post=any_norm_of(layer.mlp_post_norm),
-        q_norm=any_norm_of(layer.q_norm),
-        k_norm=any_norm_of(layer.k_norm),
-        window=layer.window or 0,
-        turns=layer.turns,
+        q_norm=any_norm_of(mixer.q_norm),
+        k_norm=any_norm_of(mixer.k_norm),
+        window=mixer.window or 0,
+        turns=mixer.turns,
     )
 
 

@@ -211,8 +211,8 @@ class TargetPort:
 def _aside(network: Network, n: int, length: int, exact: bool) -> CachedContext:
     """n texts of `length` rows each, over a cache of their own."""
     config = network.config
-    cache = CacheConfig().build(
-        config.num_layers, config.num_kv_heads, config.head_dim, network.dtype, network.device, length
+    cache = CacheConfig().build_with(
+        config.states(), config.num_layers, config.num_kv_heads, config.head_dim, network.dtype, network.device, length
     )
     for i in range(n):
         cache.add(i)

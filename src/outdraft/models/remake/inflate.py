@@ -20,7 +20,7 @@ from torch import Tensor
 
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.config import ModelConfig, refuse_other_parts
 from outdraft.options.errors import ConfigError
 from outdraft.weights.text_files import copy_text_files
 
@@ -44,6 +44,7 @@ def inflate(model_dir: str | Path, out_dir: str | Path, *, width: int = 1, depth
 def inflate_decoder(decoder: Decoder, *, width: int = 1, depth: int | None = None) -> Decoder:
     """The same distribution from `width` times the channels and `depth` layers."""
     config = decoder.config
+    refuse_other_parts(config, "inflate")
     depth = config.num_layers if depth is None else depth
     if config.quant is not None:
         raise ConfigError(f"inflate: the model is quantized ({config.variant}): inflate the original, then quantize")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.config import refuse_other_parts
 from outdraft.models.remake.lora_config import LoraConfig
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.options.errors import CapabilityError, ModelLoadError
@@ -86,6 +87,7 @@ class LoraLinear(LinearMap):
 
 def new_lora(target: Decoder, config: LoraConfig, seed: int) -> Lora:
     """Pairs that change nothing yet. Raises `CapabilityError` for a target of rounded weights."""
+    refuse_other_parts(target.config, "a low-rank change")
     if target.config.quant is not None:
         raise CapabilityError(
             "low-rank changes cannot be added to rounded weights: take the model that they were rounded from"

@@ -12,7 +12,7 @@ from torch import nn
 
 from outdraft.models.families.shared.naming import LINEAR_MAPS
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.config import ModelConfig, refuse_other_parts
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
@@ -85,6 +85,7 @@ def require_roundable(model: ModelConfig, config: QuantConfig) -> None:
     """Raise `ConfigError` for a model that is rounded already, names of no layer, or nothing that is left to round."""
     if model.variant:
         raise ConfigError(f"the model is rounded already ({model.variant}): quantize the original")
+    refuse_other_parts(model, "rounding")
     known = linear_names(model.num_layers)
     asked = [("keep", pattern) for pattern in config.keep] + [
         ("layer_bits", pattern) for pattern, _ in config.layer_bits

@@ -11,7 +11,7 @@ Embedding rows are looked up in the file.
 
 import mmap
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.rows import Span
 from outdraft.kernels.decoder.stack import Stack
@@ -29,19 +28,17 @@ from outdraft.kernels.threads import num_threads
 from outdraft.models.files.half import in_kernels_type
 from outdraft.models.files.load import open_weights
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import embedding_scale, norm_from, run_packed, shape_of
-from outdraft.models.networks.network import RunOutput
+from outdraft.models.networks.native import PackedNetwork, embedding_scale, shape_of
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
-from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import RopeTables
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.direct import DirectFile, read_stamp
 from outdraft.weights.units import UnitReader
 
 
-class StreamedDecoder:
+class StreamedDecoder(PackedNetwork):
     """A `Network` over a packed file, with at most `memory` bytes of weights held at any time.
 
     `remake`: write the file anew, where it is damaged or another program wrote to it.
@@ -49,7 +46,6 @@ class StreamedDecoder:
     Raises `ConfigError` where the memory cannot hold two layers.
     """
 
-    exact = True
     dtype = torch.bfloat16
     device = torch.device("cpu")
 
@@ -67,15 +63,11 @@ class StreamedDecoder:
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
         self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
         self.rope = RopeTables(config.rope_kinds())
-        self._norm = norm_from(config, final_norm)
+        self._norm = final_norm
         self._embedding = EmbeddingRows(packed, config.hidden_size, remake)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
             self._lend(unit)
-
-    @property
-    def kernels(self) -> str:
-        return self.stack.kind
 
     @property
     def pass_bytes(self) -> int:
@@ -86,23 +78,7 @@ class StreamedDecoder:
         """ids [N], positions [N] -> [N, D] float32."""
         return self._embedding.look_up(ids) * embedding_scale(self.config)
 
-    def run(
-        self,
-        h: Tensor,
-        positions: Tensor,
-        ctx: AttentionContext,
-        *,
-        start: int = 0,
-        stop: int | None = None,
-        skip: Skip = NO_SKIP,
-        taps: Collection[int] = (),
-    ) -> RunOutput:
-        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
-        layers = range(start, self.config.num_layers if stop is None else stop)
-        with self._one_pass:
-            return run_packed(self._run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
-
-    def _run(
+    def _compute(
         self,
         h: Tensor,
         places: Sequence[int],
@@ -113,21 +89,10 @@ class StreamedDecoder:
         **kept: Any,
     ) -> None:
         """As `Stack.run`, a call for each layer that is streamed."""
-        for together in self._calls(layers):
-            self._bring(together[0])
-            self.stack.run(h, places, cos, sin, spans, together, **kept)
-
-    def logits(self, h: Tensor) -> Tensor:
-        """Final norm and head: [M, D] -> [M, V] float32."""
-        return self._head(h, norm=True)
-
-    def norm(self, h: Tensor) -> Tensor:
-        """The final norm alone: [M, D] -> [M, D] float32."""
-        return self._norm(h.float())  # type: ignore[no-any-return]
-
-    def head(self, h: Tensor) -> Tensor:
-        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
-        return self._head(h, norm=False)
+        with self._one_pass:
+            for together in self._calls(layers):
+                self._bring(together[0])
+                self.stack.run(h, places, cos, sin, spans, together, **kept)
 
     def _head(self, h: Tensor, *, norm: bool) -> Tensor:
         with self._one_pass:

@@ -21,7 +21,7 @@ from outdraft.drafters.shared.heads.net import HeadNet
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import Block
+from outdraft.models.networks.block import MLP, Attention, Block
 from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.linear import Linear
 from outdraft.nn.packed import PackedContext
@@ -179,8 +179,10 @@ def widen_into(big: HeadNet, small: HeadNet, *, width: int) -> None:
 
 def _heights(block: Block, kind: str) -> list[int] | None:
     """Heights of the parts that a fused matrix of a block writes; None: it is not fused."""
-    heads, inner = (block.num_heads, block.num_kv_heads, block.num_kv_heads), block.up.shape[0] // 2
-    return {"qkv": [count * block.head_dim for count in heads], "up": [inner, inner]}.get(kind)
+    mixer, mlp = block.mixer, block.feed_forward
+    assert isinstance(mixer, Attention) and isinstance(mlp, MLP)
+    heads, inner = (mixer.num_heads, mixer.num_kv_heads, mixer.num_kv_heads), mlp.up.shape[0] // 2
+    return {"qkv": [count * mixer.head_dim for count in heads], "up": [inner, inner]}.get(kind)
 
 
 def stem_outputs(stem: Stem, states: Tensor, lesson: Lesson, target: Decoder) -> Tensor:
