@@ -4,8 +4,14 @@ A `StopTable` is made once for all texts of a request.
 """
 
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import Any, final
+
+from outdraft.codecs.codec import Codec, text_codec
+from outdraft.options.errors import RequestError
+from outdraft.options.params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +23,7 @@ class Stop:
     offset: int  # characters of the whole text to keep: the stop string begins here
 
 
+@final
 class StopTable:
     """An Aho-Corasick automaton over the characters of stop strings (Aho and Corasick, "Efficient string matching",
     1975, https://doi.org/10.1145/360825.360855). A state is the longest end of the text that could begin one; 0: none.
@@ -95,3 +102,15 @@ class StopStrings:
                 return self.stop
         self._num_tokens += 1
         return None
+
+
+def find_stops(table: StopTable, params: SamplingParams, codec: Codec[Any] | None) -> Callable[[int], bool]:
+    """Asked about each emitted token: whether it completes a stop string.
+
+    `table`: of the stop strings of `params`. Raises `RequestError` for a codec without text, and for none.
+    """
+    wanted = f"stop={params.stop!r}"
+    if (text := text_codec(codec, wanted)) is None:
+        raise RequestError(f"{wanted} needs a tokenizer, and the model has none: use stop_token_ids")
+    stream, stops = text.stream(), StopStrings(table, params.min_tokens)
+    return lambda token: stops.push(stream.push(token)) is not None

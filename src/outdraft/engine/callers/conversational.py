@@ -5,8 +5,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any, Self, overload
 
-from outdraft.codecs.chat import Message
-from outdraft.codecs.codec import Codec
+from outdraft.codecs.chat import Message, render_chat
+from outdraft.codecs.codec import Codec, text_codec
 from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import forget
@@ -93,7 +93,7 @@ class Conversational(OneProcess):
         if "special_tokens_in_messages" in variables:
             raise RequestError("special_tokens_in_messages is no variable of a template: give it beside them")
         names = {"special_tokens_in_messages": special_tokens_in_messages}
-        asked = [self._prompts.chat(one, **names, **variables) for one in (messages if many else [messages])]
+        asked = [conversation(self._prompts, one, **names, **variables) for one in (messages if many else [messages])]
         settings = read_settings(one_of(params, sampling_params), len(asked))
         stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
         results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
@@ -114,7 +114,7 @@ class Conversational(OneProcess):
 
     def get_tokenizer(self) -> TextCodec:
         """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
-        return self._prompts.tokenizer("a tokenizer")
+        return tokenizer_of(self._prompts, "a tokenizer")
 
     @property
     def prompt_parts(self) -> PromptParts:
@@ -135,3 +135,22 @@ class Conversational(OneProcess):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def conversation(
+    reader: PromptReader, messages: Seq[Message], /, *, special_tokens_in_messages: bool = False, **variables: Any
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Messages as a prompt, by the model's chat template, and the stop strings of its answer."""
+    codec = tokenizer_of(reader, "a conversation", " to chat")
+    control = None if special_tokens_in_messages else codec.control
+    taken = reader.parts.take(messages)
+    asked = render_chat(codec.chat_template, taken.messages, control=control, **variables)
+    return taken.encode(codec, asked), asked.stop
+
+
+def tokenizer_of(reader: PromptReader, wanted: str, purpose: str = "") -> TextCodec:
+    """The model's own. Raises `RequestError` where it has none, or a codec of something else."""
+    codec = text_codec(reader.codec, wanted)
+    if not isinstance(codec, TextCodec):
+        raise RequestError(f"{reader.name} has no tokenizer.json: put the model's own beside it{purpose}")
+    return codec

@@ -13,15 +13,14 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from outdraft.codecs.chat import Message, render_chat
 from outdraft.codecs.codec import Codec, text_codec
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.parts import PromptParts
-from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.request import Request, share
 from outdraft.engine.callers.result import Result
 from outdraft.engine.requests.beside import NONE, NOTHING, read_ids, read_own, read_words
+from outdraft.engine.requests.forms import form_of
 from outdraft.engine.requests.resume import each_resumed
 from outdraft.engine.requests.spelled import spell_settings
 from outdraft.options.errors import RequestError
@@ -61,7 +60,10 @@ class PromptReader:
             key: spell_settings(one, self.codec, self.name) if one.bad_words or one.forced_prefix else one
             for key, one in each_once.items()
         }
-        forms = {key: self._constraint(one, others) for key, one in each_once.items()}  # one account for all texts
+        forms = {  # one account for all texts
+            key: {} if one.structured_outputs is None else form_of(one, others, self.grammars, self.codec, self.name)
+            for key, one in each_once.items()
+        }
         asked = [
             Request(
                 prompt_token_ids=ids,
@@ -77,30 +79,13 @@ class PromptReader:
         share(asked)
         return asked
 
-    def chat(
-        self, messages: Seq[Message], /, *, special_tokens_in_messages: bool = False, **variables: Any
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
-        codec = self.tokenizer("a conversation", " to chat")
-        control = None if special_tokens_in_messages else codec.control
-        taken = self.parts.take(messages)
-        asked = render_chat(codec.chat_template, taken.messages, control=control, **variables)
-        return taken.encode(codec, asked), asked.stop
-
-    def tokenizer(self, wanted: str, purpose: str = "") -> TextCodec:
-        """The model's own. Raises `RequestError` where it has none, or a codec of something else."""
-        codec = text_codec(self.codec, wanted)
-        if not isinstance(codec, TextCodec):
-            raise RequestError(f"{self.name} has no tokenizer.json: put the model's own beside it{purpose}")
-        return codec
-
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms."""
         if isinstance(prompt, Mapping):
             if len(set(prompt) & {"prompt", "prompt_token_ids"}) != 1 or set(prompt) - set(_KEYS):
                 raise RequestError(
-                    "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references' and "
-                    f"'negative_prompt' if wanted; got {shown(list(prompt))}"
+                    "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references', "
+                    f"'negative_prompt' and 'prompt_embeds' if wanted; got {shown(list(prompt))}"
                 )
             if "prompt_token_ids" in prompt:
                 return read_ids(prompt["prompt_token_ids"])
@@ -117,19 +102,6 @@ class PromptReader:
             f"{self.name} has no tokenizer.json: put the model's own beside it, or give ids as "
             "{'prompt_token_ids': [...]}"
         )
-
-    def _constraint(self, params: SamplingParams, others: Mapping[str, Any]) -> dict[str, Any]:
-        """The constraint of the form that the answer is to have; none where it may have any."""
-        if params.structured_outputs is None:
-            return {}
-        if others.get("constraint") is not None:
-            raise RequestError("structured_outputs and constraint both say what may be written: leave one out")
-        text_codec(self.codec, "structured_outputs")
-        if self.grammars is None:
-            raise RequestError(
-                f"structured_outputs needs a tokenizer, and {self.name} has none: put it beside the model"
-            )
-        return {"constraint": self.grammars.constraint(params.structured_outputs, ignore_eos=params.ignore_eos)}
 
 
 def one_of(params: Any, sampling_params: Any) -> Any:

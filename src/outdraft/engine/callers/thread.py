@@ -21,14 +21,14 @@ from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from outdraft.codecs.codec import Codec
-from outdraft.codecs.stops import StopTable
+from outdraft.codecs.stops import StopTable, find_stops
 from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.engine.callers.call import Call, take_from
 from outdraft.engine.callers.content import ContentWriter
 from outdraft.engine.callers.process import this_process
 from outdraft.engine.callers.worker import LAST_STEP, STOPPED, Ask, Join, Worker
-from outdraft.engine.callers.writer import Writer, find_stops
+from outdraft.engine.callers.writer import Writer
 from outdraft.engine.loop import Engine
 from outdraft.kernels.threads import num_threads
 from outdraft.options.errors import CapabilityError, RequestError
@@ -80,7 +80,7 @@ class EngineThread(OneProcess):
         tables = {stop: StopTable(stop) if stop else None for stop in {request.params.stop for request in requests}}
         stops = [tables[request.params.stop] for request in requests]
         seqs = [
-            self.engine.prepare(request, find_stops(request, self._codec, table), asked_at=asked_at)
+            self.engine.prepare(request, table and find_stops(table, request.params, self._codec), asked_at=asked_at)
             for request, table in zip(requests, stops, strict=True)
         ]
         keeps = self.engine.composition.keeps

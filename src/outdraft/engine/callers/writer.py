@@ -5,35 +5,18 @@ too, so that a stop string cuts the run at the right token. All other text is ma
 thread. Text that may still turn out to begin a stop string is held back.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from outdraft.codecs.codec import Codec, text_codec
+from outdraft.codecs.codec import Codec
 from outdraft.codecs.stops import StopStrings, StopTable
 from outdraft.core.draft_tree import DraftTree
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
-from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.callers.result import Chunk, Result
 from outdraft.engine.stats import RequestStats
-from outdraft.options.errors import OutdraftError, RequestError
-
-
-def find_stops(request: Request, codec: Codec[Any] | None, table: StopTable | None) -> Callable[[int], bool] | None:
-    """Asked about each emitted token: whether it completes a stop string.
-
-    `table`: of the request's stop strings; None, and so is the answer, where it has none. Raises `RequestError` where
-    there is no text to find one in.
-    """
-    if table is None:
-        return None
-    wanted = f"stop={request.params.stop!r}"
-    if (text := text_codec(codec, wanted)) is None:
-        raise RequestError(f"{wanted} needs a tokenizer, and the model has none: use stop_token_ids")
-    stream, stops = text.stream(), StopStrings(table, request.params.min_tokens)
-    return lambda token: stops.push(stream.push(token)) is not None
+from outdraft.options.errors import OutdraftError
 
 
 class Writer:
