@@ -76,6 +76,9 @@ PLACES: Mapping[str, Place] = {
         0,
         messages=[{"role": "user", "content": [{"type": "text", "text": "a"}]}],
     ),
+    "OtherPart": _place(
+        CHAT, _TALK, "messages", 0, "content", 0, messages=[{"role": "user", "content": [{"type": "picture"}]}]
+    ),
     "ToolCall": _place(CHAT, _CALLED, "messages", 1, "tool_calls", 0),
     "Called": _place(CHAT, _CALLED, "messages", 1, "tool_calls", 0, "function"),
     "Tool": _place(CHAT, _TALK, "tools", 0, tools=[_TOOL]),

@@ -277,6 +277,7 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "ReasoningItem.encrypted_content": (NAME,),
     "OutputItem.output": (LENGTH, _TEXT_PARTS),
     "*.name": (NAME,),
+    "OtherPart.type": (NAME,),
     "*.description": (LENGTH,),
     "*.parameters": _SCHEMA,
     "*.arguments": (

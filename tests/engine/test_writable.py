@@ -123,6 +123,8 @@ def test_a_forced_prefix_is_drafted_for_free(speculative):
 class Words:
     """A codec of one token a letter; as some do, it begins a text alone with a space."""
 
+    encodes = str
+
     def __init__(self, *, adds_space):
         self.adds_space = adds_space
 

@@ -33,6 +33,7 @@ NEVER_TAKEN = {
     "Speculative.policy",
     "/v1/models/{model}?model",
     "NamedFunction.name",
+    "OtherPart.type",
 }
 # Numbers without a limit of their own: no work grows with them, or the context ends it.
 UNLIMITED = {

@@ -42,6 +42,6 @@ def test_the_page_shows_what_the_record_gives(trial):
     assert len(claims) == 2 + len(trial.claims)
     assert "\n".join(claims) in page
     assert f"of `lab/zoo/claims`, {len(RUNS)} runs" in page
-    said = "chosen among the recipe's three with the first seed, and is the largest of them for every arm"
+    said = "chosen among the trial's three with the first seed, and is the largest of them for every arm"
     best = [chosen(RUNS, arm, TAU)[0].rate for arm in trial.arms]
     assert said in page and set(best) == {max(trial.rates)}

@@ -2,7 +2,7 @@
 
     config.json    "outdraft_borrowed": {"embedding": "5f0c...", "head": "91ab..."}      fingerprint of each table
 
-They are most of a small draft's bytes. What opens the draft brings its target's `Tables`; a table of another
+They are most of a small draft's bytes. What opens the draft brings its target's `TargetTables`; a table of another
 fingerprint is refused.
 """
 
@@ -25,7 +25,7 @@ _SAMPLED = 4096  # numbers of a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class TargetTables:
     """A target's tables, read when asked for. `name`: the target's, for errors; `read`: our name -> [V, D]."""
 
     name: Callable[[], str]
@@ -69,7 +69,9 @@ class WithBorrowed(TensorSource):
         return _NAMES[self._borrowed[name].dtype] if name in self._borrowed else self._own.dtype_name(name)
 
 
-def with_borrowed(own: TensorSource, declared: object, entries: Iterable[Entry], tables: Tables | None) -> WithBorrowed:
+def with_borrowed(
+    own: TensorSource, declared: object, entries: Iterable[Entry], tables: TargetTables | None
+) -> WithBorrowed:
     """The whole draft. `declared`: as config.json has it; `entries`: of the draft's architecture.
 
     Raises `ModelLoadError` without a target, for another target, and for a declaration that is none.

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import all_ends
 from outdraft.models.families.shared.naming import Architecture, Entry, stored_entries, stored_shapes
-from outdraft.models.files.borrowed import BORROWED, TABLES, Tables, declaration, with_borrowed
+from outdraft.models.files.borrowed import BORROWED, TABLES, TargetTables, declaration, with_borrowed
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
 from outdraft.models.files.peft_adapter import WRAPPERS, refuse_lone_adapter, tell_adapter, without_wrapper
@@ -51,7 +51,7 @@ _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
 def load_model(
-    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", tables: Tables | None = None
+    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", tables: TargetTables | None = None
 ) -> Decoder:
     """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run through PyTorch.
 
@@ -127,7 +127,7 @@ class StoredWeights:
 
 
 def open_weights(
-    path: str | Path, dtype: str | torch.dtype | None = None, tables: Tables | None = None
+    path: str | Path, dtype: str | torch.dtype | None = None, tables: TargetTables | None = None
 ) -> StoredWeights:
     """A model's files by path or name, checked against its configuration; the rest as for `load_model`."""
     raw, source = _open(resolve(path))

@@ -10,7 +10,7 @@ import torch
 from outdraft.kernels.library import wanted_kind
 from outdraft.models.adapter.load import load_adapted
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.files.borrowed import Tables
+from outdraft.models.files.borrowed import TargetTables
 from outdraft.models.files.half import in_kernels_type
 from outdraft.models.files.load import fill_decoder, open_weights, read_json
 from outdraft.models.files.peft_adapter import refuse_lone_adapter
@@ -44,7 +44,7 @@ def load_network(
     exact: bool = True,
     rounding: Rounding = lambda config, native: None,
     model_impl: str = "auto",
-    tables: Tables | None = None,
+    tables: TargetTables | None = None,
 ) -> Network:
     """The model in directory or GGUF file `path` (or of that Hugging Face name), for decoding only.
 

@@ -3,21 +3,21 @@
 import torch
 from torch import Tensor
 
-from outdraft.models.files.borrowed import Tables
+from outdraft.models.files.borrowed import TargetTables
 from outdraft.models.files.load import open_weights, tensors_of
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ModelLoadError
 
 
-def tables_of(target: Decoder | TargetPort) -> Tables:
+def tables_of(target: Decoder | TargetPort) -> TargetTables:
     """Read when they are asked for: a decoder's own, or those in the files that the target came from.
 
     Raises `ModelLoadError` then for a target without files, and for tables that are rounded.
     """
     if isinstance(target, Decoder):
         own = tensors_of(target)
-        return Tables(name=lambda: "this target", read=lambda name: _found(own.get(name), name, "this target"))
+        return TargetTables(name=lambda: "this target", read=lambda name: _found(own.get(name), name, "this target"))
 
     def read(name: str) -> Tensor:
         source = target.origin.source
@@ -31,7 +31,7 @@ def tables_of(target: Decoder | TargetPort) -> Tables:
         stored.fill({name: table})
         return table
 
-    return Tables(name=lambda: str(target.origin.source), read=read)
+    return TargetTables(name=lambda: str(target.origin.source), read=read)
 
 
 def _found(table: Tensor | None, name: str, target: str) -> Tensor:
