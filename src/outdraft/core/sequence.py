@@ -160,7 +160,8 @@ class Sequence:
         if self.constraint is not None:
             self.constraint.advance(token)
         is_last = token in self.ends or (self.find_stop is not None and self.find_stop(token))
-        if is_last or (isinstance(self.constraint, Form) and self.constraint.is_over()):
+        form = self.constraint  # most texts have none, and a protocol is slow to ask
+        if is_last or (form is not None and isinstance(form, Form) and form.is_over()):
             self.finish_reason = "stop"
         elif self.room <= 0:
             self.finish_reason = "length"
