@@ -16,7 +16,7 @@ from outdraft.core.sequence import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """About one text."""
+    """What a pass does with one text."""
 
     seq_id: int
     start: int  # rows of it that the cache holds

@@ -26,7 +26,7 @@ class Turn:
 
 @dataclass(slots=True, kw_only=True)
 class Sequence:
-    """Mutable state of one request. Only `decode.commit` changes tokens and `num_cached`, once it has begun."""
+    """Mutable state of one request. Once it has begun, `decode.commit` alone adds tokens and cached rows."""
 
     id: int
     request: Request

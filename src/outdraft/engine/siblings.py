@@ -28,10 +28,10 @@ class Siblings:
     @property
     def config(self) -> dict[str, Any]:
         """What runs: see `LLM.config`."""
-        raise NotImplementedError
+        raise NotImplementedError  # `LLM` says it
 
     def _run(self, setup: Setup, made: Assembled) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # `LLM` says it
 
     @classmethod
     def over(cls, model: Path, network: Network) -> Self:

@@ -25,7 +25,7 @@ class FoldingContext(Protocol):
     """A context that keeps states."""
 
     def fold(self, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
-        """As `fold` below."""
+        """The outputs of `step` at every row, in the order of `inputs`."""
         ...
 
 

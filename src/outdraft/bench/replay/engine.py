@@ -126,7 +126,7 @@ class Pages(Unbounded):
         raise NotImplementedError  # no pass is computed
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
-        """No row is kept."""
+        """Pages are counted, and no row is kept in them."""
 
     def end(self, seq: Sequence) -> None:
         self.opened.pop(seq.id, None)

@@ -29,7 +29,7 @@ class Conversational(OneProcess):
 
     def generate(self, prompts: Any, params: Any = None, **words: Any) -> Any:
         """Complete prompts: see `LLM.generate`."""
-        raise NotImplementedError
+        raise NotImplementedError  # `LLM` writes the texts
 
     @overload
     def chat(

@@ -55,7 +55,7 @@ class MixerKind(Protocol):
         ...
 
     def build(self, place: PartPlace) -> nn.Module:
-        """A `Mixer`."""
+        """The `Mixer` of the layer at this place."""
         ...
 
 
@@ -63,5 +63,5 @@ class FeedForwardKind(Protocol):
     """A feed-forward to be built."""
 
     def build(self, place: PartPlace) -> nn.Module:
-        """A `FeedForward`."""
+        """The `FeedForward` of the layer at this place."""
         ...
