@@ -2,10 +2,10 @@
 
     python -m lab.smollm2.batch_answers MODEL prompts.jsonl.xz OUT --device cuda --dtype bfloat16 --seconds 140
 
-`answers.py` writes the same through the engine, one launch after the other; this samples in lock-step
-(`batch_sampler.py`), without drafts. The prompt's number decides the temperature (0, 0.7, 0.85 or 1); at most 256 tokens;
-prompts of more than 500 are left out. For a prompt of the kind "own" the model writes the user's turn behind its own user
-mark first, at temperature 0.8, and so it does for a second turn of every fourth chat whose first answer has ended.
+`answers.py` writes the same through the engine, bound by the host; this samples in lock-step (`batch_sampler.py`). The
+prompt's number decides the temperature (0, 0.7, 0.85 or 1); at most 256 tokens; prompts of more than 500 are left out.
+For a prompt of the kind "own" the model writes the user's turn behind its own user mark first, at temperature 0.8, and
+so it does for a second turn of every fourth chat whose first answer has ended.
 Data out: OUT-0.npz.xz to OUT-3.npz.xz (`packed.py`), of all that has ended before the seconds are over.
 """
 
@@ -125,7 +125,10 @@ def main() -> int:
     say(f"model read after {perf_counter() - began:.1f} s")
     chats = Chats(codec, asked.length)
     records = list(enumerate(read_prompts(asked.prompts)))
-    sample(slots, chats, records, began, asked.seconds)
+    try:
+        sample(slots, chats, records, began, asked.seconds)
+    except RuntimeError as error:  # of the device: what has ended is written all the same
+        say(f"the sampler stopped: {error}")
     say(f"sampled after {perf_counter() - began:.1f} s; {chats.left_out} prompts were too long")
     paths = write(chats.answers, asked.out, asked.files)
     for name, one in account(paths).items():
@@ -148,7 +151,7 @@ def sample(slots: Slots, chats: Chats, records: Seq[tuple[int, dict[str, Any]]],
     window, size = 8 * len(slots.jobs), len(slots.jobs)
     queue: deque[Job] = deque()
     at = tokens = steps = 0
-    first = told = perf_counter()
+    first = shown = perf_counter()
     while (now := perf_counter()) - began < seconds - 2 - tokens / 1e6:  # which writing takes
         ended = slots.harvest()
         tokens += sum(len(ids) for _, ids in ended)
@@ -164,8 +167,8 @@ def sample(slots: Slots, chats: Chats, records: Seq[tuple[int, dict[str, Any]]],
         steps += BURST
         for job, ids in ended:  # while the device computes
             queue.extendleft(chats.after(job, ids))
-        if now - told > 5:
-            told = now
+        if now - shown > 5:
+            shown = now
             rate = tokens / (now - first)
             say(f"{now - began:.0f} s: {tokens} tokens, {rate:.0f}/s, {steps} steps, prompt {at} of {len(records)}")
 

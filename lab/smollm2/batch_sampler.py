@@ -3,8 +3,8 @@
     slots   [ A A A . | B B . . | C C C C ]      a step writes one row into each; D's prompt takes the place of C
               0 1 2     0 1       0 1 2 3        when C has ended, among the prompts of one padded pass
 
-The host does not wait for a step: what has ended is seen on the device, and asked for by `harvest` alone. The layers are
-the engine's own (`models/networks`), its attention is `slot_attention.py`. One step of SmolLM2-135M over 2,048 slots of
+The host does not wait for a step: what has ended is seen on the device, and asked for by `harvest` alone. The layers
+are the engine's own (`models/networks`), attention is `slot_attention.py`. One step of SmolLM2-135M over 2,048 slots of
 300 tokens reads 14 GB of keys and values (23 KB a token) and 0.3 GB of weights: 5 to 10 ms at 3 TB/s, and about 5 ms
 more for logits and for what lies between.
 """
@@ -122,7 +122,7 @@ class Slots:
         self._alive[rows] = alive & (counts < self._limits[rows]) & ~torch.isin(tokens, self._ends)
 
     def _sample(self, logits: Tensor, temperatures: Tensor) -> Tensor:
-        """logits [M, V], temperatures [M] -> ids [M]; 0: the most likely. The largest of logit / T plus Gumbel noise."""
+        """logits [M, V], temperatures [M] -> ids [M]: the largest of logit / T plus Gumbel noise; 0: of the logits."""
         logits = logits.float()
         noise = torch.empty_like(logits).exponential_(generator=self._generator).clamp_(min=1e-30).log_()
         drawn = (logits / temperatures.clamp(min=1e-3)[:, None]).sub_(noise).argmax(-1)

@@ -1,7 +1,7 @@
 """A model's answers in few bytes: what `batch_answers.py` writes, a hundred thousand answers in about 30 MB.
 
-    python -m lab.smollm2.packed account ANSWERS-*.npz.xz                     tokens by kind and temperature, loops, ends
-    python -m lab.smollm2.packed unpack ANSWERS-*.npz.xz answers.jsonl.gz     lines that `outdraft train --data` reads
+    python -m lab.smollm2.packed account ANSWERS-*.npz.xz                   tokens by kind and temperature, loops, ends
+    python -m lab.smollm2.packed unpack ANSWERS-*.npz.xz answers.jsonl.gz   lines that `outdraft train --data` reads
 
 A file is a NumPy archive (.npz) compressed by xz, n answers in arrays of n numbers but for the ids, which lie one
 answer behind the other:
@@ -80,7 +80,7 @@ def find_loops(ids: NDArray[np.uint16], lens: NDArray[np.uint16]) -> NDArray[np.
         mixed = (ids[i : i + runs].astype(np.uint64) + np.uint64(1)) * factors[i]
         sums += mixed ^ (mixed >> np.uint64(29))
     whole = owner[:runs] == owner[GRAM - 1 :]
-    found, first, counts = np.unique(sums[whole], return_index=True, return_counts=True)
+    _, first, counts = np.unique(sums[whole], return_index=True, return_counts=True)
     looping[owner[:runs][whole][first[counts >= TIMES]]] = True
     return looping
 

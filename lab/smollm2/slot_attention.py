@@ -108,8 +108,8 @@ def choose(keys: Tensor, values: Tensor, heads: int) -> Way:
     keys.zero_()
     values.zero_()
     best = min(times, key=times.__getitem__)
-    told = ", ".join(f"{name} {1e3 * seconds:.3f}" for name, seconds in times.items())
-    sys.stdout.write(f"attention of a layer, ms: {told}; takes {best}\n")
+    shown = ", ".join(f"{name} {1e3 * seconds:.3f}" for name, seconds in times.items())
+    sys.stdout.write(f"attention of a layer, ms: {shown}; takes {best}\n")
     return ways[best]
 
 
