@@ -110,10 +110,10 @@ def read(path: Path) -> dict[str, NDArray[Any]]:
 def examples(path: str | Path, *, loops: bool = False) -> Iterator[dict[str, Any]]:
     """The lines that `outdraft train --data` reads, of one file. `loops`: also the answers that loop."""
     arrays = read(Path(path))
-    prompts = np.split(arrays["prompt_ids"], np.cumsum(arrays["prompt_lens"], dtype=np.int64)[:-1])
-    answers = np.split(arrays["answer_ids"], np.cumsum(arrays["answer_lens"], dtype=np.int64)[:-1])
+    prompts = np.split(arrays["prompt_ids"], np.cumsum(arrays["prompt_lens"], dtype=np.int64))
+    answers = np.split(arrays["answer_ids"], np.cumsum(arrays["answer_lens"], dtype=np.int64))
     names = arrays["names"].tolist()
-    for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+    for i, (prompt, answer) in enumerate(zip(prompts[:-1], answers[:-1], strict=True)):  # what stands behind is empty
         if loops or not arrays["loops"][i]:
             yield {
                 "prompt_token_ids": prompt.tolist(),

@@ -2,19 +2,28 @@
 
 import json
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pytest
 import torch
 
+from lab.smollm2 import batch_answers
+from lab.smollm2.batch_answers import Chats, sample
 from lab.smollm2.batch_sampler import Job, Slots
 from lab.smollm2.packed import Answer, account, examples, find_loops, write
 from lab.smollm2.slot_attention import by_products, by_sdpa
 from outdraft import LLM, SamplingParams, zoo
+from outdraft.codecs.text import TextCodec
 from outdraft.models.files.load import fill_decoder, open_weights
 from outdraft.models.networks.base import Decoder
 
 MOST = 12
+END = "<|endoftext|>"
+CHAT = (
+    "{% for one in messages %}{{ one.role }}: {{ one.content }}END\n{% endfor %}"
+    "{% if add_generation_prompt %}A:{% endif %}"
+).replace("END", END)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +74,30 @@ def test_two_ways_to_attend_are_one():
     q, positions = torch.randn(5, 6, 8), torch.tensor([0, 3, 17, 63, 40])
     one, other = (way(positions, 64, keys)(q, keys, values, 0.3) for way in (by_products, by_sdpa))
     assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_a_chat_goes_on(decoder, monkeypatch):
+    """The model writes users' turns, first and second ones, and every answer stands behind its own prompt."""
+    monkeypatch.setattr(batch_answers, "OWN_TOKENS", 5)
+    codec = TextCodec.load(zoo.path("target"), config={"chat_template": CHAT})
+    chats = Chats(codec, 192, MOST)
+    ends = sorted(codec.eos_token_ids | set(range(300, 1500)))  # many, so that texts do end
+    monkeypatch.setattr(codec, "eos_token_ids", frozenset(ends))
+    slots = Slots(decoder, size=4, length=192, most=MOST, ends=ends)
+    asked = [{"role": "user", "content": "It was late when the"}]
+    records = [{"kind": "own", "messages": []}, {"kind": "text", "messages": asked}] * 6
+    sample(slots, chats, list(enumerate(records)), perf_counter(), 100)
+    first, second = ([one for one in chats.answers if one.second is wanted] for wanted in (False, True))
+    assert sorted(one.kind for one in first) == ["own"] * 6 + ["text"] * 6
+    assert second
+    assert {tuple(one.prompt) for one in first if one.kind == "text"} == {tuple(codec.apply_chat_template(asked))}
+    for one in first:
+        shown = codec._tokenizer.decode(list(one.prompt), skip_special_tokens=False)
+        assert shown.startswith("user: ") and shown.endswith(f"{END}\nA:")
+    for one in second:
+        earlier = [[*past.prompt, *past.ids[:-1].tolist()] for past in first if past.ended]
+        assert any(list(one.prompt[: len(past)]) == past for past in earlier)
+        assert 0 < len(one.ids) <= MOST
 
 
 def test_answers_come_back_as_they_were(tmp_path: Path):
