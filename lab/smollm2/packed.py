@@ -90,7 +90,7 @@ def write(answers: Seq[Answer], stem: Path, files: int = 4) -> list[Path]:
     paths, blocks = [], []
     for i in range(files):
         buffer = io.BytesIO()
-        np.savez(buffer, **pack(answers[i::files]))
+        np.savez(buffer, allow_pickle=False, **pack(answers[i::files]))
         raw = buffer.getvalue()
         blocks.append([raw[at : at + _BLOCK] for at in range(0, len(raw), _BLOCK)])
     with ThreadPoolExecutor() as pool:  # the library lets go of Python's lock

@@ -72,8 +72,8 @@ def by_triton(positions: Tensor, bound: int, keys: Tensor) -> Attention:
     )
 
     def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-        viewed = (x.as_strided(shape, strides) for x in (keys, values))
-        return paged_attention(q, *viewed, rows, window=None, scale=scale)
+        pages, mixed = keys.as_strided(shape, strides), values.as_strided(shape, strides)
+        return paged_attention(q, pages, mixed, rows, window=None, scale=scale)
 
     return attend
 
@@ -120,4 +120,4 @@ def _hidden(positions: Tensor, bound: int) -> Tensor:
 
 def _grouped(q: Tensor, keys: Tensor) -> Tensor:
     """[S, H, d] -> [S, Hkv, H / Hkv, d]."""
-    return q.unflatten(1, (keys.shape[1], -1))
+    return q.view(q.shape[0], keys.shape[1], -1, q.shape[2])
