@@ -8,8 +8,9 @@
               KIND/, KIND.log, data/            the runs themselves
               summary.json                      a line of figures for each kind
 
-A share of the answers is held out by a hash of their prompt; of these the greedy ones are also judged greedily. Every kind is a process (`train_one.py`). It ends by itself; behind `--grace` seconds more it is asked to stop and to
-save its best weights, and at last killed.
+A share of the answers is held out by a hash of their prompt; of these the greedy ones are also judged greedily. Every
+kind is a process (`train_one.py`). It ends by itself; behind `--grace` seconds more it is asked to stop and to save its
+best weights, and at last killed.
 """
 
 import argparse
