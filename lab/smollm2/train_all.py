@@ -88,7 +88,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--seconds", type=float, default=270, help="of training steps, for each kind")
-    parser.add_argument("--grace", type=float, default=120, help="seconds for loading, evaluations and saving")
+    parser.add_argument("--grace", type=float, default=150, help="seconds for loading, evaluations and saving")
     parser.add_argument("--held-out", type=float, default=0.02, help="share of the prompts")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--plan", default="{}", help='JSON that changes plans: {"all": {...}, "eagle3": {...}}')
@@ -108,7 +108,7 @@ def start(kind: str, asked: argparse.Namespace, out: Path) -> subprocess.Popen[b
         "depth": 5 if kind in ("eagle3", "mtp", "draft_model") else 4,
         "device": asked.device,
         "dtype": asked.dtype,
-        "held_out_texts": 48,
+        "held_out_texts": 32,
         **more,
         **also,
         "options": {**own["options"], **also.get("options", {})},

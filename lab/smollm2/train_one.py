@@ -31,7 +31,7 @@ from outdraft.training.plan import make_plan
 from outdraft.training.record import write_record
 from outdraft.training.train import make_record, save_draft
 
-EVALUATIONS = 7  # in the course of a run
+EVALUATIONS = 6  # in the course of a run
 FIRST = 25  # steps before the speed is known
 TEXTS = 256  # of an exam at the end
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 0, "lc": 0, "lp": 1, "pb": 1}]  # for numbers of two bytes
