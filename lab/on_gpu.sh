@@ -20,6 +20,9 @@ done
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 cd "$(dirname "$0")/.." || exit 2
+for model in target draft eagle3 early_exit; do
+  [ -f "src/outdraft/zoo/$model/config.json" ] || { echo "on_gpu: src/outdraft/zoo/$model did not travel" >&2; exit 2; }
+done
 PY=${PY:-python3}
 export PYTHONPATH=src:.:${PYTHONPATH:-} PYTHONUNBUFFERED=1
 if [ "$SIZE" = tiny ]; then MINUTES=0.3; else MINUTES=1.6; fi

@@ -69,11 +69,11 @@ def main() -> int:
         if late > LAST:
             send(running, signal.SIGKILL)
     say(f"codes: { {kind: one.returncode for kind, one in running.items()} }, {monotonic() - began:.0f} s")
-    summary = {kind: told(out / kind / "training.json") for kind in running}
+    summary = {kind: figures(out / kind / "training.json") for kind in running}
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    for kind, figures in summary.items():
-        say(f"{kind}: {json.dumps(figures)}")
-        if figures is None:
+    for kind, found in summary.items():
+        say(f"{kind}: {json.dumps(found)}")
+        if found is None:
             say("".join((out / f"{kind}.log").read_text(encoding="utf-8").splitlines(keepends=True)[-30:]))
     parts = pack(out, [*running])
     say(f"packed: {len(parts)} files, {sum(part.stat().st_size for part in parts) / 1e6:.1f} MB")
@@ -122,7 +122,7 @@ def start(kind: str, asked: argparse.Namespace, out: Path) -> subprocess.Popen[b
     }
     root = Path(__file__).resolve().parents[2]
     paths = [str(root / "src"), str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    told = {
+    environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
@@ -132,7 +132,7 @@ def start(kind: str, asked: argparse.Namespace, out: Path) -> subprocess.Popen[b
     with ExitStack() as files:
         log = files.enter_context((out / f"{kind}.log").open("wb"))
         command = [sys.executable, str(root / "lab" / "smollm2" / "train_one.py"), json.dumps(plan)]
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=told, cwd=root)
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=root)
 
 
 def send(running: dict[str, subprocess.Popen[bytes]], number: signal.Signals) -> None:
@@ -185,7 +185,7 @@ def answers(paths: list[Path]) -> Iterator[dict[str, Any]]:
                 say(f"{file}: {error}; what stands before is taken")
 
 
-def told(record: Path) -> dict[str, Any] | None:
+def figures(record: Path) -> dict[str, Any] | None:
     """The figures of a record; None where there is none."""
     if not record.exists():
         return None
@@ -202,7 +202,7 @@ def pack(out: Path, kinds: list[str]) -> list[Path]:
         for name in ("summary.json", *(f"{kind}.{end}" for kind in kinds for end in ("log", "tar.xz"))):
             if (out / name).exists():
                 archive.add(out / name, name)
-    parts = []
+    parts: list[Path] = []
     with whole.open("rb") as file:
         while piece := file.read(PART):
             parts.append(place / f"drafts.tar.{len(parts):02d}")
