@@ -13,7 +13,6 @@ from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.engine.assembly.assemble import Assembled, cache_config, make_engine
-from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.precision import ELASTIC, FULL
 from outdraft.engine.callers.progress import counted
 from outdraft.engine.callers.prompts import Prompt, PromptReader, each, gathered, one_of
@@ -23,14 +22,12 @@ from outdraft.engine.callers.thread import EngineThread
 from outdraft.engine.naming.roles import read_companions
 from outdraft.engine.naming.setup import Setup
 from outdraft.engine.naming.words import read_words
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.engine.siblings import Siblings
 from outdraft.models.files.load_codec import load_codec, require_rows
 from outdraft.models.networks.device import choose_device
-from outdraft.options.arguments import check_arguments
-from outdraft.options.errors import ConfigError
+from outdraft.options.checked import check_arguments
 from outdraft.options.params import SamplingParams
-from outdraft.options.shown import shown
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
 
@@ -146,8 +143,6 @@ class LLM(Streaming, Siblings):
             head=head,
             datastore=datastore,
         )
-        if codec is not None and not isinstance(codec, Codec):
-            raise ConfigError(f"codec={shown(codec)} must be a Codec (outdraft.codecs.codec)")
         directory = resolve(str(model), revision=revision)
         setup = Setup(
             directory=directory,
@@ -186,16 +181,6 @@ class LLM(Streaming, Siblings):
             parts=setup.prompt_parts,
         )
         self._thread = EngineThread(made.engine, setup.codec, native=made.native)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """What runs, as plain data; with elastic precision, what runs now."""
-        return self.engine.config if isinstance(self.engine, ElasticEngine) else self._config
-
-    @property
-    def lossless(self) -> bool:
-        """Whether what it writes has the target's distribution; a lossy verifier says no."""
-        return self.engine.lossless
 
     @overload
     def generate(self, prompts: Prompt, params: SamplingParams | None = None, **others: Any) -> Result: ...

@@ -10,7 +10,7 @@ from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.assembly.precision import ElasticOptions, Ladder
 from outdraft.engine.assembly.variant import Variant
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.options.errors import ConfigError, ModelLoadError
 from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 

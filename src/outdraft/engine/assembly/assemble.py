@@ -8,6 +8,7 @@ free. Data out: the engine, and its configuration as plain data.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,11 +28,12 @@ from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED,
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.guided import guided
 from outdraft.engine.loop import Engine
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.naming.default import fitting, without_found
 from outdraft.engine.naming.setup import Setup
-from outdraft.engine.room import guidance_around, room_of
+from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
@@ -228,7 +230,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     is_guarded = guard > 0 and verifier.lossless
     return Parts(
         target=GuardedTarget(runner, guard) if is_guarded else runner,
-        guide=guidance_around(guard if is_guarded else None),
+        guide=partial(guided, guard=guard if is_guarded else None),
         drafter=drafter,
         verifier=verifier,
         policy=pacing.build(combination.policy_options, arms),

@@ -9,7 +9,9 @@ from outdraft.codecs.codec import Codec
 from outdraft.codecs.parts import PromptParts
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.engine.naming.combination import Combination
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
+from outdraft.options.errors import ConfigError
+from outdraft.options.shown import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +33,7 @@ class Setup:
     cache: CacheConfig
     combination: Combination
     prompt_parts: PromptParts = field(default_factory=PromptParts)  # that are not text; of all engines over its weights
+
+    def __post_init__(self) -> None:
+        if self.codec is not None and not isinstance(self.codec, Codec):
+            raise ConfigError(f"codec={shown(self.codec)} must be a Codec (outdraft.codecs.codec)")
