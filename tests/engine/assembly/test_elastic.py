@@ -20,6 +20,14 @@ SEEDS = {"full": 0, "draft-int4": 0, "mixed": 1}  # the target's distribution
 OPTIONS = ElasticOptions(min_free=0.1, margin=0.05)
 
 
+class SizedVariant(Variant):
+    """Its weights have no network behind them, and a size by its level."""
+
+    @property
+    def num_bytes(self):
+        return SIZES[self.config["level"]]
+
+
 class Machine:
     """100 bytes, of which the world outside takes `others`, the held weights their size and a request one byte."""
 
@@ -43,7 +51,7 @@ class Machine:
             verifier=ReferenceRule(),
             policy=ConstantPolicy(Budget(depth=2)),
         )
-        return Variant(parts=parts, name="int4" if level == "mixed" else "", config={}, num_bytes=SIZES[level])
+        return SizedVariant(parts=parts, name="int4" if level == "mixed" else "", config={"level": level})
 
 
 def engine_on(machine, **settings):
