@@ -14,9 +14,9 @@ from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
+from outdraft.engine.guided import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.engine.requests.longest import most_rows
-from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.verify.auto import Auto
 from tests.helpers.fakes import ConstantPolicy, TableTarget

@@ -30,7 +30,7 @@ from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.reuse import runner_of
 from outdraft.testing.in_slices import in_slices
