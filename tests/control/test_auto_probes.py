@@ -31,7 +31,7 @@ class Draft:
     def of(self, crowd: int) -> "Draft":
         return self
 
-    def quickest(self, crowd: int) -> float:
+    def quick(self, depth: int) -> float:
         return self.shortest
 
 

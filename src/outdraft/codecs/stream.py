@@ -22,14 +22,15 @@ class TextStream:
 
     def push(self, token: int) -> str:
         """The text that this token completes; empty while a character is incomplete."""
-        return self._strip_first(self._bytes.decode(self._codec.token_bytes(token)))
+        piece = self._bytes.decode(self._codec.token_bytes(token))
+        return self._strip_first(piece) if self._strip else piece
 
     def finish(self) -> str:
         """What is left at the end: U+FFFD for an incomplete character, else nothing."""
-        return self._strip_first(self._bytes.decode(b"", final=True))
+        piece = self._bytes.decode(b"", final=True)
+        return self._strip_first(piece) if self._strip else piece
 
     def _strip_first(self, piece: str) -> str:
-        if self._strip and piece:
-            self._strip = False
-            return piece.removeprefix(" ")
-        return piece
+        """The text without a space at its beginning."""
+        self._strip = not piece
+        return piece.removeprefix(" ")

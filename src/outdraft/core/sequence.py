@@ -6,6 +6,7 @@ The one invariant: exactly one emitted token, the *pending* one, is not in the t
 
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from outdraft.core.coins import Coins, DraftCoins
@@ -56,7 +57,8 @@ class Sequence:
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
-    _edits: bool = field(init=False)  # what its settings say once for all its tokens
+    is_greedy: bool = field(init=False)  # what its settings say once for all its tokens
+    _edits: bool = field(init=False)
     _looks_back: bool = field(init=False)
     _masks: bool = field(init=False)
     _num_forced: int = field(init=False)
@@ -66,7 +68,7 @@ class Sequence:
         self.ends = frozenset() if params.ignore_eos else own
         if params.stop_token_ids:
             self.ends = self.request.once.of(("ends", own), lambda: self.ends | frozenset(params.stop_token_ids))
-        self._edits, self._looks_back = params.edits_logits, params.depends_on_history
+        self.is_greedy, self._edits, self._looks_back = params.greedy, params.edits_logits, params.depends_on_history
         self._masks = bool(params.bad_words or params.min_tokens)
         self._num_forced = len(params.prefix_ids)
 
@@ -98,7 +100,7 @@ class Sequence:
     @property
     def prefilled(self) -> bool:
         """Whether the whole prompt but the pending token is cached, and what is read beside it."""
-        return not self.num_unread and (self.beside is None or not self.beside.num_unread)
+        return len(self.tokens) - 1 == self.num_cached and (self.beside is None or not self.beside.num_unread)
 
     def reaches(self, chunk: int) -> bool:
         """Whether a pass that reads so many tokens of it, and of what is beside it, may judge its pending token."""
@@ -118,7 +120,7 @@ class Sequence:
     def room(self) -> int:
         """How many more tokens this sequence may emit."""
         by_context, wanted = self.max_len - len(self.tokens), self.request.params.max_tokens
-        return by_context if wanted is None else min(wanted - self.num_output, by_context)
+        return by_context if wanted is None else min(wanted + self.prompt_len - len(self.tokens), by_context)
 
     @property
     def longest(self) -> int:
@@ -136,10 +138,16 @@ class Sequence:
             return self.first_position + i
         return self.first_position + (given[i] if i < self.prompt_len else given[-1] + 1 + i - self.prompt_len)
 
+    def positions(self, at: int, depths: Seq[int]) -> list[int]:
+        """Of tokens that stand so far behind token `at`."""
+        if self.request.prompt_positions is None:
+            return [self.first_position + at + depth for depth in depths]
+        return [self.position(at + depth) for depth in depths]
+
     @property
     def edits_logits(self) -> bool:
         """Whether logits are changed before the temperature: by its settings, or by its constraint."""
-        return self._edits or self.depends_on_history
+        return self._edits or self.constraint is not None or self._num_forced > len(self.tokens) - self.prompt_len
 
     @property
     def depends_on_history(self) -> bool:

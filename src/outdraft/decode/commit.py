@@ -72,11 +72,12 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     packed, scored = judged.packed, judged.scored
     seq, draft, start, certain = packed.seqs[i], packed.drafts[i], packed.seqs[i].num_cached, packed.num_certain[i]
     keep = list(range(certain))
-    event = StepEvent(seq_id=seq.id, num_certain=certain or packed.num_beside[i], variant=seq.variant)
-    if verdict is not None:
+    if verdict is None:
+        event = StepEvent(seq_id=seq.id, num_certain=certain or packed.num_beside[i], variant=seq.variant)
+    else:
         event = _emit(i, packed, scored.logits, judged.p, verdict)
         nodes = (0, *verdict.path)[: len(event.tokens)]
-        keep += [certain + node for node in nodes]
+        keep += [certain + node for node in nodes] if certain else nodes
     target.commit(seq, keep)
     seq.num_cached = start + len(keep)
     if judged.prompt_logprobs and (told := judged.prompt_logprobs[i]):
@@ -105,9 +106,9 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     run.append(verdict.token)
 
     tokens: list[int] = []
-    logprobs, reason = [], None
+    logprobs, reason, masks = [], None, bool(path) and seq.masks_by_history
     for node, token in zip((0, *path), run, strict=True):
-        if tokens and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
+        if tokens and masks and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
             break  # drawn where nothing may follow: the next pass reports that of the tokens before it
         if seq.request.params.logprobs is not None:
             logprobs.append(token_logprobs(seq, token, logits[first + node], p[first + node]))

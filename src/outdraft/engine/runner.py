@@ -183,12 +183,11 @@ class Runner:
 
     def _segments(self, packed: PackedDrafts) -> list[Segment]:
         """Each sequence's rows, for which there is room in the cache."""
-        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
+        segments = list[Segment]()
         try:
-            for segment in segments:
-                self.cache.reserve(
-                    segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
-                )
+            for i in range(len(packed.seqs)):
+                segments.append(self._segment(packed, i))
+                self.cache.reserve(segments[-1].seq, segments[-1].stop - segments[-1].start)
         except CacheFullError:
             for segment in segments:  # what was given to the first of them is there for a smaller pass
                 self.cache.truncate(segment.seq, self.cache.length(segment.seq))

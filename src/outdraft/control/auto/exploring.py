@@ -140,7 +140,7 @@ class Watcher:
     def free(self, costs: MeasuredCosts) -> list[int]:
         """Arms whose guesses cost next to nothing here."""
         most = _FREE * costs.passes(1)
-        return [index for index in self._peeks if 0 < _glance(index, costs) < most]
+        return [index for index in self._peeks if 0 < costs.drafts[index].quick(PROBE_DEPTH) < most]
 
     def watch(
         self,
@@ -156,7 +156,7 @@ class Watcher:
         """
         share = _FREE * costs.passes(len(seqs))
         for index in self.free(costs):
-            room = int(share / _glance(index, costs))
+            room = int(share / costs.drafts[index].quick(PROBE_DEPTH))
             try:
                 for at in range(min(room, len(seqs))):
                     seq = seqs[(self._first + at) % len(seqs)]
@@ -174,9 +174,3 @@ class Watcher:
         if ahead and not is_used and index not in text.resting:
             guess = self._peeks[index](seq, Budget(depth=ahead, arm=index))
             text.watched[index] = ahead, host_tree(guess)
-
-
-def _glance(index: int, costs: MeasuredCosts) -> float:
-    """Seconds of a look at what an arm would say: no more than twice its quickest guess, whatever else ran then."""
-    usual = costs.drafts[index]
-    return min(usual(PROBE_DEPTH, 1), 2 * usual.quickest(1))

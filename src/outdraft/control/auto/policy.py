@@ -115,9 +115,9 @@ class AutoPolicy:
             self._nap.is_asleep = False
             return
         seconds = self.costs.add(events, self._chosen)
-        tokens, calm, told, probe = 0, True, False, self._probe
+        tokens, num_certain, calm, told, probe = 0, 0, True, False, self._probe
         for event in events:
-            tokens += len(event.tokens)
+            tokens, num_certain = tokens + len(event.tokens), num_certain + event.num_certain
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
             calm &= not depth
             if event.finish_reason is not None or event.seq_id not in self._texts:
@@ -129,7 +129,7 @@ class AutoPolicy:
                 told = accepted > 0 or not probe.choice.depth
             calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
         tried, self._tried = self._tried, None
-        if any(event.num_certain for event in events):
+        if num_certain:
             self._waits |= tried is not None
             return
         self._waits = False

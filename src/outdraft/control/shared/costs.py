@@ -76,11 +76,14 @@ class MeasuredCosts:
         """Learn from one step; returns its seconds. `chosen`: by sequence, what was planned for this step."""
         times = step_times(events)
         drafting, passing = times.draft, times.target + times.rest
-        if any(event.num_certain for event in events):
+        rows = num_certain = 0
+        for event in events:
+            rows, num_certain = rows + event.num_nodes, num_certain + event.num_certain
+        if num_certain:
             for event in events:
                 self._text(event.seq_id).num_tokens += event.num_certain + len(event.tokens)
             return drafting + passing
-        self._learn_pass(sum(event.num_nodes for event in events), passing)
+        self._learn_pass(rows, passing)
         deepest: dict[int, int] = {}
         crowds: Counter[int] = Counter()
         missed = 0

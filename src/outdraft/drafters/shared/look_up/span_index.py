@@ -134,9 +134,14 @@ def look_up(
     depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, max_nodes)
     if depth == 0:
         return chain([seq.pending])
+    found: Iterable[Sequel] = index.lookup(seq.tokens, depth)
+    if max_branches is not None:
+        found = islice(found, max_branches * _MAX_LOOKS)
+    if max_branches == 1:
+        first = next((one.tokens for one in found if one.tokens), ())
+        return chain([seq.pending, *first[:nodes]])
     trie, branches = Trie(seq.pending), 0
-    found = index.lookup(seq.tokens, depth)
-    for one in found if max_branches is None else islice(found, max_branches * _MAX_LOOKS):
+    for one in found:
         branches += trie.insert(one.tokens, one.count)
         if branches == max_branches:
             break
