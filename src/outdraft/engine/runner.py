@@ -134,13 +134,15 @@ class Runner:
         ids_say_all = packed.starts_from_ids and not any(packed.prompt_rows)
         if self._scorer is not None and ids_say_all and min(taps, default=1) > 0:
             context = CachedContext(self.cache, self._segments(packed))
-            hidden = {tap: torch.empty(len(packed.tokens), self.hidden_size) for tap in taps} if taps else {}
+            hidden, kept = dict[int, Tensor](), dict[int, Tensor]()
+            for tap in taps:
+                hidden[tap] = kept[tap - 1] = torch.empty(len(packed.tokens), self.hidden_size)
             _, logits = self._scorer.feed(
                 packed.tokens.tolist(),
                 packed.positions.tolist(),
                 context,
                 packed.nodes.tolist(),
-                kept={tap - 1: states for tap, states in hidden.items()} if taps else None,
+                kept=kept,
             )
             return TargetOutput(logits=logits, hidden=hidden)
         positions, h = embedded(self.decoder, packed)

@@ -22,7 +22,7 @@ from math import ceil
 from typing import Any
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
-from outdraft.control.auto.records import ArmRecord, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.records import TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import Listeners, Nap
 from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
@@ -84,9 +84,10 @@ class AutoPolicy:
         if not limit:
             return [_plain(_NO_ARM)] * len(seqs)
         ids = [seq.id for seq in seqs]
-        if (asleep := self._nap.go_on(ids)) is not None:
+        if self._nap.rounds_left and (asleep := self._nap.go_on(ids)) is not None:
             return asleep
-        self._wake()
+        if self._nap.num_slept:
+            self._wake()
         self._until_plan -= 1
         self._probe = None
         choices = self._trial(seqs)
@@ -184,8 +185,7 @@ class AutoPolicy:
 
     def _wake(self) -> None:
         """The nap is over, or a text came or went: what was slept through is known to have been plain."""
-        if not (slept := self._nap.end()):
-            return
+        slept = self._nap.end()
         self._until_plan -= self._sleeping * slept
         self._probes.save(slept, self.costs.passes(len(self._planned)), self.costs)
         for i in self._planned:
@@ -200,10 +200,12 @@ class AutoPolicy:
         """
         self._tried = None
         for seq in seqs:
-            self._meet(seq, len(seqs))
+            if seq.id not in self._texts:
+                self._meet(seq, len(seqs))
         for index, arm in enumerate(self._arms):
-            if (depth := arm.trial) is None or self._waits:
+            if arm.num_tried == len(TRIALS) or self._waits:
                 continue
+            depth = TRIALS[arm.num_tried]
             may = [index not in self._texts[seq.id].resting for seq in seqs]
             if max((allowed(seq, depth) for seq, one in zip(seqs, may, strict=True) if one), default=0) == depth:
                 self._tried = arm

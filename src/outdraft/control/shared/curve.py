@@ -16,7 +16,7 @@ tries it, and then it is measured. Data in: counts with seconds; data out: secon
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import floor, isfinite
 from statistics import median, median_low
 from typing import Any
@@ -78,7 +78,7 @@ class CostCurve:
         self._num_added += 1
         if len(cell) <= _KNOWN or self._num_added % _FIT_EVERY == 0:
             self._fit()
-        self._pull(x)
+        self._pull((x,))
 
     def scale(self, factor: float) -> None:
         """The whole machine is so much slower now than when these were measured."""
@@ -123,13 +123,13 @@ class CostCurve:
         spread = sum_xx - sum_x * sum_x / total
         tilt = max(0.0, (sum_xy - sum_x * sum_y / total) / spread)
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
-        for x in self._shapes:
-            self._pull(x)
+        self._pull(self._shapes)
 
-    def _pull(self, x: float) -> None:
-        count, (intercept, slope) = len(self._cells[x]), self._line
-        on_line = max(_LEAST, intercept + slope * x)
-        self._pulled[x] = (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
+    def _pull(self, places: Iterable[float]) -> None:
+        intercept, slope = self._line
+        for x in places:
+            count, on_line = len(self._cells[x]), max(_LEAST, intercept + slope * x)
+            self._pulled[x] = (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
 
 
 def _typical(cell: Collection[float]) -> float:
@@ -174,7 +174,7 @@ class DraftCost:
         return curve if share == 1.0 else lambda depth: share * curve(depth)
 
     def quick(self, depth: int) -> float:
-        """Seconds of a guess of this depth for one sequence: no more than twice the quickest, whatever else ran then."""
+        """Seconds of such a guess for one sequence: no more than twice the quickest, whatever else ran meanwhile."""
         if not self._curves:
             return 0.0
         curve, share = self._nearest(1)
@@ -182,8 +182,11 @@ class DraftCost:
 
     def add(self, depth: int, seconds: float, crowd: int = 1) -> None:
         """A guess of this depth for so many sequences took so long."""
-        if seconds > 0:
-            self._curves.setdefault(crowd.bit_length(), CostCurve(0.1, 0.9)).add(depth, seconds)  # nearly proportional
+        if seconds <= 0:
+            return
+        if (curve := self._curves.get(kind := crowd.bit_length())) is None:
+            curve = self._curves[kind] = CostCurve(0.1, 0.9)  # nearly proportional
+        curve.add(depth, seconds)
 
     def scale(self, factor: float) -> None:
         """The whole machine is so much slower now than when these were measured."""

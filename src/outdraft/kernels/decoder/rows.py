@@ -58,7 +58,7 @@ def places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes
     """A pointer for each layer; null where nothing is kept."""
     if not kept:
         return None
-    return (ctypes.c_void_p * len(layers))(*(kept[i].data_ptr() if i in kept else None for i in layers))
+    return (ctypes.c_void_p * len(layers))(*[kept[i].data_ptr() if i in kept else None for i in layers])
 
 
 def ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
