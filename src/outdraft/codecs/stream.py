@@ -23,14 +23,10 @@ class TextStream:
     def push(self, token: int) -> str:
         """The text that this token completes; empty while a character is incomplete."""
         piece = self._bytes.decode(self._codec.token_bytes(token))
-        return self._strip_first(piece) if self._strip else piece
+        if self._strip and piece:
+            self._strip, piece = False, piece.removeprefix(" ")
+        return piece
 
     def finish(self) -> str:
         """What is left at the end: U+FFFD for an incomplete character, else nothing."""
-        piece = self._bytes.decode(b"", final=True)
-        return self._strip_first(piece) if self._strip else piece
-
-    def _strip_first(self, piece: str) -> str:
-        """The text without a space at its beginning."""
-        self._strip = not piece
-        return piece.removeprefix(" ")
+        return self._bytes.decode(b"", final=True)

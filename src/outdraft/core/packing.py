@@ -69,7 +69,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
         tree = host_tree(draft) if draft is not None else None
         if certain:
             tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
-            positions += seq.positions(seq.num_cached, range(certain))
+            positions += map(seq.position, range(seq.num_cached, seq.num_cached + certain))
         if tree is not None and draft is not None:
             starts_from_ids = starts_from_ids and draft.resume is None
             if not tree.is_read:
@@ -81,7 +81,8 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
                 )
             nodes += range(len(tokens), len(tokens) + len(tree.parents))
             tokens += tree.tokens if tree.is_read else [0] * len(tree.parents)
-            positions += seq.positions(pending_at, tree.depths)
+            position = seq.position(pending_at)  # from there on they follow one another, whatever the prompt's are
+            positions += [position + depth for depth in tree.depths]
         start = row_starts[-1]
         scores = seq.request.params.prompt_logprobs is not None
         prompt_rows.append(prompt_rows_of(seq, certain, start) if scores else range(start, start))

@@ -6,7 +6,6 @@ The one invariant: exactly one emitted token, the *pending* one, is not in the t
 
 from collections import Counter
 from collections.abc import Callable
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from sys import maxsize
 
@@ -62,7 +61,7 @@ class Sequence:
     _edits: bool = field(init=False)
     _looks_back: bool = field(init=False)
     _masks: bool = field(init=False)
-    _num_forced: int = field(init=False)
+    _forced_until: int = field(init=False)  # tokens of the prompt and the forced prefix
     _wanted: int = field(init=False)  # tokens of prompt and output that its request asks for
 
     def __post_init__(self) -> None:
@@ -72,7 +71,7 @@ class Sequence:
             self.ends = self.request.once.of(("ends", own), lambda: self.ends | frozenset(params.stop_token_ids))
         self.is_greedy, self._edits, self._looks_back = params.greedy, params.edits_logits, params.depends_on_history
         self._masks = bool(params.bad_words or params.min_tokens)
-        self._num_forced = len(params.prefix_ids)
+        self._forced_until = self.prompt_len + len(params.prefix_ids)
         self._wanted = maxsize if params.max_tokens is None else self.prompt_len + params.max_tokens
 
     @property
@@ -139,28 +138,20 @@ class Sequence:
             return self.first_position + i
         return self.first_position + (given[i] if i < self.prompt_len else given[-1] + 1 + i - self.prompt_len)
 
-    def positions(self, at: int, depths: Seq[int]) -> list[int]:
-        """Of tokens that stand so far behind token `at`."""
-        if self.request.prompt_positions is None:
-            return [self.first_position + at + depth for depth in depths]
-        return [self.position(at + depth) for depth in depths]
-
     @property
     def edits_logits(self) -> bool:
         """Whether logits are changed before the temperature: by its settings, or by its constraint."""
-        return self._edits or self.constraint is not None or self._num_forced > len(self.tokens) - self.prompt_len
+        return self._edits or self.constraint is not None or len(self.tokens) < self._forced_until
 
     @property
     def depends_on_history(self) -> bool:
         """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
-        is_forced = self._num_forced > len(self.tokens) - self.prompt_len
-        return is_forced or self._looks_back or self.constraint is not None
+        return self._looks_back or self.constraint is not None or len(self.tokens) < self._forced_until
 
     @property
     def masks_by_history(self) -> bool:
         """Whether the tokens before a node say which may follow it."""
-        is_forced = self._num_forced > len(self.tokens) - self.prompt_len
-        return is_forced or self._masks or self.constraint is not None
+        return self._masks or self.constraint is not None or len(self.tokens) < self._forced_until
 
     def extend(self, token: int) -> str | None:
         """Append one emitted token; returns the reason if the text ends with it, else None."""

@@ -138,11 +138,7 @@ class Runner:
             for tap in taps:
                 hidden[tap] = kept[tap - 1] = torch.empty(len(packed.tokens), self.hidden_size)
             _, logits = self._scorer.feed(
-                packed.tokens.tolist(),
-                packed.positions.tolist(),
-                context,
-                packed.nodes.tolist(),
-                kept=kept,
+                packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist(), kept=kept
             )
             return TargetOutput(logits=logits, hidden=hidden)
         positions, h = embedded(self.decoder, packed)
