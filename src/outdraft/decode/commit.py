@@ -75,7 +75,7 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     if verdict is None:
         event = StepEvent(seq_id=seq.id, num_certain=certain or packed.num_beside[i], variant=seq.variant)
     else:
-        event = _emit(i, packed, scored.logits, judged.p, verdict)
+        event = _emit(judged, i, verdict)
         nodes = (0, *verdict.path)[: len(event.tokens)]
         keep += [certain + node for node in nodes] if certain else nodes
     target.commit(seq, keep)
@@ -95,8 +95,9 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     return event, seen
 
 
-def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verdict) -> StepEvent:
+def _emit(judged: Judged, i: int, verdict: Verdict) -> StepEvent:
     """Append the verdict's tokens to sequence i until the text ends; describe what was appended."""
+    packed, logits, p, decision = judged.packed, judged.scored.logits, judged.p, judged.decisions.each[i]
     seq, draft, tree = packed.seqs[i], packed.drafts[i], packed.trees[i]
     assert draft is not None and tree is not None
     first, path = packed.node_starts[i], verdict.path
@@ -125,7 +126,10 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         finish_reason=reason,
         variant=seq.variant,
         num_certain=packed.num_certain[i] or packed.num_beside[i],
+        drafted_by=decision.drafted_by if guess.get("num_draft_tokens") else "",
+        draft_version=decision.draft_version,
         num_nodes=len(tree.parents),
+        num_replayed=judged.scored.replayed.get(i),
         draft_tree=tell_tree(draft, tree, verdict) if seq.request.return_draft_tree else None,
         **guess,
     )

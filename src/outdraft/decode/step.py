@@ -147,16 +147,8 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     share = 1 / len(events)
     rest = perf_counter() - judged.until
     times = StepTimes(draft=judged.times.draft * share, target=judged.times.target * share, rest=rest * share)
-    events = [
-        replace(
-            event,
-            times=times,
-            num_replayed=judged.scored.replayed.get(i),
-            drafted_by=one.drafted_by if event.num_draft_tokens else "",
-            draft_version=one.draft_version,
-        )
-        for i, (event, one) in enumerate(zip(events, judged.decisions.each, strict=True))
-    ]
+    for event in events:  # which no caller has read yet
+        object.__setattr__(event, "times", times)
     if parts.guesses and (planned := as_planned(events, judged.decisions)) is not None:
         parts.policy.update(planned)
     return events

@@ -14,7 +14,7 @@ deterministic. A greedy or a seeded text does not depend on what it decides; a t
 its distribution does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -233,10 +233,12 @@ class AutoPolicy:
         """Each sequence's arm as if all did alike; then the depths of all together."""
         self._planned = [seq.id for seq in seqs]
         limit, count = self._options.num_speculative_tokens, len(seqs)
-        passes = cache(self.costs.passes)  # the sequences of a batch ask about the same rows and depths
+        passes: Callable[[float], float] = self.costs.passes
+        drafts = [cost.of(count) for cost in self.costs.drafts]
+        nodes = [arm.nodes for arm in self._arms]
+        if count > 1:  # the sequences of a batch ask about the same rows and depths
+            passes, drafts, nodes = cache(passes), list(map(cache, drafts)), list(map(cache, nodes))
         plain = count / passes(count)
-        drafts = [cache(cost.of(count)) for cost in self.costs.drafts]
-        nodes = [cache(arm.nodes) for arm in self._arms]
         survivals = []
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)
