@@ -7,7 +7,6 @@ The one invariant: exactly one emitted token, the *pending* one, is not in the t
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from sys import maxsize
 
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.constraint import Constraint, Form
@@ -62,7 +61,6 @@ class Sequence:
     _looks_back: bool = field(init=False)
     _masks: bool = field(init=False)
     _forced_until: int = field(init=False)  # tokens of the prompt and the forced prefix
-    _wanted: int = field(init=False)  # tokens of prompt and output that its request asks for
 
     def __post_init__(self) -> None:
         params, own = self.request.params, self.eos_token_ids
@@ -72,7 +70,6 @@ class Sequence:
         self.is_greedy, self._edits, self._looks_back = params.greedy, params.edits_logits, params.depends_on_history
         self._masks = bool(params.bad_words or params.min_tokens)
         self._forced_until = self.prompt_len + len(params.prefix_ids)
-        self._wanted = maxsize if params.max_tokens is None else self.prompt_len + params.max_tokens
 
     @property
     def pending(self) -> int:
@@ -121,12 +118,14 @@ class Sequence:
     @property
     def room(self) -> int:
         """How many more tokens this sequence may emit."""
-        return min(self.max_len, self._wanted) - len(self.tokens)
+        by_context, wanted = self.max_len - len(self.tokens), self.request.params.max_tokens
+        return by_context if wanted is None else min(wanted + self.prompt_len - len(self.tokens), by_context)
 
     @property
     def longest(self) -> int:
         """How many tokens the text may come to have, the prompt included."""
-        return min(self.max_len, self._wanted)
+        wanted = self.request.params.max_tokens
+        return self.max_len if wanted is None else min(self.max_len, self.prompt_len + wanted)
 
     def position(self, i: int) -> int:
         """The position that the model is given for token i: its index (and `first_position`), or the prompt's own.
@@ -163,6 +162,6 @@ class Sequence:
         form = self.constraint  # most texts have none, and a protocol is slow to ask
         if is_last or (form is not None and isinstance(form, Form) and form.is_over()):
             self.finish_reason = "stop"
-        elif len(self.tokens) >= min(self.max_len, self._wanted):
+        elif self.room <= 0:
             self.finish_reason = "length"
         return self.finish_reason
