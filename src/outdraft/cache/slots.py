@@ -178,7 +178,7 @@ class SlotCache(ABC, Generic[S]):
     def commit(self, seq: int, keep: Seq[int]) -> None:
         """Keep these tentative rows (counted from `length`), in this order; drop the others."""
         entry = self._entries[seq]
-        if any(not 0 <= row < entry.reserved for row in keep):
+        if keep and not 0 <= min(keep) <= max(keep) < entry.reserved:
             raise CapabilityError(f"cache: commit of rows {list(keep)}, but {entry.reserved} are reserved")
         same = 0
         while same < len(keep) and keep[same] == same:

@@ -142,7 +142,7 @@ class Scheduler:
         reading = [seq for seq in ordered if not seq.prefilled]
         if not reading and self._slices.reader is None:
             preempted = make_room(ordered, ordered, room) if room.capacity is not None else []
-            gone = {seq.id for seq in preempted}
+            gone = {seq.id for seq in preempted} if preempted else ()
             stay = [seq for seq in ordered if seq.id not in gone] if gone else ordered
             return Pass(seqs=tuple(stay), preempted=tuple(preempted), num_decoding=len(stay))
         decoding = [seq for seq in ordered if seq.prefilled]

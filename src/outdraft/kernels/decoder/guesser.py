@@ -125,7 +125,7 @@ class Guesser:
             rows.cos.data_ptr(),
             rows.sin.data_ptr(),
             table_size(rows.cos),
-            pointer(rows.features),
+            None if rows.features is None else rows.features.data_ptr(),
             taps,
             skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
             kept=places(rows.kept, layers) if rows.kept else None,

@@ -189,7 +189,7 @@ class Stack:
             len(spans),
             ints(layers),
             len(layers),
-            *(places(kept, layers) for kept in (taps, middles, queries)),
+            *(places(kept, layers) if kept else None for kept in (taps, middles, queries)),
             skip.flags(layers) if skip else None,
         )
         check(self.native.od_model_run(self.handle, ctypes.byref(passed)))
