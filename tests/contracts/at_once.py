@@ -157,7 +157,7 @@ def ends(subject: Subject, turn: int) -> None:
 
 def bits(subject: Subject, turn: int) -> None:
     """Half of the requests whose bits are compared, greedy and seeded ones."""
-    asked = [replace(one, params=brief(one.params)) for one in WITH_BITS[turn % 2 :: 2]]
+    asked = [replace(one, params=brief(one.params, 10)) for one in WITH_BITS[turn % 2 :: 2]]
     bits_do_not_depend_on_the_draft(subject, asked=asked)
 
 
