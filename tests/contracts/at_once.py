@@ -3,7 +3,7 @@
 The checks of the kit cross everything: each is run at all lengths, all settings, all prompts. Here a row of the table
 meets every prompt, every setting, every feature of requests, every depth and every kind of end once, and which of them
 meet is a Latin square of the row's `turn`: over five rows each setting meets each prompt. One run is asserted
-everything that can be asserted of it: ids, counters, budgets, the cache after each commit, what is left behind.
+everything that can be asserted of it: ids, counters, budgets, the cache after some commits, what is left behind.
 """
 
 from collections import Counter
@@ -24,17 +24,23 @@ from outdraft.testing.contract.reuse import rows_are_taken_over
 from outdraft.testing.subject import Subject, collect, join, run, state_size
 from outdraft.verify.auto import Auto
 
-SHORT = replace(SEEDED, max_tokens=8)
+LENGTH = 16  # tokens of a text; those with a form are longer, which takes them no more passes
 DEPTHS = 9  # budgets of 0 to 8
-SETTINGS = (GREEDY, SEEDED, WARPED, PENALISED, PENALISED_SEEDED)
+
+
+def brief(params, length=LENGTH):
+    return replace(params, max_tokens=length)
+
+
+SETTINGS = tuple(map(brief, (GREEDY, SEEDED, WARPED, PENALISED, PENALISED_SEEDED)))
 FEATURES = (
-    ("masked", GREEDY),
-    ("masked", MASKED),
+    ("masked", brief(GREEDY)),
+    ("masked", brief(MASKED)),
     ("forced", GREEDY),
     ("forced", SEEDED),
-    ("guided", PENALISED_SEEDED),
+    ("guided", brief(PENALISED_SEEDED)),
 )
-
+COPIED = (2, 4)  # prompts behind which all sorts of drafters guess much
 
 GUIDED = [one for one in ASKED if one[0] != 1]
 
@@ -61,21 +67,21 @@ class Uneven(UnevenPolicy):
         super().update([event for event in events if event.seq_id not in self.constrained])
 
 
-class EveryThird:
-    """The check of the whole cache at every third commit of a text: what was wrong before still is."""
+class EveryFifth:
+    """The check of the whole cache at every fifth commit of a text: what was wrong before still is."""
 
     def __init__(self, recheck):
         self.recheck, self.commits = recheck, Counter()
 
     def __call__(self, seq, cached):
         self.commits[seq.id] += 1
-        if (self.commits[seq.id] + seq.id) % 3 == 0:
+        if (self.commits[seq.id] + seq.id) % 5 == 0:
             self.recheck(seq, cached)
 
 
 def squared(subject, turn):
-    """Pairs (what is special, request): each prompt greedily, then with a setting, then with a feature."""
-    asked = [("greedy", request) for request in requests(GREEDY)]
+    """Pairs (what is special, request): some prompts greedily, then each with a setting and with a feature."""
+    asked = [("greedy", requests(SETTINGS[0])[i]) for i in COPIED]
     for i in range(5):
         params, (feature, others) = SETTINGS[(i + turn) % 5], FEATURES[(2 * i + turn) % 5]
         asked.append(("settings", requests(params)[i]))
@@ -88,7 +94,7 @@ def squared(subject, turn):
             form = EveryOther if feature == "masked" else Lines
             request = replace(request, constraint=partial(form, subject.vocab_size))
         asked.append((feature, request))
-    plain = replace(requests(SEEDED)[turn % 5], num_speculative_tokens=0)
+    plain = replace(requests(brief(SEEDED))[turn % 5], num_speculative_tokens=0)
     return [*asked, ("plain", plain)]
 
 
@@ -96,7 +102,7 @@ def texts(subject: Subject, turn: int) -> None:
     """All settings and features in one batch, each request at all depths in turn."""
     asked = squared(subject, turn)
     engine = subject.engine(policy=Uneven(), verifier=Auto(), recheck=True)
-    engine.parts.target.recheck = EveryThird(engine.parts.target.recheck)
+    engine.parts.target.recheck = EveryFifth(engine.parts.target.recheck)
     engine = guided(engine)
     outcomes = run(engine, [request for _, request in asked])
     deepest = 0
@@ -124,7 +130,7 @@ def leaves_nothing(subject, engine) -> None:
     for _ in range(2):
         sizes.append(held(engine))
         outcomes = {}
-        join(engine, outcomes, [replace(request, params=SHORT) for request in requests(SEEDED)[2:4]])
+        join(engine, outcomes, requests(brief(SEEDED, 8))[2:4])
         for _ in range(4):
             collect(engine, outcomes)
         engine.cancel(next(iter(outcomes.values())).seq)
@@ -151,12 +157,13 @@ def ends(subject: Subject, turn: int) -> None:
 
 def bits(subject: Subject, turn: int) -> None:
     """Half of the requests whose bits are compared, greedy and seeded ones."""
-    bits_do_not_depend_on_the_draft(subject, asked=WITH_BITS[turn % 2 :: 2])
+    asked = [replace(one, params=brief(one.params, 10)) for one in WITH_BITS[turn % 2 :: 2]]
+    bits_do_not_depend_on_the_draft(subject, asked=asked)
 
 
 def crowds(subject: Subject, turn: int) -> None:
     """One of both crowds."""
-    crowds_write_the_same(subject, kinds=(turn % 2 == 0,))
+    crowds_write_the_same(subject, kinds=(turn % 2 == 0,), length=LENGTH)
 
 
 def reuse(subject: Subject, turn: int) -> None:

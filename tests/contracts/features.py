@@ -77,8 +77,6 @@ FEATURES = {
             settings={"structured_outputs": {"regex": "([a-z ,.]|\\n)*"}},
             excludes=("constraint",),
         ),
-        Feature(name="guidance_scale", settings={"guidance_scale": 1.7}),
-        Feature(name="prompt_logprobs", settings={"prompt_logprobs": 1}, shows=False),
     )
 }
 

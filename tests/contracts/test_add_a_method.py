@@ -50,16 +50,6 @@ def pytest_in(tree: Path, *args: str) -> str:
     return done.stdout
 
 
-def test_three_steps_and_the_suite_covers_it(tree):
-    out = pytest_in(tree, "tests/contracts/test_drafters.py", "-k", "echo", "-vv")
-    assert "echo-texts" in out and "sampled_distribution" in out and " passed" in out
-
-
-def test_the_drafter_with_state_keeps_the_contract(tree):
-    out = pytest_in(tree, "tests/contracts/test_drafters.py", "-k", "follow and (texts or ends)", "-vv")
-    assert "follow-texts" in out and " passed" in out
-
-
 def suite_of(tree: Path, module: str) -> str:
     """The page's own suite, for the drafter of this module."""
     path = tree / f"tests/test_{module.rpartition('.')[2]}_alone.py"
@@ -67,8 +57,22 @@ def suite_of(tree: Path, module: str) -> str:
     return str(path)
 
 
-def test_the_suite_of_the_page_runs_on_a_plug_in(tree):
-    assert "1 passed" in pytest_in(tree, suite_of(tree, "outdraft.drafters.echo"), "-k", "samples")
+CHECKS = (  # of the suite, on both drafters; the whole of it is asked of each drafter of the catalogue
+    *(f"test_contract[echo-{name}]" for name in ("texts", "ends", "bits", "crowds", "reuse")),
+    *(f"{test}[echo]" for test in ("test_sampled_distribution", "test_the_suite_sees_drafts")),
+    *(f"test_contract[follow-{name}]" for name in ("texts", "ends")),
+)
+CATALOGUE = ("tests/test_architecture.py", "tests/test_readme.py")
+
+
+def test_three_steps_and_the_suite_covers_it(tree):
+    """So do those of the catalogue, and the page's suite of a plug-in."""
+    suite = suite_of(tree, "outdraft.drafters.echo")
+    checks = [f"tests/contracts/test_drafters.py::{check}" for check in CHECKS]
+    words = "contracts or (alone and samples) or catalogue or page or row or docstrings"
+    out = pytest_in(tree, *checks, suite, *CATALOGUE, "-k", words, "-vv")
+    assert out.count("PASSED") >= len(checks) + 8, out
+    assert "samples" in out and "failed" not in out and "skipped" not in out
 
 
 @pytest.mark.slow
@@ -86,29 +90,18 @@ def test_the_suite_of_the_page_notices_a_wrong_q(tree):
     assert done.returncode == 1 and "is q the distribution" in done.stdout
 
 
-def test_the_catalogue_is_whole(tree):
-    pytest_in(
-        tree, "tests/test_architecture.py", "tests/test_readme.py", "-k", "catalogue or page or row or docstrings"
-    )
-
-
-def test_a_readme_that_was_not_written_anew_is_noticed(tree):
-    kept = (tree / "README.md").read_text()
+def test_missing_steps_are_noticed(tree):
+    """A page, rows, and a README that was not written anew."""
+    files = [tree / name for name in ("docs/methods/echo.md", "tests/contracts/rows/follow.py", "README.md")]
+    kept = [path.read_text() for path in files]
     try:
+        for path in files:
+            path.unlink()
         shutil.copy(ROOT / "README.md", tree)
-        done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_readme.py")
-        assert done.returncode == 1 and "run: python tests/test_readme.py" in done.stdout
+        done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", *CATALOGUE, "-k", "page or row or readme")
     finally:
-        (tree / "README.md").write_text(kept)
-
-
-@pytest.mark.parametrize("missing", ["docs/methods/echo.md", "tests/contracts/rows/echo.py"])
-def test_a_missing_step_is_noticed(tree, missing, tmp_path):
-    path = tree / missing
-    kept = path.read_text()
-    try:
-        path.unlink()
-        with pytest.raises(AssertionError, match="echo"):
-            pytest_in(tree, "tests/test_architecture.py", "-k", "page or row")
-    finally:
-        path.write_text(kept)
+        for path, text in zip(files, kept, strict=True):
+            path.write_text(text)
+    assert done.returncode == 1 and "run: python tests/test_readme.py" in done.stdout
+    for missing in (files[0], files[1]):
+        assert missing.stem in done.stdout, missing

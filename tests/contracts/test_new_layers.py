@@ -86,6 +86,9 @@ def target(name, vocab_size, dtype):
     return random_decoder(replace(tiny_config(vocab=vocab_size), **MODELS[name]), seed=1, dtype=dtype)
 
 
+TARGETS = {name: partial(target, name) for name in MODELS}  # what each says is known once
+
+
 class Scripted:
     """In place of a method: drafters that know the target."""
 
@@ -99,7 +102,7 @@ class Scripted:
 
 def subject_of(name, drafter, directory):
     scripted = drafter in ("chain", "tree")
-    row = DrafterRow(drafter="ngram" if scripted else drafter, target=partial(target, name))
+    row = DrafterRow(drafter="ngram" if scripted else drafter, target=TARGETS[name])
     made = Subject(row, directory)
     if scripted:
         made.method = Scripted(made, drafter)

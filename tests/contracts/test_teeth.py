@@ -8,6 +8,7 @@ from contracts import at_once
 from outdraft.options.errors import CapabilityError
 from outdraft.sampling.guidance import guide
 from outdraft.testing.contract import CHECKS, budgets, distribution, ends, forced, guided, identity, masked, upkeep
+from outdraft.testing.contract.ground import PROMPTS
 from outdraft.testing.contract.masked import EveryOther
 from outdraft.testing.reference_rule import ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
@@ -76,9 +77,11 @@ def test_every_setting_meets_every_prompt_over_five_turns(turn):
     """And every feature: Latin squares, of which one turn takes each value of each factor once."""
     subject = SimpleNamespace(vocab_size=61)
     asked = [at_once.squared(subject, t) for t in range(5)]
-    prompts = [request.prompt_token_ids for what, request in asked[turn] if what == "greedy"]
-    for what in ("greedy", "settings"):
-        assert sorted(r.prompt_token_ids for name, r in asked[turn] if name == what) == sorted(prompts)
+    prompts = sorted(PROMPTS)
+    assert sorted(r.prompt_token_ids for name, r in asked[turn] if name == "settings") == prompts
+    assert (
+        sorted(r.prompt_token_ids for name, r in asked[turn] if name not in ("greedy", "settings", "plain")) == prompts
+    )
     met = [(r.params, r.prompt_token_ids) for square in asked for name, r in square if name == "settings"]
     assert all((params, prompt) in met for params in at_once.SETTINGS for prompt in prompts)
     met = [(name, r.params.seed, r.prompt_token_ids) for square in asked for name, r in square]

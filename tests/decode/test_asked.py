@@ -20,7 +20,7 @@ from outdraft.testing.enumerate_distribution import exact_distribution, target_d
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
 from outdraft.verify.shared.per_draft import PerDraft
 
-TARGET, DRAFTER = random_table(4, 2, 1), random_table(4, 2, 2)
+TARGET, DRAFTER = random_table(3, 2, 1), random_table(3, 2, 2)
 CHAIN, TREE = (-1, 0, 1), (-1, 0, 0, 1)
 LOSSLESS = [name for name in names("verifier") if find("verifier", name).lossless and name != "greedy"]
 
@@ -30,7 +30,7 @@ def shape_of(name):
 
 
 def asked_for(rule, id=0, **settings):
-    seq = one_sequence([0, 1, 2, 3][: 2 + id % 3], seed=id, id=id, **settings)
+    seq = one_sequence([0, 1, 2, 0][: 2 + id % 3], seed=id, id=id, **settings)
     seq.settled = Settled(rule=rule)
     seq.coupled = rule == "coupled"
     return seq

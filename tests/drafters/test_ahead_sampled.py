@@ -114,14 +114,14 @@ def test_whole_texts_have_the_targets_distribution(name):
     counts = torch.zeros_like(p.rows)
     passes = survived = 0
     executor = Overlapped()
-    for seed in range(20):
+    for seed in range(10):
         text, drafter, own = write(name, p, q, 100, depth=3, seed=seed, executor=executor)
         passes, survived = passes + own, survived + drafter.num_survived
         for before, token in zip([0, *text], text, strict=False):
             counts[context_index([before], 1, 5), token] += 1
     found = judge_counts(counts, p.rows, passes)
     assert found.passes, found
-    assert survived > 50
+    assert survived > 25
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -130,10 +130,10 @@ def test_what_stands_survives_as_often_as_the_distributions_overlap(name):
     p, q = random_table(20, 0, 1), random_table(20, 0, 2)
     overlap, by_chance = float(torch.minimum(p.rows, q.rows).sum()), float((p.rows * q.rows).sum())
     reached = survived = 0
-    for seed in range(10):
+    for seed in range(6):
         drafter = write(name, p, q, 150, seed=seed)[1]
         reached, survived = reached + drafter.num_reached, survived + drafter.num_survived
-    assert reached > 500
+    assert reached > 300
     assert survived / reached == pytest.approx(overlap, abs=0.07) and overlap > by_chance + 0.3
 
 

@@ -217,7 +217,7 @@ def test_memories_stay_in_step_with_the_text(leniency):
         model._cache.rows.poison = True
         model.review = audited(model.review, decoder)
     made = cascade(models, ((3, 2, 2), (0, 2, 2), (0, 0, 2)), leniency)
-    seqs = [sequence(p, max_tokens=20) for p in ([1, 2, 3, 1, 2], [4], [5, 6, 5, 6, 5])]
+    seqs = [sequence(p, max_tokens=14) for p in ([1, 2, 3, 1, 2], [4], [5, 6, 5, 6, 5])]
     write(seqs, DecoderTarget(DECODER, 0.4), made, k=7)
     assert all(model.is_empty for model in models)
 

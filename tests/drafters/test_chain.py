@@ -73,7 +73,7 @@ def test_penalties_reach_the_draft():
     "params", [{"temperature": 1.0}, {"temperature": 0.7, "top_k": 3}, {"temperature": 1.3, "top_p": 0.8}]
 )
 def test_q_is_the_distribution_really_drawn_from(params):
-    counts, n = torch.zeros(2, 7, dtype=torch.float64), 4000
+    counts, n = torch.zeros(2, 7, dtype=torch.float64), 1000
     likely = int(TABLE.next_logits([1, 2]).argmax())
     for seed in range(n):
         draft = grow([sequence([1, 2], seed=seed, **params)], [2])[0][0]

@@ -99,12 +99,20 @@ def audit(made, decoder=DECODER):
     return made
 
 
-@pytest.mark.parametrize("params", [{}, {"temperature": 0.8}])
-@pytest.mark.parametrize("noise", [0.0, 0.3, 9.0])  # accepts all, some, hardly any
-@pytest.mark.parametrize("shape", [{}, {"width": 2}, {"beam": 3}], ids=str)
-def test_memory_stays_in_step_with_the_text(params, noise, shape):
+@pytest.mark.parametrize(
+    ("noise", "shape", "params"),  # noise: the target accepts all, some, hardly any; then each shape in one way
+    [
+        (noise, shape, params)
+        for i, noise in enumerate((0.0, 0.3, 9.0))
+        for j, shape in enumerate(({}, {"width": 2}, {"beam": 3}))
+        for k, params in enumerate(({}, {"temperature": 0.8}))
+        if not noise or (i + j + k) % 2
+    ],
+    ids=str,
+)
+def test_memory_stays_in_step_with_the_text(noise, shape, params):
     made = audit(drafter(**shape))
-    seqs = [sequence(p, max_tokens=30, seed=i, **params) for i, p in enumerate(([1, 2, 3], [4], [5, 6, 7, 8, 9]))]
+    seqs = [sequence(p, max_tokens=20, seed=i, **params) for i, p in enumerate(([1, 2, 3], [4], [5, 6, 7, 8, 9]))]
     run = write(seqs, DecoderTarget(DECODER, noise), made, k=3)
     if noise == 0 and not params:
         assert run.tokens_per_pass > (3.0 if "beam" in shape else 3.4)  # of a beam the likeliest nodes, deep or not

@@ -7,7 +7,7 @@ import pytest
 from contracts.rows.eagle import eagle_net
 from contracts.rows.early_exit import exit_head
 from contracts.sides import twin
-from contracts.spec_rows import ROWS
+from contracts.spec_rows import ROWS, quick
 
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
@@ -73,7 +73,7 @@ def test_any_arm_at_any_time_writes_the_same_text(subject, params):
         assert sum(outcome.stats.num_draft_tokens for outcome in outcomes) > 20
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS])
 def test_every_drafter_gets_along_with_another(row, tmp_path):
     """Beside look-up, which guesses in its stead every other time: it must tell its own guesses from others'."""
 
@@ -86,7 +86,7 @@ def test_every_drafter_gets_along_with_another(row, tmp_path):
         engine = subject.engine(policy=InTurn(arms=2), verifier=Auto())
     except CapabilityError as error:
         pytest.skip(str(error))
-    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=24)) for p in PROMPTS]
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=16)) for p in PROMPTS]
     outcomes = run(engine, requests)
     assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in requests]
 

@@ -3,7 +3,7 @@ distribution."""
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -160,13 +160,19 @@ def test_the_nodes_are_the_first_different_beginnings_of_random_texts(size, dept
     assert sum(abs(here.get(key, 0) - there.get(key, 0)) for key in here | there) / 2 < 1e-9
 
 
+@cache
+def drawn():
+    """Nodes under production's noise, of many seeds."""
+    return [levels(grow(DRAFTER, CONTEXT, seed=seed)) for seed in range(1200)]
+
+
 def test_keyed_coins_give_the_same_nodes():
     """Production's noise: the draw of a parent and the draw of its child know nothing of each other."""
     distribution = tally(outcomes(lambda chance: levels(grow(DRAFTER, CONTEXT, BranchingDraftCoins(chance)))))
-    seen = Counter(levels(grow(DRAFTER, CONTEXT, seed=seed)) for seed in range(3000))
+    seen, count = Counter(drawn()), len(drawn())
     assert set(seen) <= set(distribution)
-    common = [key for key in distribution if 3000 * distribution[key] >= 10]
-    chi_square = sum((seen[key] - 3000 * distribution[key]) ** 2 / (3000 * distribution[key]) for key in common)
+    common = [key for key in distribution if count * distribution[key] >= 10]
+    chi_square = sum((seen[key] - count * distribution[key]) ** 2 / (count * distribution[key]) for key in common)
     assert chi_square_tail(chi_square, len(common) - 1) > 1e-3
 
 
@@ -187,7 +193,7 @@ def perturbed(dice, size, depth, *, conditioned=True):
 
 
 def test_the_nodes_are_those_of_perturbed_log_probabilities():
-    here = [levels(grow(DRAFTER, CONTEXT, seed=seed)) for seed in range(1000)]
+    here = drawn()
     dice = torch.Generator().manual_seed(1)
     there = [perturbed(dice, 2, 2) for _ in range(1000)]
     assert two_sample(here, there).p_value > 1e-3

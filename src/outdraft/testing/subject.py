@@ -1,8 +1,11 @@
 """A drafter on the bench: the tiny target it drafts for, engines around it, and the oracle it must agree with.
 
 row -> Subject -> engine(...) -> run(engine, requests) -> [Outcome]        oracle(request) -> the only right answer
+
+What a target says after a text is known once a process, for all rows over this target.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
@@ -37,6 +40,9 @@ from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
 
+_Known = dict[tuple[int, ...], Tensor]  # text -> logits [V] of the next token
+_SAID: dict[object, _Known] = defaultdict(dict)  # by target, vocabulary and precision
+
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
@@ -70,6 +76,7 @@ class Subject:
     """A row of the table, built. One tiny target is shared by all engines; every engine has a drafter of its own."""
 
     references: tuple[tuple[int, ...], ...] = ()
+    _plain: Engine | None = None  # one that runs nothing: the oracle's sequences are prepared there
 
     def __init__(
         self, row: DrafterRow, directory: Path, *, vocab_size: int = 61, dtype: torch.dtype = torch.float64
@@ -82,7 +89,7 @@ class Subject:
         given = {**row.side(self.decoder, directory), **row.options}
         self.options: Any = make_options(self.method, given)
         self.vocab_size = vocab_size
-        self._known: dict[tuple[int, ...], Tensor] = {}
+        self._known = _SAID[row.target, vocab_size, dtype]
 
     def in_float32(self) -> "Subject":
         """The same row over the same target in float32, where rounding is coarse enough to show."""
@@ -134,8 +141,11 @@ class Subject:
 
     def oracle(self, request: Request, *, eos: frozenset[int] = frozenset(), max_len: int | None = None) -> list[int]:
         """Plain decoding of `request`: arg-max, or the keyed draw at each position."""
-        seq = self.engine(eos=eos, max_len=max_len).add(request)
-        return reference.decode(self.next_logits, seq)
+        if eos or max_len is not None:
+            engine = self.engine(eos=eos, max_len=max_len)
+        else:
+            engine = self._plain = self._plain or self.engine()
+        return reference.decode(self.next_logits, engine.prepare(request))
 
 
 def run(engine: Engine, requests: Seq[Request]) -> list[Outcome]:

@@ -13,7 +13,7 @@ from outdraft.core.request import Request
 from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.testing.audit import require
 from outdraft.testing.contract.forced import Lines
-from outdraft.testing.contract.ground import GREEDY, SEEDED, agrees, requests
+from outdraft.testing.contract.ground import GREEDY, LENGTH, SEEDED, agrees, requests
 from outdraft.testing.contract.reuse import runner_of
 from outdraft.testing.in_slices import in_slices
 from outdraft.testing.subject import Outcome, Subject, collect, join
@@ -21,12 +21,13 @@ from outdraft.testing.subject import Outcome, Subject, collect, join
 _PAGES = 4  # of 16 rows; the requests together want about four times as many
 
 
-def crowds_write_the_same(subject: Subject, *, kinds: Seq[bool] = (True, False)) -> None:
+def crowds_write_the_same(subject: Subject, *, kinds: Seq[bool] = (True, False), length: int = LENGTH) -> None:
     """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes, greedy and seeded requests together.
 
-    `kinds`: crowds with prefix hits, mixed and sliced passes, or without.
+    `kinds`: crowds with prefix hits, mixed and sliced passes, or without. `length`: tokens of a text.
     """
-    asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
+    settings = [replace(params, max_tokens=length) for params in (SEEDED, GREEDY)]
+    asked = [request for pair in zip(*map(requests, settings), strict=True) for request in pair]
     asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
     # Two more texts have a form, which is given every token once, however often they are read.
     asked += [replace(asked[i], constraint=partial(Lines, subject.vocab_size)) for i in (4, 7)]

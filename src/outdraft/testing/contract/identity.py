@@ -57,8 +57,9 @@ def bits_do_not_depend_on_the_draft(subject: Subject, *, asked: Seq[Request] = W
     So have those of the prompt, which are asked for beside the greedy texts.
     """
     narrow = subject.in_float32()
+    alone = narrow.engine()  # for one after the other
     for drafted in run(narrow.engine(depth=5), asked):
-        (plain,) = run(narrow.engine(), [replace(drafted.seq.request, num_speculative_tokens=0)])
+        (plain,) = run(alone, [replace(drafted.seq.request, num_speculative_tokens=0)])
         agrees(subject, drafted, plain.seq.output, "float32")
         bits = [
             [entry for event in outcome.events for entry in (*event.prompt_logprobs, *event.logprobs)]

@@ -29,7 +29,7 @@ def runner_of(engine: Engine) -> Runner:
 def rows_are_taken_over(subject: Subject, *, settings: Seq[SamplingParams] = (GREEDY, SEEDED)) -> None:
     """The same prompt again, a conversation that goes on, another end of the same beginning, another salt."""
     shared = CacheConfig(layout="paged", prefixes=True)
-    for params in (replace(one, max_tokens=18) for one in settings):
+    for params in (replace(one, max_tokens=10) for one in settings):
         engine = subject.engine(cache=shared, recheck=True)
         runner = runner_of(engine)
         assert runner.shared is not None
