@@ -18,17 +18,17 @@ from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Se
 from outdraft.testing.prompts import distribution_prompts, identity_prompts
 from outdraft.testing.token_distribution import guessed_positions, judge_tokens, text_distributions
 
-SMALL = ("--prompts", 8, "--tokens", 24, "--temperature", 0.4, "--json")
+SMALL = ("--tokens", 24, "--temperature", 0.4, "--json")
 
 
 def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):
     words = ("audit", "--model", tiny, "--drafter", "draft_model", "--drafter-options", f"model={tiny}", *SMALL)
-    honest = outdraft(*words, "--samples", 50)
+    honest = outdraft(*words, "--prompts", 8, "--samples", 50)
     made = json.loads(honest.out)
     assert honest.code == 0 and made["passed"], made
     kinds = [check["name"].split(": ")[1] for check in made["checks"]]
     assert kinds == ["greedy identity", "seeded identity", "sampled distribution", "power", "token distribution"]
-    lossy = outdraft(*words, "--samples", 20, "--plant-bias")
+    lossy = outdraft(*words, "--prompts", 16, "--samples", 20, "--plant-bias")
     made = json.loads(lossy.out)
     assert lossy.code == 1 and not made["passed"]
     assert not {c["name"].split(": ")[1]: c["passed"] for c in made["checks"]}["token distribution"]

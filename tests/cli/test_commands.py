@@ -201,7 +201,7 @@ def test_chat_keeps_history_and_obeys(outdraft, tiny: Path):
 
 
 def test_demo_json(outdraft, tiny: Path):
-    ran = outdraft("demo", "--model", tiny, "--max-tokens", 4, "--seconds", 0, "--json")
+    ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0, "--json")
     made = json.loads(ran.out)
     assert ran.code == 0 and made["plain_tps"] > 0
     scores = {score["name"]: score for score in made["drafters"]}
@@ -212,13 +212,13 @@ def test_demo_json(outdraft, tiny: Path):
 
 
 def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
-    ran = outdraft("demo", "--model", tiny, "--max-tokens", 4, "--seconds", 0)
+    ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0 and "\x1b" not in ran.out
     assert "class Stack" in ran.out and "identical" in ran.out and "left out: draft_model" in ran.out
 
 
 def test_demo_shows_the_family_of_a_model(outdraft):
-    ran = outdraft("demo", "--all", "--no-live", "--max-tokens", 4, "--seconds", 0)
+    ran = outdraft("demo", "--all", "--no-live", "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0
     drawn = {line.split()[0]: line for line in ran.out.splitlines() if "|" in line and " yes " in line}
     target = zoo.path("target")

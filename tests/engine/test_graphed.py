@@ -153,7 +153,8 @@ def test_a_pool_that_grows_is_recorded_anew(tmp_path):
     subject = Graphed(DrafterRow(drafter="none"), tmp_path)
     engine = subject.engine()
     before = subject.runner.cache.pool()[0].data_ptr()
-    request = Request(prompt_token_ids=tuple(range(1, 60)), params=SamplingParams(max_tokens=12))
+    prompt = tuple(1 + i % 60 for i in range(105))  # a pass is recorded before seven pages are full
+    request = Request(prompt_token_ids=prompt, params=SamplingParams(max_tokens=12))
     assert run(engine, [request])[0].seq.output == subject.oracle(request)
     assert subject.runner.cache.pool()[0].data_ptr() != before
 
