@@ -8,7 +8,7 @@ import pytest
 
 from outdraft.training.loop import Loop
 
-LOOP = ("seq_len=48", "batch_tokens=96", "micro_tokens=48", "eval_every=2", "save_every=1000", "steps=6")
+LOOP = ("seq_len=48", "batch_tokens=96", "micro_tokens=48", "eval_every=3", "save_every=1000", "steps=9")
 
 
 @pytest.mark.parametrize("kind", ["ctc", "hass"])  # hass reads states with noise
@@ -27,12 +27,12 @@ def test_a_run_that_was_interrupted_twice_saves_the_same_bits(outdraft, tiny, tm
 
     def interrupted(self):
         found = step(self)
-        if self.step in (1, 3):  # the second and the fourth step are done, and no checkpoint has been written
+        if self.step in (2, 5):  # the third and the sixth step are done, and no checkpoint has been written
             os.kill(os.getpid(), signal.SIGINT)
         return found
 
     monkeypatch.setattr(Loop, "_one_step", interrupted)
-    for more, done in ((), 2), (("--resume",), 4):
+    for more, done in ((), 3), (("--resume",), 6):
         stopped = train("parts", *more)
         assert f"stopped at step {done}; --resume goes on" in stopped.err, stopped.err
         assert not (tmp_path / "parts/training.json").exists() and not (tmp_path / "parts/config.json").exists()
