@@ -113,7 +113,7 @@ def test_a_norm_that_was_lost_on_the_way_breaks_a_promise(kind, tmp_path):
 def toy(tmp_path_factory):
     """A target, and where it lies."""
     place = tmp_path_factory.mktemp("toy")
-    target = trained_target(place, steps=30)
+    target = trained_target()
     save_model(target, place / "model")
     return target, place / "model"
 

@@ -38,13 +38,13 @@ def scene(tmp_path_factory):
     """A target on disk, an EAGLE network trained for it, and where it was saved."""
     place = tmp_path_factory.mktemp("scene")
     target = toy_decoder(1)
-    toy_loop(NextToken(target), place / "target-run", data=interleaved(0), steps=120).run()
+    toy_loop(NextToken(target), place / "target-run", data=interleaved(0), steps=80).run()
     save_model(target.requires_grad_(False), place / "target")
     options = EagleLearning(
         taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=DEPTH
     )
     learner = LEARN.new(options, target, 0)
-    draft_loop(draft_objective(learner, target), place / "run", interleaved(0), steps=60).run()
+    draft_loop(draft_objective(learner, target), place / "run", interleaved(0), steps=40).run()
     learner.save(place / "eagle")
     return target, learner, place
 
@@ -63,7 +63,7 @@ def test_tokens_after_the_first_are_learned(scene):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_engine_keeps_the_trainers_promise(scene, temperature):
     target, learner, place = scene
-    asked = terms(temperature, 24 if temperature == 0 else 96)
+    asked = terms(temperature, 24 if temperature == 0 else 48)
     said = promise(learner, Teacher(target, learner.taps), place / "target", asked)
     seen = measure("eagle", {"model": str(place / "eagle"), **CHAIN}, place / "target", asked)
     promised = Promise(

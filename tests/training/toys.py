@@ -1,7 +1,10 @@
 """A toy language, toy models and a toy loop for the training tests."""
 
+import copy
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -87,11 +90,18 @@ def toy_loop(
     )  # type: ignore[arg-type]
 
 
-def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:
+def trained_target() -> Decoder:
+    """A target that has learned the toy language; trained once a process, and every caller has a copy of its own."""
+    return copy.deepcopy(_trained())
+
+
+@cache
+def _trained() -> Decoder:
     from lab.zoo.pretrain import NextToken
 
     target = toy_decoder(1)
-    toy_loop(NextToken(target), tmp_path / "target", steps=steps).run()
+    with TemporaryDirectory() as place:
+        toy_loop(NextToken(target), Path(place), steps=60).run()
     return target.requires_grad_(False)
 
 
