@@ -32,10 +32,11 @@ SHAPES = {"three": CHAINS["three"], "wide": TREES["wide"], "long and short": TRE
 def test_every_gate_is_exact(gate, shape):
     verifier = rule("gated", **GATES[gate])
     assert verifier.lossless
+    turn = [*GATES].index(gate) + [*SHAPES].index(shape)  # every pair is sampled, or deterministic, in every other case
     large = shape == "long and short"
-    for which in ("q has zeros", "both have zeros", "drafter out of its depth") if large else PAIRS:
+    for which in ("q has zeros", "both have zeros", "drafter out of its depth") if large else [*PAIRS][turn % 2 :: 2]:
         assert deviation(verifier, PAIRS[which], SHAPES[shape]) < 1e-9, which
-    for which in PAIRS:
+    for which in [*PAIRS][(turn + 1) % 2 :: 2]:
         propose = with_confidence(drafts_from(PAIRS[which][1], SHAPES[shape], sampled=False), PAIRS[which][1])
         assert deviation(verifier, PAIRS[which], SHAPES[shape], propose=propose) < 1e-9, which
 
