@@ -18,7 +18,7 @@ import outdraft
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 ON_RAY = [path for path in EXAMPLES if path.stem.startswith("ray_")]
-MOST = 16  # tokens of a text
+MOST = 10  # tokens of a text
 FEWER = {"affinity": ["12"]}  # arguments of an example
 
 

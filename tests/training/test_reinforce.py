@@ -193,7 +193,7 @@ def reward_of(objective, reward):
     return float(judge.baseline.seen[0] / judge.baseline.seen[-1])
 
 
-@pytest.mark.parametrize("reward", ["accepted", "bleu", "rouge"])
+@pytest.mark.parametrize("reward", ["accepted", "bleu"])  # the third is a window's, as the second
 def test_training_on_a_reward_raises_it(target, tmp_path, reward):
     objective = objective_of(target, reward)
     before = reward_of(objective, reward)
