@@ -86,6 +86,12 @@ def test_gates_may_be_alternatives():
     assert open_to(flat, threshold=0.25, combine="any") == [0, 1], "a gate that is not set opens nothing"
 
 
+def test_the_gate_of_confidence_is_open_from_its_number_on():
+    p, sure = torch.full((2,), 0.5), torch.tensor([0.4, 0.2], dtype=torch.float64)
+    for least, opened in ((0.2, [True, True]), (0.3, [True, False]), (0.4, [True, False]), (0.5, [False, False])):
+        assert open_tokens(GatedOptions(confidence=least), p, 1.0, sure).tolist() == opened, least
+
+
 def test_the_lossy_review_accepts_at_least_what_the_exact_rule_accepts():
     """As the recipe has it: of greedy requests in every round, of sampled ones on average over all outcomes."""
     review = rule("gated", **read_recipe("draft_review_lossy").verifier.options)
