@@ -1,6 +1,9 @@
-"""Names of the package are imported when they are touched, with the garbage collector paused meanwhile."""
+"""Names of the package are imported when they are touched, with the garbage collector paused meanwhile; libraries that
+nothing asked for are not."""
 
 import gc
+import subprocess
+import sys
 import types
 
 import pytest
@@ -34,3 +37,13 @@ def test_the_collector_is_paused_and_left_as_it_was(before, fails, collector, mo
     else:
         assert outdraft.__getattr__("LLM") == "found"
     assert during == [False] and gc.isenabled() is before
+
+
+def test_no_library_is_imported_before_a_model_or_a_text_needs_it():
+    code = (
+        "import sys, outdraft; outdraft.SamplingParams(structured_outputs={'json': {}}); "
+        "outdraft.StructuredOutputsParams(regex='a'); outdraft.LLM; "
+        "print([name for name in ('transformers', 'llguidance') if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

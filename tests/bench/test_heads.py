@@ -13,6 +13,8 @@ from outdraft.bench.trial import join
 from outdraft.kernels.threads import torch_threads
 from outdraft.options.params import SamplingParams
 
+PROMPT = "class Reader:"  # no token of its text is nearer to the second best than 0.28 nats: none hangs on a rounding
+
 
 @pytest.mark.parametrize("name", ["eagle", "early_exit", "ngram"])
 def test_an_inflated_pair_accepts_as_the_small_one(name, tmp_path):
@@ -25,8 +27,8 @@ def test_an_inflated_pair_accepts_as_the_small_one(name, tmp_path):
         small = join(load_subject("zoo:target", shelf).plain, rival)
         subject = load_subject("zoo:target", shelf, inflated="2x11")
         plain, big = subject.plain, join_made(subject.plain, rival, shelf, subject.name)
-    ours, theirs = (llm.generate("def main(", params) for llm in (big, small))
-    assert ours.token_ids == theirs.token_ids == plain.generate("def main(", params).token_ids
+    ours, theirs = (llm.generate(PROMPT, params) for llm in (big, small))
+    assert ours.token_ids == theirs.token_ids == plain.generate(PROMPT, params).token_ids
     assert ours.stats.per_step == theirs.stats.per_step and ours.stats.num_accepted_tokens > 0
     named, found = (str(llm.config["drafter"].get("model")).removeprefix("zoo:") for llm in (big, small))
     assert Path(found).name == named  # the small target's own may be the one that lies beside it

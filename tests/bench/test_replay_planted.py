@@ -20,6 +20,19 @@ def recorded(tmp_path, loads, **settings):
     return read_trace(tmp_path / "trace.jsonl")
 
 
+@pytest.fixture(scope="module")
+def idling(tmp_path_factory):
+    """A trace with passes of all three kinds and with idle times; learning from it changes nothing in it."""
+    return recorded(tmp_path_factory.mktemp("idling"), stream(60, 12, (4, 300), (10, 40)), max_num_seqs=8)
+
+
+@pytest.fixture(scope="module")
+def prefixed(tmp_path_factory):
+    """A trace of prompts whose beginning is there."""
+    loads = stream(60, 30, (4, 60), (10, 40), system=SYSTEM)
+    return recorded(tmp_path_factory.mktemp("prefixed"), loads, max_num_seqs=8)
+
+
 def again(trace):
     """The recording and the replay of it."""
     return summarise(trace.requests), replay(trace.requests, learn(trace), scheduling_of(trace))
@@ -41,20 +54,23 @@ CASES = {
         {"max_num_seqs": 8},
         {DECODING},
     ),
-    "prompts beside decoding rows": (stream(240, 30, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING}),
-    "all three, with idle times": (stream(60, 12, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING, PROMPTS}),
-    "prefixes that are there": (
-        stream(60, 30, (4, 60), (10, 40), system=SYSTEM),
-        {"max_num_seqs": 8},
-        {BOTH, DECODING},
-    ),
+    "prompts beside decoding rows": (stream(160, 30, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING}),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_throughput_and_first_tokens_are_found_within_two_per_cent(tmp_path, name):
     loads, settings, shows = CASES[name]
-    trace = recorded(tmp_path, loads, **settings)
+    is_found(recorded(tmp_path, loads, **settings), shows)
+
+
+def test_idle_times_and_prefixes_change_nothing_in_that(idling, prefixed):
+    is_found(idling, {BOTH, DECODING, PROMPTS})
+    is_found(prefixed, {BOTH, DECODING})
+
+
+def is_found(trace, shows):
+    """By a replay, of a trace that shows passes of these kinds."""
     assert shows <= kinds(trace), "the case does not show what its name says"
     real, told = again(trace)
     assert told.tokens_per_second == pytest.approx(real.tokens_per_second, rel=0.02)
@@ -62,28 +78,29 @@ def test_throughput_and_first_tokens_are_found_within_two_per_cent(tmp_path, nam
     assert told.end_median == pytest.approx(real.end_median, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("kind", "rows", "nodes", "context"),
-    [(PROMPTS, 41, 1, 0), (PROMPTS, 301, 2, 0), (DECODING, 8, 8, 900), (BOTH, 60, 8, 900)],
-)
-def test_each_kind_of_pass_has_costs_of_its_own(tmp_path, kind, rows, nodes, context):
+def test_each_kind_of_pass_has_costs_of_its_own(tmp_path):
     """A pass over prompts alone costs more by the pass and less by the row than one beside others."""
-    trace = recorded(tmp_path, stream(160, 16, (4, 400), (10, 40)), max_num_seqs=8)
-    costs, decoding = learn(trace).costs, 2 * kind[0]
-    work = Work(num_decoding=decoding, num_nodes=nodes, num_rows=rows, context=context)
-    random = Random(0)
-    drawn = [costs.seconds(work, random) for _ in range(50)]
-    assert sum(drawn) / 50 == pytest.approx(takes(decoding, nodes, rows - nodes, context), rel=0.04)
+    costs = learn(recorded(tmp_path, stream(160, 16, (4, 400), (10, 40)), max_num_seqs=8)).costs
+    for kind, rows, nodes, context in (
+        (PROMPTS, 41, 1, 0),
+        (PROMPTS, 301, 2, 0),
+        (DECODING, 8, 8, 900),
+        (BOTH, 60, 8, 900),
+    ):
+        decoding, random = 2 * kind[0], Random(0)
+        work = Work(num_decoding=decoding, num_nodes=nodes, num_rows=rows, context=context)
+        drawn = [costs.seconds(work, random) for _ in range(50)]
+        assert sum(drawn) / 50 == pytest.approx(takes(decoding, nodes, rows - nodes, context), rel=0.04), (kind, rows)
 
 
-def test_pauses_are_found_and_idle_times_are_none(tmp_path):
-    pauses = learn(recorded(tmp_path, stream(60, 12, (4, 300), (10, 40)), max_num_seqs=8)).pauses
+def test_pauses_are_found_and_idle_times_are_none(idling):
+    pauses = learn(idling).pauses
     found = (pauses.base, pauses.ended, pauses.wake, pauses.asked)
     assert found == pytest.approx((BETWEEN, AFTER_END, WAKE, 0.0), abs=2e-5)
 
 
-def test_rows_that_are_there_are_not_read_again(tmp_path):
-    trace = recorded(tmp_path, stream(60, 30, (4, 60), (10, 40), system=SYSTEM), max_num_seqs=8)
+def test_rows_that_are_there_are_not_read_again(prefixed):
+    trace = prefixed
     copy = simulate(trace.requests, learn(trace), scheduling_of(trace))
     read = [sum(one.work.num_rows - one.work.num_nodes for one in run.passes) for run in (trace, copy)]
     assert sum(one.cached >= len(SYSTEM) for one in trace.requests) > 55

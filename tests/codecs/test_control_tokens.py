@@ -244,7 +244,7 @@ FRAGMENTS = [
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, *CUTTING])
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=24, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_pieces_that_a_template_puts_together_are_text(name: str, data: st.DataObject) -> None:
     text = st.lists(st.sampled_from(FRAGMENTS), max_size=7).map("".join)

@@ -1,8 +1,5 @@
 """What may be asked of an answer's form: exactly one form, under vLLM's names."""
 
-import subprocess
-import sys
-
 import pytest
 
 from outdraft.options.errors import RequestError
@@ -70,12 +67,3 @@ def test_what_makes_no_sense_is_refused(given, message):
 def test_names_of_other_engines_are_explained(name):
     with pytest.raises(RequestError, match=rf"no '{name}'; here it is called structured_outputs \("):
         SamplingParams(**{name: "x"})
-
-
-def test_the_library_is_not_imported_by_settings():
-    code = (
-        "import sys, outdraft; outdraft.SamplingParams(structured_outputs={'json': {}}); "
-        "outdraft.StructuredOutputsParams(regex='a'); outdraft.LLM; print('llguidance' in sys.modules)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "False"

@@ -2,12 +2,10 @@
 once for each request."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
 import transformers
-from kernels.test_stack import FAMILIES, make
 from models.test_parity import CASES, FACTORS, GEMMA, MINISTRAL_ROPE, NEAR, SMALL, YARN, max_difference, reference
 from safetensors.torch import load_file, save_file
 
@@ -17,7 +15,7 @@ from outdraft.models.files.load import load_model, save_model
 from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import ModelLoadError
-from outdraft.testing.tiny import TINY_FAMILIES, random_decoder, tiny_config, tiny_model
+from outdraft.testing.tiny import random_decoder, tiny_config
 
 BASE = {
     "gemma2": {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 3.0},
@@ -98,9 +96,6 @@ KEYS = {  # family -> its keys at other values; each must move the logits, and m
     "exaone4": OTHER | {"sliding_window": 4, "layer_types": ["sliding_attention"] * 4},
     "ministral3": OTHER | {"rope_parameters": MINISTRAL_ROPE | {"llama_4_scaling_beta": 0.9}},
 }
-
-
-PROMPTS = [{"prompt_token_ids": ids} for ids in ([3, 1, 4, 1, 5, 9, 2, 6, 1, 4, 1, 5], [7, 7, 7, 2])]
 
 
 @pytest.fixture(scope="module")
@@ -279,34 +274,6 @@ def test_longrope_is_decided_once_for_each_request(drafter, tmp_path):
     assert [*prompt, *made[0].outputs[0].token_ids] == greedy(model, prompt, 20)
     assert [*prompt, *made[1].outputs[0].token_ids] == greedy(always_long, prompt, 21)
     assert made[0].outputs[0].token_ids != made[1].outputs[0].token_ids[:20]
-
-
-@pytest.mark.parametrize("family", TINY_FAMILIES)
-def test_a_family_writes_the_same_with_and_without_a_draft(family, tmp_path):
-    """Plain decoding, look-ups and a tree, through PyTorch in float32."""
-    save_model(tiny_model(family, layers=4, dtype=torch.float32), tmp_path)
-    written = {}
-    for drafter in ("none", "ngram", "recycling"):
-        with LLM(str(tmp_path), drafter=drafter) as llm:
-            made = llm.generate(PROMPTS, SamplingParams(max_tokens=24, ignore_eos=True))
-        written[drafter] = [one.outputs[0].token_ids for one in made]
-    assert written["ngram"] == written["recycling"] == written["none"]
-
-
-@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"gpt_neox"}))  # whose files have as many key heads
-def test_a_family_on_the_native_kernels_writes_the_same_with_and_without_a_draft(family, tmp_path):
-    decoder = make(family)
-    named = {"gemma3": "gemma3_text"}.get(family, family)
-    decoder.config = replace(decoder.config, architecture=named)
-    save_model(decoder, tmp_path)
-    written = {}
-    for drafter in ("none", "ngram", "recycling"):
-        with LLM(str(tmp_path), drafter=drafter) as llm:
-            assert llm.config["kernels"] != "pytorch"
-            made = llm.generate(PROMPTS, SamplingParams(max_tokens=24, ignore_eos=True))
-        written[drafter] = [one.outputs[0].token_ids for one in made]
-    assert written["ngram"] == written["recycling"] == written["none"]
 
 
 def test_what_the_native_kernels_do_not_know_is_said_in_one_line(tmp_path, caplog):

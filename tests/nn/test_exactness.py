@@ -26,26 +26,30 @@ def one_pass(model, cache, segments, tokens, positions):
     return model(torch.tensor(tokens), torch.tensor(positions), CachedContext(cache, segments, exact=True))
 
 
-def decode_alone(model, prompt, tokens):
-    """Logits after each of `tokens`, one row per pass: [n, V]."""
-    cache = new_cache(model)
-    cache.add(0)
+def decode_on(model, cache, seq, tokens):
+    """Logits after each of `tokens`, one row per pass: [n, V]; they stay in the cache."""
     rows = []
-    for place, token in enumerate([*prompt, *tokens]):
-        segment = Segment(seq=0, start=0, stop=1, base=place)
-        rows.append(one_pass(model, cache, [segment], [token], [place]))
-        cache.commit(0, [0])
+    for token in tokens:
+        place = cache.length(seq)
+        rows.append(one_pass(model, cache, [Segment(seq=seq, start=0, stop=1, base=place)], [token], [place]))
+        cache.commit(seq, [0])
     cache.check()
-    return torch.cat(rows[len(prompt) :])
+    return torch.cat(rows)
+
+
+def decode_alone(model, cache, seq, tokens):
+    """The same, behind what the cache holds of the sequence, which is all that it holds afterwards."""
+    length = cache.length(seq)
+    rows = decode_on(model, cache, seq, tokens)
+    cache.truncate(seq, length)
+    return rows
 
 
 def filled(model, prompts):
     cache = new_cache(model)
     for seq, prompt in enumerate(prompts):
         cache.add(seq)
-        for place, token in enumerate(prompt):
-            one_pass(model, cache, [Segment(seq=seq, start=0, stop=1, base=place)], [token], [place])
-            cache.commit(seq, [0])
+        decode_on(model, cache, seq, prompt)
     return cache
 
 
@@ -61,9 +65,9 @@ def model(request):
 
 def test_a_chain_has_the_bits_of_decoding_one_by_one(model):
     tokens = torch.randint(61, (33,), generator=torch.Generator().manual_seed(1)).tolist()
-    alone = [decode_alone(model, prompt, tokens) for prompt in PROMPTS]
+    cache = filled(model, PROMPTS)
+    alone = [decode_alone(model, cache, seq, tokens) for seq in range(len(PROMPTS))]
     for n in (1, 2, 3, 5, 8, 9, 16, 17, 32, 33):
-        cache = filled(model, PROMPTS)
         segments, ids, places = [], [], []
         for seq, prompt in enumerate(PROMPTS):  # the three sequences have n, n/2 and 1 rows
             count = (n, n // 2 + 1, 1)[seq]
@@ -73,6 +77,7 @@ def test_a_chain_has_the_bits_of_decoding_one_by_one(model):
         logits = one_pass(model, cache, segments, ids, places)
         for seq, segment in enumerate(segments):
             assert torch.equal(logits[segment.start : segment.stop], alone[seq][: segment.num_rows]), (n, seq)
+            cache.commit(seq, [])
 
 
 def random_tree(rng, n):
@@ -86,12 +91,16 @@ def path_of(parents, node):
     return path[::-1]
 
 
-@pytest.mark.parametrize("n", [2, 7, 12, 33])
-def test_every_path_of_a_tree_has_the_bits_of_decoding_it_alone(model, n):
+def test_every_path_of_a_tree_has_the_bits_of_decoding_it_alone(model):
+    cache = filled(model, PROMPTS[:2])
+    for n in (2, 7, 12, 33):
+        trees_have_the_bits_of_their_paths(model, cache, n)
+
+
+def trees_have_the_bits_of_their_paths(model, cache, n):
     rng = random.Random(n)
     trees = [random_tree(rng, n), random_tree(rng, max(2, n // 2))]
     prompts = PROMPTS[:2]
-    cache = filled(model, prompts)
     segments, ids, places = [], [], []
     for seq, parents in enumerate(trees):
         start, base = len(ids), len(prompts[seq])
@@ -101,10 +110,11 @@ def test_every_path_of_a_tree_has_the_bits_of_decoding_it_alone(model, n):
     logits = one_pass(model, cache, segments, ids, places)
     for seq, (segment, parents) in enumerate(zip(segments, trees, strict=True)):
         own = ids[segment.start : segment.stop]
+        cache.commit(seq, [])
         for node in rng.sample(range(len(parents)), min(6, len(parents))):
             path = path_of(parents, node)
-            alone = decode_alone(model, prompts[seq], [own[i] for i in path])
-            assert torch.equal(logits[segment.start + node], alone[-1]), (seq, node)
+            alone = decode_alone(model, cache, seq, [own[i] for i in path])
+            assert torch.equal(logits[segment.start + node], alone[-1]), (n, seq, node)
 
 
 def test_a_committed_path_leaves_the_cache_of_plain_decoding(model):

@@ -74,20 +74,20 @@ def test_sure_decisions_never_change_and_others_do(way):
     paths = [[], [4], [4, 5]]
     turned = {True: 0, False: 0}
     seen = {True: 0, False: 0}
-    for seed in range(120):
+    for seed in range(60):
         seq = sequence(seed, **WAYS[way])
         logits = torch.randn(3, 20, generator=generator, dtype=torch.float64) * 2
         sure = sure_decisions(seq, logits, paths, BOUND)
         before = decide(seq, logits, paths)
         changed = [False] * 3
-        for _ in range(12):
+        for _ in range(8):
             after = decide(seq, logits + noise(logits.shape, generator), paths)
             changed = [was or a != b for was, a, b in zip(changed, before, after, strict=True)]
         for is_sure, has in zip(sure, changed, strict=True):
             seen[is_sure] += 1
             turned[is_sure] += has
     assert turned[True] == 0
-    assert seen[True] > 60 and turned[False] > 20, (seen, turned)
+    assert seen[True] > 30 and turned[False] > 10, (seen, turned)
 
 
 def test_a_tie_is_never_sure():

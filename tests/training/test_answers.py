@@ -113,7 +113,7 @@ def test_answers_say_who_wrote_them_and_sequence_kd_wants_to_know(llm, tmp_path)
 @pytest.mark.parametrize(("temperature", "passes"), [(1.0, True), (0.7, False)])
 def test_answers_at_temperature_1_have_the_targets_distribution(temperature, passes, tmp_path):
     """Chi-square of both tokens of many answers to one prompt; answers written at 0.7 are found out."""
-    vocab, prompt, count = 6, [1, 2, 3], 640
+    vocab, prompt, count = 6, [1, 2, 3], 400
     target = tiny_model(vocab=vocab, seed=1, dtype=torch.float32)
     save_model(target, tmp_path)
     writer = LLM(tmp_path, drafter="none", dtype="float32")

@@ -30,7 +30,7 @@ def write_texts(path, seed, count=40, low=0):
 def place(tmp_path):
     save_model(tiny_model(vocab=VOCAB, layers=3, seed=1, dtype=torch.float32), tmp_path / "target")
     write_texts(tmp_path / "texts.jsonl", 1)
-    write_texts(tmp_path / "valid.jsonl", 2)
+    write_texts(tmp_path / "valid.jsonl", 2, count=8)
     return tmp_path
 
 

@@ -29,8 +29,8 @@ SMALL = draft_model.DraftLearning(hidden_size=16, num_layers=1, num_heads=2, num
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    return trained_target(tmp_path_factory.mktemp("target"))
+def target():
+    return trained_target()
 
 
 def learned(learner, target, folder, steps):
@@ -43,7 +43,7 @@ def learned(learner, target, folder, steps):
 
 def test_a_distilled_draft_is_accepted_more_often(target, tmp_path):
     learner = draft_model.new(SMALL, target, 5)
-    before, after = learned(learner, target, tmp_path, 100)
+    before, after = learned(learner, target, tmp_path, 60)
     assert after[1] > before[1] + 0.2
     learner.save(tmp_path / "draft")
     again = draft_model.load(SMALL, target, tmp_path / "draft")
@@ -103,7 +103,7 @@ def test_an_exit_head_beats_the_plain_exit_and_survives_its_file(target, tmp_pat
 
 def test_an_eagle_network_learns_every_step_and_survives_its_file(target, tmp_path):
     learner = eagle.LEARN.new(EAGLE, target, 0)
-    before, after = learned(learner, target, tmp_path, 60)
+    before, after = learned(learner, target, tmp_path, 40)
     assert after[0] < before[0] and len(after) == 5, "four steps are looked at, of which three were trained"
     assert all(late > early + 0.1 for late, early in zip(after[1:], before[1:], strict=True))
     learner.save(tmp_path / "eagle")

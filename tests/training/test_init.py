@@ -49,7 +49,7 @@ def test_options_of_another_shape_are_named(kind, made, same, other, culprit):
 def targets(tmp_path_factory):
     """One, and what it became by learning on."""
     place = tmp_path_factory.mktemp("targets")
-    old = trained_target(place, steps=20)
+    old = trained_target()
     new = deepcopy(old).requires_grad_(True)
     toy_loop(NextToken(new), place / "more", data=toy_sampler(9), steps=20).run()
     return old, new.requires_grad_(False)

@@ -37,11 +37,11 @@ def bigram_at(distance: int, learned: torch.Tensor, judged: torch.Tensor) -> flo
 def test_heads_beat_the_bigram_at_their_distance_and_fall_with_it(tmp_path):
     """Head i has read the token at r and guesses that at r + i + 2."""
     target, texts = toy_decoder(1), sampler(0)
-    toy_loop(NextToken(target), tmp_path / "target", data=texts, steps=120).run()
+    toy_loop(NextToken(target), tmp_path / "target", data=texts, steps=100).run()
     target.requires_grad_(False)
     method = find_learner("medusa")
     learner = method.new(method.options(num_heads=HEADS), target, 0)
-    draft_loop(draft_objective(learner, target), tmp_path / "heads", sampler=texts, steps=60).run()
+    draft_loop(draft_objective(learner, target), tmp_path / "heads", sampler=texts, steps=40).run()
     judged = sampler(1).rows(0, 0, 128, 17)
     counted = count_ranks(learner, Teacher(target, learner.taps), [lesson_rows(judged)], ranks=1)
     heads = [hits[0] / guesses for hits, guesses in counted]

@@ -85,14 +85,14 @@ def test_behind_an_end_token_nothing_counts():
 
 
 def test_a_draft_learns_on_its_own_policy(tmp_path):
-    target = trained_target(tmp_path)
+    target = trained_target()
     small = draft_model.DraftLearning(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
     learner = draft_model.new(small, target, 5)
     objective = draft_objective(learner, target)
     own = [OnPolicy(Lessons(toy_sampler(3)), learner.module, 1.0, 1).rows(0, 0, 16, 17).ids]
     before, on_own = rates(objective), rates(objective, own[0])
     toy_loop(
-        objective, tmp_path / "draft", data=OnPolicy(Lessons(toy_sampler()), learner.module, 1.0, 0), steps=80
+        objective, tmp_path / "draft", data=OnPolicy(Lessons(toy_sampler()), learner.module, 1.0, 0), steps=40
     ).run()
     assert rates(objective)[1] > before[1] + 0.1
     after = rates(objective, OnPolicy(Lessons(toy_sampler(3)), learner.module, 1.0, 1).rows(0, 0, 16, 17).ids)

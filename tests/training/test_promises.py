@@ -113,7 +113,7 @@ def test_a_norm_that_was_lost_on_the_way_breaks_a_promise(kind, tmp_path):
 def toy(tmp_path_factory):
     """A target, and where it lies."""
     place = tmp_path_factory.mktemp("toy")
-    target = trained_target(place, steps=30)
+    target = trained_target()
     save_model(target, place / "model")
     return target, place / "model"
 
@@ -148,13 +148,13 @@ def test_heads_behind_a_wrong_norm_break_a_promise(kind, options, fault, toy, tm
     target, home = toy
     method = find_learner(kind)
     learner = method.new(method.options(num_heads=2, **options), target, 0)
-    draft_loop(draft_objective(learner, target), tmp_path / "run", steps=20).run()
+    draft_loop(draft_objective(learner, target), tmp_path / "run", steps=30).run()
     learner.save(tmp_path / "draft")
     prompts = tuple(map(tuple, rows(16, 5).tolist()))
     asked = PromiseTerms(prompts=prompts, max_tokens=40, depth=2, temperature=1.0)
     said = promised(learner, Teacher(target, learner.taps), home, asked)
     sound = Checked(promise=said, measured=served(kind, tmp_path / "draft", home, asked))
-    assert sound.outcome == "too few rounds" and said.tau > 1.5, sound.line
+    assert sound.outcome == "too few rounds" and said.tau > 1.4, sound.line
     fault(monkeypatch, tmp_path / "draft")
     wrong = Checked(promise=said, measured=served(kind, tmp_path / "draft", home, asked))
     assert wrong.outcome == "broken", wrong.line

@@ -168,8 +168,8 @@ SMALL = draft_model.DraftLearning(hidden_size=16, num_layers=1, num_heads=2, num
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    return trained_target(tmp_path_factory.mktemp("target"))
+def target():
+    return trained_target()
 
 
 class Timed(Lessons):
@@ -193,14 +193,14 @@ def reward_of(objective, reward):
     return float(judge.baseline.seen[0] / judge.baseline.seen[-1])
 
 
-@pytest.mark.parametrize("reward", ["accepted", "bleu", "rouge"])
+@pytest.mark.parametrize("reward", ["accepted", "bleu"])  # the third is a window's, as the second
 def test_training_on_a_reward_raises_it(target, tmp_path, reward):
     objective = objective_of(target, reward)
     before = reward_of(objective, reward)
-    loop = toy_loop(objective, tmp_path, data=Timed(toy_sampler()), steps=150, batch_tokens=512, micro_tokens=512)
+    loop = toy_loop(objective, tmp_path, data=Timed(toy_sampler()), steps=80, batch_tokens=256, micro_tokens=256)
     loop.run()
     assert reward_of(objective, reward) > 1.3 * before
-    assert float(objective.memory["baseline"][-1]) == 150
+    assert float(objective.memory["baseline"][-1]) == 80
 
 
 def test_a_resumed_run_has_the_baseline_and_the_bits(target, tmp_path):

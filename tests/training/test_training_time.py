@@ -38,13 +38,13 @@ def scene(tmp_path_factory):
     """A target on disk, an EAGLE network trained for it, and where it was saved."""
     place = tmp_path_factory.mktemp("scene")
     target = toy_decoder(1)
-    toy_loop(NextToken(target), place / "target-run", data=interleaved(0), steps=120).run()
+    toy_loop(NextToken(target), place / "target-run", data=interleaved(0), steps=80).run()
     save_model(target.requires_grad_(False), place / "target")
     options = EagleLearning(
         taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=DEPTH
     )
     learner = LEARN.new(options, target, 0)
-    draft_loop(draft_objective(learner, target), place / "run", interleaved(0), steps=60).run()
+    draft_loop(draft_objective(learner, target), place / "run", interleaved(0), steps=40).run()
     learner.save(place / "eagle")
     return target, learner, place
 
@@ -60,16 +60,24 @@ def test_tokens_after_the_first_are_learned(scene):
     assert min(found.conditional) > 0.6, found
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_engine_keeps_the_trainers_promise(scene, temperature):
+def promised(scene, asked):
     target, learner, place = scene
-    asked = terms(temperature, 24 if temperature == 0 else 96)
     said = promise(learner, Teacher(target, learner.taps), place / "target", asked)
-    seen = measure("eagle", {"model": str(place / "eagle"), **CHAIN}, place / "target", asked)
-    promised = Promise(
-        terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional)
-    )
-    assert said.tau > 2 and Checked(promise=promised, measured=seen).outcome != "broken"
+    return Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional))
+
+
+@pytest.fixture(scope="module")
+def greedily(scene):
+    """What the trainer promises of greedy texts."""
+    return promised(scene, terms(0.0))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_engine_keeps_the_trainers_promise(scene, greedily, temperature):
+    _, _, place = scene
+    said = promised(scene, terms(temperature, 48)) if temperature else greedily
+    seen = measure("eagle", {"model": str(place / "eagle"), **CHAIN}, place / "target", said.terms)
+    assert said.tau > 2 and Checked(promise=said, measured=seen).outcome != "broken"
     if temperature == 0:
         assert seen.tau == pytest.approx(said.tau, rel=1e-3), "greedy, they speak of the same texts"
 
@@ -87,19 +95,19 @@ def test_a_sound_draft_is_hardly_ever_called_broken_and_a_lossy_one_nearly_alway
     asked = PromiseTerms(prompts=(), max_tokens=64, depth=1, temperature=1.0)
     for _ in range(count):
         said, seen = texts_drafted(rng, 1.61), texts_drafted(rng, 1.61 * share)
-        promised = Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=(0.5,))
-        broken += Checked(promise=promised, measured=seen).outcome == "broken"
+        one = Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=(0.5,))
+        broken += Checked(promise=one, measured=seen).outcome == "broken"
     assert least <= broken / count <= most
 
 
 @pytest.mark.parametrize("fault", ["taps", "norm", "order"])
-def test_what_was_lost_on_the_way_is_seen(scene, fault, tmp_path):
+def test_what_was_lost_on_the_way_is_seen(scene, greedily, fault, tmp_path):
     """Shifted taps, a norm that was not saved, features in another order: each file loads, and drafts worse."""
     import json
 
     from safetensors.torch import load_file, save_file
 
-    target, learner, place = scene
+    _, learner, place = scene
     learner.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     tensors = load_file(tmp_path / "model.safetensors")
@@ -112,11 +120,6 @@ def test_what_was_lost_on_the_way_is_seen(scene, fault, tmp_path):
         config["taps"] = [3, 1, 0]
     (tmp_path / "config.json").write_text(json.dumps(config))
     save_file(tensors, tmp_path / "model.safetensors")
-    asked = terms(0.0)
-    said = promise(learner, Teacher(target, learner.taps), place / "target", asked)
-    seen = measure("eagle", {"model": str(tmp_path), **CHAIN}, place / "target", asked)
-    promised = Promise(
-        terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional)
-    )
-    checked = Checked(promise=promised, measured=seen)
+    seen = measure("eagle", {"model": str(tmp_path), **CHAIN}, place / "target", greedily.terms)
+    checked = Checked(promise=greedily, measured=seen)
     assert not checked.holds and checked.line.startswith("BROKEN")

@@ -1,7 +1,10 @@
 """A toy language, toy models and a toy loop for the training tests."""
 
+import copy
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -52,7 +55,7 @@ def toy_config(**changes: object) -> LoopConfig:
     given = {
         "steps": 50,
         "batch_tokens": 256,
-        "micro_tokens": 128,
+        "micro_tokens": 256,
         "seq_len": 16,
         "warmup": 5,
         "lr": 1e-2,
@@ -87,11 +90,18 @@ def toy_loop(
     )  # type: ignore[arg-type]
 
 
-def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:
+def trained_target(steps: int = 60) -> Decoder:
+    """A target that has learned the toy language; trained once a process, and every caller has a copy of its own."""
+    return copy.deepcopy(_trained(steps))
+
+
+@cache
+def _trained(steps: int) -> Decoder:
     from lab.zoo.pretrain import NextToken
 
     target = toy_decoder(1)
-    toy_loop(NextToken(target), tmp_path / "target", steps=steps).run()
+    with TemporaryDirectory() as place:
+        toy_loop(NextToken(target), Path(place), steps=steps).run()
     return target.requires_grad_(False)
 
 

@@ -32,10 +32,11 @@ SHAPES = {"three": CHAINS["three"], "wide": TREES["wide"], "long and short": TRE
 def test_every_gate_is_exact(gate, shape):
     verifier = rule("gated", **GATES[gate])
     assert verifier.lossless
+    turn = [*GATES].index(gate) + [*SHAPES].index(shape)  # every pair is sampled, or deterministic, in every other case
     large = shape == "long and short"
-    for which in ("q has zeros", "both have zeros", "drafter out of its depth") if large else PAIRS:
+    for which in ("q has zeros", "both have zeros", "drafter out of its depth") if large else [*PAIRS][turn % 2 :: 2]:
         assert deviation(verifier, PAIRS[which], SHAPES[shape]) < 1e-9, which
-    for which in PAIRS:
+    for which in [*PAIRS][(turn + 1) % 2 :: 2]:
         propose = with_confidence(drafts_from(PAIRS[which][1], SHAPES[shape], sampled=False), PAIRS[which][1])
         assert deviation(verifier, PAIRS[which], SHAPES[shape], propose=propose) < 1e-9, which
 
@@ -85,6 +86,12 @@ def test_gates_may_be_alternatives():
     assert open_to(flat, threshold=0.25, combine="any") == [0, 1], "a gate that is not set opens nothing"
 
 
+def test_the_gate_of_confidence_is_open_from_its_number_on():
+    p, sure = torch.full((2,), 0.5), torch.tensor([0.4, 0.2], dtype=torch.float64)
+    for least, opened in ((0.2, [True, True]), (0.3, [True, False]), (0.4, [True, False]), (0.5, [False, False])):
+        assert open_tokens(GatedOptions(confidence=least), p, 1.0, sure).tolist() == opened, least
+
+
 def test_the_lossy_review_accepts_at_least_what_the_exact_rule_accepts():
     """As the recipe has it: of greedy requests in every round, of sampled ones on average over all outcomes."""
     review = rule("gated", **read_recipe("draft_review_lossy").verifier.options)
@@ -120,12 +127,12 @@ def test_lossy_greedy_text_is_the_targets_where_nothing_passes():
 
 
 def test_texts_have_the_targets_distribution_and_the_original_fails():
-    target, drafter = random_table(8, 1, 1), random_table(8, 1, 2)
+    target, drafter = random_table(4, 1, 1), random_table(4, 1, 2)
     gate = {"threshold": 0.15, "ratio": 0.5}
-    honest = sample_distribution(rule("gated", **gate), target, drafts_from(drafter, (-1, 0, 0, 1)), num_tokens=4000)
+    honest = sample_distribution(rule("gated", **gate), target, drafts_from(drafter, (-1, 0, 0, 1)), num_tokens=1500)
     assert honest.passes, honest
     original = rule("gated", **gate, exact=False)
-    lossy = sample_distribution(original, target, drafts_from(drafter, CHAINS["three"]), num_tokens=2000)
+    lossy = sample_distribution(original, target, drafts_from(drafter, CHAINS["three"]), num_tokens=1500)
     assert not lossy.passes, lossy
 
 

@@ -11,7 +11,7 @@ from outdraft.testing.tables import blend, drafts_from, random_table
 from outdraft.verify.shared.per_draft import PerDraft
 
 CHAIN, TREE = (-1, 0, 1, 2), (-1, 0, 0, 1, 1, 2)
-TARGET, DRAFTER = random_table(8, 1, 1), random_table(8, 1, 2)  # unlike each other: rejections are frequent
+TARGET, DRAFTER = random_table(4, 1, 1), random_table(4, 1, 2)  # unlike each other: rejections are frequent
 HONEST = [
     ("coupled", TREE, True),
     ("rejection", CHAIN, True),
@@ -20,8 +20,8 @@ HONEST = [
     ("multi_draft", TREE, True),
     ("traversal", TREE, True),
 ]
-ENOUGH = 5000  # tokens in which a planted rule shows
-FAINT = 10_000  # tokens in which noise shows that drafter and rule share: the coins are the same for every rule
+ENOUGH = 2000  # tokens in which a planted rule shows
+FAINT = 4000  # tokens in which noise shows that drafter and rule share: the coins are the same for every rule
 PLANTED = [planted.accept_probable, planted.accept_dominated, planted.forget_residual]
 
 
@@ -60,7 +60,7 @@ def test_argmax_guesses_judged_by_a_soft_q_fail():
         rule("block"),
         TARGET,
         drafts_from(DRAFTER, CHAIN),
-        num_tokens=3000,
+        num_tokens=ENOUGH,
         guesses=lambda seq: planted.ArgmaxDraftCoins(draft_coins(seq)),
     )
     assert not result.passes, result

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
+from outdraft.core.packing import PackedDrafts
 from outdraft.core.verdict import Verdict
 from outdraft.core.verifier import Verifier
 from outdraft.testing.tables import Distribution, DraftFunction, one_sequence, score
@@ -124,6 +125,17 @@ class Round:
         return [*self.draft.tokens[list(self.verdict.path)].tolist(), self.verdict.token]
 
 
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A draft, its scores, and the answers of chance that it came from: most replays change the verifier's alone."""
+
+    answers: list[int]
+    probability: float
+    draft: Draft
+    packed: PackedDrafts
+    p: Tensor  # [M, V]
+
+
 def rounds(
     verifier: Verifier,
     target: Distribution,
@@ -135,12 +147,17 @@ def rounds(
 ) -> Iterator[tuple[float, Round]]:
     """Every outcome of one round after `context` (pending token last), with its probability."""
     seq = one_sequence(context, temperature=temperature, coupled=coupled)
+    last: _Scored | None = None
 
     def run(chance: Chance) -> Round:
-        draft = propose(context, BranchingDraftCoins(chance))
-        packed, p = score(target, [seq], [draft])
-        (verdict,) = verifier(packed, p, [BranchingCoins(chance)])
-        return Round(draft, verdict)
+        nonlocal last
+        if last is None or [fork.at for fork in chance.script[: len(last.answers)]] != last.answers:
+            draft = propose(context, BranchingDraftCoins(chance))
+            answers = [fork.at for fork in chance.script[: chance.asked]]
+            last = _Scored(answers, chance.probability, draft, *score(target, [seq], [draft]))
+        chance.asked, chance.probability = len(last.answers), last.probability
+        (verdict,) = verifier(last.packed, last.p.clone(), [BranchingCoins(chance)])
+        return Round(last.draft, verdict)
 
     return outcomes(run)
 

@@ -170,7 +170,7 @@ def test_quantized_is_declared_and_measured():
     assert both.llm.config["drafter"]["variant"].startswith("int8")
 
 
-def first_tokens(rule, p, q, count=2000):
+def first_tokens(rule, p, q, count=1000):
     """How often each token came first, by one draft of two for each seed."""
     counts, generator = torch.zeros(4), torch.Generator().manual_seed(1)
     for seed in range(count):
