@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in under eight minutes, on a machine with Python and PyTorch: kernels against their
+# Everything that wants a GPU, in under six minutes, on a machine with Python and PyTorch: kernels against their
 # reference, recorded passes against launched ones, whole texts, then speeds.
 #
 #   bash lab/on_gpu.sh [OUTDIR] [--device cpu] [--size tiny]       writes OUTDIR/on_gpu.json, and a log of each part
@@ -20,6 +20,9 @@ done
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 cd "$(dirname "$0")/.." || exit 2
+for model in target draft eagle3 early_exit; do
+  [ -f "src/outdraft/zoo/$model/config.json" ] || { echo "on_gpu: src/outdraft/zoo/$model did not travel" >&2; exit 2; }
+done
 PY=${PY:-python3}
 export PYTHONPATH=src:.:${PYTHONPATH:-} PYTHONUNBUFFERED=1
 if [ "$SIZE" = tiny ]; then MINUTES=0.3; else MINUTES=1.6; fi
@@ -33,14 +36,18 @@ part() { # name, seconds, command...: one line of parts.jsonl
   echo "{\"part\": \"$name\", \"status\": $status, \"seconds\": $((SECONDS - began))}" | tee -a "$OUT/parts.jsonl"
 }
 
+# Tests and texts run beside each other, a process for each way of computing: nothing in them is a measurement.
+for way in recorded guarded float32 launched exact; do
+  part "texts-$way" 150 "$PY" -m lab.gpu.texts --device "$DEVICE" --ways $way --minutes "$MINUTES" --out "$OUT/texts-$way.jsonl" &
+done
 if "$PY" -c "import pytest" 2>/dev/null; then
-  workers=$("$PY" -c "import xdist" 2>/dev/null && echo "-n ${WORKERS:-4}")
+  workers=$("$PY" -c "import xdist" 2>/dev/null && echo "-n ${WORKERS:-$(($(nproc) / 2))}")
   # shellcheck disable=SC2086
   part tests 150 "$PY" -m pytest -q --import-mode=importlib -p no:cacheprovider $workers -m "gpu or not gpu" tests/gpu tests/nn/attention
 else
   echo '{"part": "tests", "skipped": "no pytest"}' | tee -a "$OUT/parts.jsonl"
 fi
-part texts 130 "$PY" -m lab.gpu.texts --device "$DEVICE" --minutes "$MINUTES" --out "$OUT/texts.jsonl"
+wait
 part bench 170 "$PY" -m lab.gpu --device "$DEVICE" --size "$SIZE" --minutes 2.3 --out "$OUT/bench.jsonl"
 "$PY" -m lab.gpu.gather "$OUT"
 echo "on_gpu: $SECONDS s, written to $OUT/on_gpu.json"

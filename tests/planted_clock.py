@@ -9,7 +9,7 @@ from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.engine.trace import Tracer
 from outdraft.options.errors import BusyError
 from outdraft.options.params import SamplingParams

@@ -1,32 +1,26 @@
 """`outdraft serve` as a process of its own, and a certificate to serve with."""
 
-import os
 import re
 import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from warm import started
 
 
 @contextmanager
-def command(*words: object, **environment: str) -> Iterator[str]:
+def command(*words: object) -> Iterator[str]:
     """Its address, on a free port; ended by SIGTERM."""
-    asked = [sys.executable, "-m", "outdraft.cli.main", "serve", *map(str, words), "--port", "0"]
-    with subprocess.Popen(
-        asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        try:
-            found = re.search(r"https?://\S+", process.stdout.readline())
-            assert found is not None, process.stderr.read()
-            yield found[0]
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
+    with started("outdraft.cli.main", "serve", *words, "--port", "0") as process:
+        found = re.search(r"https?://\S+", process.out.readline().decode())
+        assert found is not None, process.err.read()
+        yield found[0]
+        process.send(signal.SIGTERM)
+        assert process.end() == 0, process.err.read()
 
 
 def certified(folder: Path, *more: str, name: str = "cert") -> tuple[Path, Path]:

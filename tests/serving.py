@@ -16,16 +16,19 @@ from outdraft.server.settings import ServerSettings
 
 
 @contextmanager
-def serving(llm: LLM, **settings: Any) -> Iterator[tuple[str, Service]]:
-    """Where it listens, and the service behind it."""
+def serving(llm: LLM, *, send_buffer: int | None = None, **settings: Any) -> Iterator[tuple[str, Service]]:
+    """Where it listens, and the service behind it. `send_buffer`: bytes that the system takes for a slow reader."""
     service = Service(llm, ServerSettings(**{"served_model_name": ("target",), **settings}))
     server = uvicorn.Server(make_config(service, port=0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     while not server.started:
         thread.join(0.01)
+    listens = server.servers[0].sockets[0]
+    if send_buffer is not None:
+        listens.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", service
+        yield f"http://127.0.0.1:{listens.getsockname()[1]}", service
     finally:
         server.should_exit = True
         thread.join(10)

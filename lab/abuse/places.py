@@ -109,7 +109,7 @@ PLACES: Mapping[str, Place] = {
         "json_schema",
         response_format={"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA}},
     ),
-    "Speculative": _place(COMPLETIONS, PROMPT, "speculative", speculative={}),
+    "SpeculativeFields": _place(COMPLETIONS, PROMPT, "speculative", speculative={}),
     "StreamOptions": _place(COMPLETIONS, PROMPT, "stream_options", stream=True, stream_options={}),
     "ObfuscationOptions": _place(RESPONSES, _INPUT, "stream_options", stream=True, stream_options={}),
     "MessageItem": _place(RESPONSES, _ITEMS, "input", 0),

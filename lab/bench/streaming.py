@@ -28,11 +28,11 @@ from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites import load_suites
 from outdraft.bench.suites.prompt import Prompt
+from outdraft.bench.threads import fixed_threads
 from outdraft.bench.trial import join, order
 from outdraft.decode.executor import Serial
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.llm import LLM
-from outdraft.kernels.threads import fixed_threads
 from outdraft.models.files.load import open_weights
 from outdraft.models.remake.packed_cache import packed_file
 from outdraft.models.remake.pieces import Pieces

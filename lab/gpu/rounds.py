@@ -21,7 +21,7 @@ from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.loop import Engine
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.nn.capture import call_each_time, cuda_recorder
 from outdraft.options.params import SamplingParams
 from outdraft.verify.auto import Auto

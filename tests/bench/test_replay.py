@@ -17,7 +17,7 @@ from outdraft.bench.replay.trace import TracedRequest, read_lines, read_trace
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.decode.step import decide
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.engine.trace import Tracer
 from outdraft.options.errors import ConfigError
 

@@ -9,7 +9,7 @@ from outdraft.bench.replay.costs import Work
 from outdraft.bench.replay.simulate import learn, replay, scheduling_of, simulate
 from outdraft.bench.replay.summary import summarise
 from outdraft.bench.replay.trace import read_trace
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 
 DECODING, PROMPTS, BOTH = (True, False), (False, True), (True, True)
 SYSTEM = (3, 1, 4, 1, 5, 9, 2, 6) * 32

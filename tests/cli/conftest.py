@@ -47,8 +47,9 @@ class Ran:
 def outdraft(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """Run `outdraft WORDS` in this process, with `stdin` as its input."""
 
-    def call(*words: object, stdin: str = "") -> Ran:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+    def call(*words: object, stdin: str | bytes = "") -> Ran:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8"))
         try:
             code = main([str(word) for word in words])
         except SystemExit as left:

@@ -6,12 +6,11 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from warm import started
 
 from outdraft import zoo
 from outdraft.core.registry import KINDS, names
@@ -143,16 +142,10 @@ def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_pa
         assert str(tmp_path) in ran.err and "another path" in ran.err
 
 
-def test_input_that_is_no_text(tiny: Path):
-    for words in (["generate"], ["chat"]):
-        ran = subprocess.run(
-            [sys.executable, "-m", "outdraft.cli.main", *words, "--model", str(tiny), "--drafter", "none"],
-            input=b"\xff\xfe\n",
-            capture_output=True,
-            check=False,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
-        )
-        assert ran.returncode == 2 and b"not UTF-8" in ran.stderr and ran.stderr.count(b"\n") == 1
+@pytest.mark.parametrize("command", ["generate", "chat"])
+def test_input_that_is_no_text(outdraft, tiny: Path, command: str):
+    ran = outdraft(command, "--model", tiny, "--drafter", "none", stdin=b"\xff\xfe\n")
+    assert ran.code == 2 and "not UTF-8" in ran.err and ran.err.count("\n") == 1
 
 
 def test_a_model_that_is_not_there(outdraft, tmp_path: Path):
@@ -170,8 +163,9 @@ def test_methods(outdraft):
     assert "ngram" in table and "max_ngram = 3" in table and "coupled" not in table
 
 
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("name", ["ngram", "draft_model", "sequoia", "gated", "fixed"])
+@pytest.mark.parametrize(
+    ("name", "width"), [("ngram", 80), ("draft_model", 120), ("sequoia", 80), ("gated", 120), ("fixed", 80)]
+)
 def test_a_method_is_listed_with_all_its_options(outdraft, monkeypatch, name: str, width: int):
     monkeypatch.setenv("COLUMNS", str(width))
     text = outdraft("methods", name).out
@@ -234,21 +228,21 @@ def test_demo_shows_the_family_of_a_model(outdraft):
     assert re.search(r"[█#]+\|$", drawn["none"].rstrip()), "plain decoding's bar ends at the stroke"
 
 
-def test_reader_of_a_pipe_may_leave(tiny: Path):
-    command = f"{sys.executable} -m outdraft.cli.main methods --json | head -c 10"
-    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert ran.stderr == ""
+def test_reader_of_a_pipe_may_leave():
+    with started("outdraft.cli.main", "methods", "--json") as ran:
+        ran.out.close()
+        assert ran.err.read() == b"" and ran.end() >= 0
 
 
-def test_no_color_on_a_terminal(tiny: Path):
+@pytest.mark.parametrize(("said", "coloured"), [("", True), ("1", False)])
+def test_no_color_on_a_terminal(monkeypatch: pytest.MonkeyPatch, said: str, coloured: bool):
     """A pseudo-terminal gets colours, and none with NO_COLOR."""
     pty = pytest.importorskip("pty")
-    words = [sys.executable, "-m", "outdraft.cli.main", "methods", "--kind", "verifier"]
-    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        main, other = pty.openpty()
-        clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
-        env = {**clean, "TERM": "xterm-256color", **extra}
-        subprocess.run(words, stdout=other, stderr=subprocess.DEVNULL, env=env, check=True)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    main, other = pty.openpty()
+    more = {"NO_COLOR": said} if said else {}
+    with started("outdraft.cli.main", "methods", "--kind", "verifier", to_out=other, TERM="xterm-256color", **more):
         os.close(other)
         shown = b""
         try:
@@ -257,21 +251,13 @@ def test_no_color_on_a_terminal(tiny: Path):
         except OSError:
             pass  # Linux says so when the other end is closed
         os.close(main)
-        assert (b"\x1b[" in shown) == coloured and b"coupled" in shown
+    assert (b"\x1b[" in shown) == coloured and b"coupled" in shown
 
 
 def test_ctrl_c_is_130_without_a_traceback():
-    """With its first words out, the zoo's target has a second or more to go. A shell's background job ignores Ctrl-C,
-    and so would what it starts."""
-    words = [sys.executable, "-m", "outdraft.cli.main", "generate", "--model", "zoo:target", "ab", "--ignore-eos"]
-    process = subprocess.Popen(
-        [*words, "--max-tokens", "1000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stdout is not None
-    process.stdout.read(1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and b"Traceback" not in err
+    """With its first words out, the zoo's target has a second or more to go."""
+    words = ("generate", "--model", "zoo:target", "ab", "--ignore-eos", "--max-tokens", 1000)
+    with started("outdraft.cli.main", *words) as ran:
+        ran.out.read(1)
+        ran.send(signal.SIGINT)
+        assert b"Traceback" not in ran.err.read() and ran.end() == 130

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm import started
 
 from outdraft import LLM, SamplingParams
 from outdraft.models.files.load import load_model
@@ -111,10 +110,10 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tiny: Path, tmp_path: Path):
-    words = ["quantize", str(tiny), "--out", str(tmp_path / "small"), "--keep", "*.down"]
-    ran = subprocess.run([sys.executable, "-c", FULL_DISK, *words], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 2 and ran.stderr.count("\n") == 1, ran.stderr
-    assert "cannot be written" in ran.stderr and "free space" in ran.stderr
+    with started(FULL_DISK, "quantize", tiny, "--out", tmp_path / "small", "--keep", "*.down") as ran:
+        code, _, err = ran.whole()
+    assert code == 2 and err.count("\n") == 1, err
+    assert "cannot be written" in err and "free space" in err
     assert not list(tmp_path.iterdir())
 
 

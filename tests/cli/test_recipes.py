@@ -70,7 +70,7 @@ def test_references_reach_the_drafter(outdraft, tiny: Path, tmp_path: Path, monk
 
 
 def test_audit_a_recipe(outdraft, tiny: Path, mine: Path):
-    words = ("audit", "--model", tiny, "--drafter", mine, "--prompts", 2, "--tokens", 8, "--samples", 20, "--json")
+    words = ("audit", "--model", tiny, "--drafter", mine, "--prompts", 1, "--tokens", 2, "--samples", 20, "--json")
     made = json.loads(outdraft(*words).out)
     assert any(str(mine) in check["name"] for check in made["checks"])
 

@@ -17,6 +17,7 @@ LOOP = ("--loop", "seq_len=48", "--loop", "batch_tokens=96", "--loop", "micro_to
 
 
 def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("outdraft.training.promise._MAX_TOKENS", 24)
     answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
     ran = outdraft(
         "train", "answers", "--target", tiny, "--data", texts, "--out", answers, "--max-tokens", 12, "--json"

@@ -31,8 +31,8 @@ class Draft:
     def of(self, crowd: int) -> "Draft":
         return self
 
-    def quickest(self, crowd: int) -> float:
-        return self.shortest
+    def quick(self, depth: int) -> float:
+        return min(self.seconds, 2 * self.shortest)
 
 
 class Prices:
@@ -140,7 +140,7 @@ def test_what_is_saved_has_a_bound_and_so_has_what_is_owed():
 def test_a_guess_that_was_slow_once_does_not_end_the_watch(usual, quickest, is_free):
     """Whatever else ran meanwhile made it slow: its quickest guess says what a look costs."""
     watcher = Watcher([Arm(name="look-up", peek=lambda seq, budget: chain([1]))], 16)
-    assert watcher.free(Prices(Draft(usual, quickest))) == ([0] if is_free else [])
+    assert watcher.free(Prices(Draft(usual, quickest))) == ({0: min(usual, 2 * quickest)} if is_free else {})
 
 
 def test_of_a_large_batch_some_are_watched_in_turn():

@@ -27,7 +27,14 @@ def test_a_large_batch_does_not_make_a_single_text_dear():
     cost = taught(32)
     assert cost(4, 32) == pytest.approx(0.32, rel=0.05)
     assert cost(4, 1) == pytest.approx(0.01, rel=0.05) and cost.of(1)(4) == cost(4, 1)
-    assert cost.quickest(1) == pytest.approx(0.01, rel=0.05)
+    assert cost.quick(4) == pytest.approx(0.01, rel=0.05)
+
+
+def test_what_was_slow_once_may_be_quick():
+    cost = taught(1)
+    for _ in range(30):
+        cost.add(4, 0.5)
+    assert cost(4) > 0.3 and cost.quick(4) == pytest.approx(0.02)
 
 
 def test_each_kind_of_crowd_has_its_own_measurements():
@@ -46,7 +53,7 @@ def test_a_larger_crowd_is_hoped_to_cost_no_more():
 
 def test_nothing_is_known_at_first():
     cost = DraftCost()
-    assert not cost.is_measured and cost(4) == cost.of(3)(4) == cost.quickest(1) == 0.0
+    assert not cost.is_measured and cost(4) == cost.of(3)(4) == cost.quick(4) == 0.0
     cost.add(4, 0.0)
     assert not cost.is_measured
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.options.arguments import check_arguments
-from outdraft.options.checked import check_fields, check_value
+from outdraft.options.checked import check_arguments, check_fields, check_value
 from outdraft.options.errors import ConfigError, RequestError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.paths import user_path

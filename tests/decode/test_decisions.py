@@ -15,7 +15,7 @@ from outdraft.decode.parts import Parts
 from outdraft.decode.step import decide, step
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.options.speculative import Settled
 from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget
 from tests.helpers.scripted import alternating

@@ -17,8 +17,8 @@ from outdraft.decode.fit import what_fits
 from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.parts import Parts
 from outdraft.decode.step import step
+from outdraft.engine.guided import GuidedRoom
 from outdraft.engine.loop import Engine
-from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.distribution import Uncoupled

@@ -17,7 +17,7 @@ from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.testing.subject import run
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto

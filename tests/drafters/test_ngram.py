@@ -83,9 +83,9 @@ def test_index_equals_brute_force():
         for n in (1, 2, 3):
             if len(tokens) < n:
                 continue
-            found = list(index.follows(tokens, n))
+            found = [one.tokens for one in index.sequels(tokens, n, 2)]
             ends = range(len(tokens) - 1, n - 1, -1)
-            assert found == [end for end in ends if tokens[end - n : end] == tokens[-n:]]
+            assert found == [tokens[end : end + 2] for end in ends if tokens[end - n : end] == tokens[-n:]]
 
 
 def test_continuations_stay_in_their_text():

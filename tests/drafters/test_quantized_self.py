@@ -5,7 +5,7 @@ import torch
 from drafters.drafting import make, sequence, write
 
 from outdraft.cache.config import CacheConfig
-from outdraft.cache.slots import to_bytes
+from outdraft.cache.int8 import to_bytes
 from outdraft.core.cache import PAGE
 from outdraft.drafters.quantized_self import upper_half
 from outdraft.engine.runner import Runner

@@ -28,24 +28,37 @@ def target(request, tmp_path_factory):
     return directory, LLM(directory, drafter="none")
 
 
-@pytest.mark.parametrize("drafter", ["ngram", "draft_model", "sequoia"])
-def test_same_text_whatever_drafts(drafter, target):
-    """Decoded together with drafts, and alone without: rows are exact, so it is the same to the bit."""
-    directory, plain = target
+@pytest.fixture(scope="module")
+def alone(target):
+    """What the engine without a drafter writes of each prompt by itself, greedy and seeded."""
+    return [[target[1].generate(one, params).token_ids for one in PROMPTS] for params in (GREEDY, SEEDED)]
+
+
+def drafting(plain, drafter, directory):
     options = {} if drafter == "ngram" else {"model": str(directory)}
-    drafting = plain.with_drafter({"name": drafter, **options}, policy="fixed", num_speculative_tokens=4)
-    accepted = 0
-    for params in (GREEDY, SEEDED):
-        wanted = [plain.generate(one, params).token_ids for one in PROMPTS]
-        got = drafting.generate(PROMPTS, params)
-        assert [one.token_ids for one in got] == wanted
-        accepted += sum(one.stats.num_accepted_tokens for one in got)
-    assert accepted > (0 if drafter == "ngram" else 20)
+    return plain.with_drafter({"name": drafter, **options}, policy="fixed", num_speculative_tokens=4)
 
 
-@pytest.mark.parametrize("family", ["mixtral", "deepseek_v3", "glm4_moe", "gemma4_text", "opt"])
-def test_greedy_text_of_other_families_is_their_own(family, tmp_path):
-    """That of transformers' own eager attention, and the same to the bit with look-ups, a draft model and a tree."""
+@pytest.mark.parametrize(("drafter", "is_seeded"), [("ngram", True), ("draft_model", False), ("sequoia", True)])
+def test_same_text_whatever_drafts(drafter, is_seeded, target, alone):
+    """Decoded together with drafts, and alone without: rows are exact, so it is the same to the bit."""
+    got = drafting(target[1], drafter, target[0]).generate(PROMPTS, SEEDED if is_seeded else GREEDY)
+    assert [one.token_ids for one in got] == alone[is_seeded]
+    assert drafter == "ngram" or sum(one.stats.num_accepted_tokens for one in got) > 10
+
+
+@pytest.mark.parametrize(
+    ("family", "drafter"),
+    [
+        ("mixtral", "sequoia"),
+        ("deepseek_v3", "draft_model"),
+        ("glm4_moe", "ngram"),
+        ("gemma4_text", "sequoia"),
+        ("opt", "draft_model"),
+    ],
+)
+def test_greedy_text_of_other_families_is_their_own(family, drafter, tmp_path):
+    """That of transformers' own eager attention, and the same to the bit with look-ups, a draft model or a tree."""
     directory = foreign.write_model(family, tmp_path)
     plain = LLM(directory, drafter="none")
     assert plain.config["model_impl"] == "transformers" and plain.config["exact"]
@@ -53,12 +66,9 @@ def test_greedy_text_of_other_families_is_their_own(family, tmp_path):
     for prompt, text in zip(PROMPTS, wanted, strict=True):
         ids = torch.tensor([*prompt["prompt_token_ids"], *text])
         assert foreign.own_logits(directory, ids)[-len(text) - 1 : -1].argmax(-1).tolist() == list(text)
-    for drafter in ("ngram", "draft_model", "sequoia"):
-        options = {} if drafter == "ngram" else {"model": str(directory)}
-        drafting = plain.with_drafter({"name": drafter, **options}, policy="fixed", num_speculative_tokens=4)
-        got = drafting.generate(PROMPTS, GREEDY)
-        assert [one.token_ids for one in got] == wanted
-        assert drafter == "ngram" or sum(one.stats.num_accepted_tokens for one in got) > 10
+    got = drafting(plain, drafter, directory).generate(PROMPTS, GREEDY)
+    assert [one.token_ids for one in got] == wanted
+    assert drafter == "ngram" or sum(one.stats.num_accepted_tokens for one in got) > 10
 
 
 @pytest.mark.parametrize("options", [{"select": "snapkv"}, {"select": "streaming"}, {}])
@@ -67,12 +77,12 @@ def test_drafters_that_look_at_queries_draft_too(options, target):
     directory, plain = target
     if options:
         chosen = {"budget": 10, "sinks": 2, "observe": 3, "refresh": 4, **options}
-        drafting = plain.with_drafter({"name": "magicdec", **chosen}, policy="fixed", num_speculative_tokens=3)
+        made = plain.with_drafter({"name": "magicdec", **chosen}, policy="fixed", num_speculative_tokens=3)
     else:
         chosen = {"draft": {"method": "draft_model", "model": str(directory)}, "budget": 10, "chunk": 2, "refresh": 4}
-        drafting = plain.with_drafter({"name": "triforce", **chosen})
+        made = plain.with_drafter({"name": "triforce", **chosen})
     prompt = {"prompt_token_ids": [(7 * i) % 59 + 1 for i in range(24)]}
-    got = drafting.generate(prompt, GREEDY)
+    got = made.generate(prompt, GREEDY)
     assert got.token_ids == plain.generate(prompt, GREEDY).token_ids and got.stats.num_accepted_tokens > 3
 
 

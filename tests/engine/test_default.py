@@ -168,9 +168,8 @@ def test_cuda_speculates_and_says_where_rounding_may_show(dtype, guard, told, ca
     network = SimpleNamespace(
         kernels="pytorch", exact=False, dtype=getattr(torch, dtype), device=torch.device("cuda", 0)
     )
-    setup = SimpleNamespace(device="cuda:0", guard=guard)
     chosen = SimpleNamespace(instead=("without what lies beside", "plain"))
-    assert default.fitting(setup, network, chosen) is chosen
+    assert default.fitting(network, chosen, guard) is chosen
     assert [("guard=" in one.getMessage(), one.levelno) for one in caplog.records] == [(True, logging.INFO)] * told
 
 

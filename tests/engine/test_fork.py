@@ -2,11 +2,9 @@
 with a time limit, since what went wrong here were hangs."""
 
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
+from warm import started
 
 from outdraft.kernels.library import library
 
@@ -17,7 +15,7 @@ import os, sys, torch
 torch.set_num_threads({threads})
 from outdraft import LLM, OutdraftError, SamplingParams
 PARAMS = SamplingParams(max_tokens=24, ignore_eos=True)
-LONG = SamplingParams(max_tokens=120, ignore_eos=True)
+LONG = SamplingParams(max_tokens=60, ignore_eos=True)
 PROMPT = {{"prompt_token_ids": [5, 6, 7, 5, 6, 7]}}
 llm = LLM({model!r}, **{options!r})
 
@@ -61,23 +59,11 @@ assert tuple(begun + [token for chunk in stream for token in chunk.token_ids]) =
 """
 
 
-def run(model_dir, script, *, threads=1, **options):
+def run(model_dir, script, *, threads=1, fresh=False, **options):
     begin = BEGIN.format(model=str(model_dir), options=options, threads=threads)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    running = subprocess.Popen(
-        [sys.executable, "-c", begin + script],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=env,
-        start_new_session=True,
-    )
-    try:
-        told, _ = running.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        os.killpg(running.pid, signal.SIGKILL)  # the children too
-        raise
-    assert running.returncode == 0, told
+    with started(begin + script, fresh=fresh) as made:
+        code, out, err = made.whole()
+    assert code == 0, out + err
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +112,7 @@ for chunk in llm.stream(PROMPT, LONG):
 time.sleep(0.05)  # into the next step, without a waiting caller
 in_child(lambda: len(llm.generate(PROMPT, SamplingParams(max_tokens=2, ignore_eos=True)).token_ids) == 2)
 llm.engine.step = step
-for _ in range(20):
+for _ in range(8):
     llm.generate(PROMPT, SamplingParams(max_tokens=2, ignore_eos=True))
     in_child(lambda: not llm._thread._is_lost)
     llm.forget()
@@ -162,4 +148,5 @@ if os.fork() == 0:
 os.wait()
 """,
         threads=2,
+        fresh=True,
     )

@@ -14,9 +14,9 @@ from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
+from outdraft.engine.guided import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.engine.requests.longest import most_rows
-from outdraft.engine.room import GuidedRoom
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.verify.auto import Auto
 from tests.helpers.fakes import ConstantPolicy, TableTarget
@@ -37,18 +37,26 @@ def llm(model_dir) -> LLM:
     return LLM(model_dir, drafter="none", dtype="float32")
 
 
-@pytest.mark.parametrize("params", [GUIDED, SEEDED], ids=["greedy", "seeded"])
-@pytest.mark.parametrize("words", [{"drafter": "ngram"}, {"draft_model": "zoo:draft"}], ids=["ngram", "draft_model"])
-def test_drafting_changes_nothing_and_neither_does_the_batch(zoo, words, params):
-    fast = zoo.with_speculation(**words, policy="fixed", num_speculative_tokens=4)
-    free = SamplingParams(max_tokens=24, temperature=params.temperature, seed=params.seed)
+def mixed(params: SamplingParams):
+    """Prompts and their settings: one with a negative prompt of its own, one that is not guided."""
     asked = [*PROMPTS, {"prompt": PROMPTS[0], "negative_prompt": NEGATIVE}, PROMPTS[0]]
-    settings = [params, params, params, params, free]
-    alone = [zoo.generate(prompt, one).token_ids for prompt, one in zip(asked, settings, strict=True)]
-    results = fast.generate(asked, settings)
-    assert [one.token_ids for one in results] == alone
+    return asked, [params] * 4 + [SamplingParams(max_tokens=24, temperature=params.temperature, seed=params.seed)]
+
+
+@pytest.fixture(scope="module", params=[GUIDED, SEEDED], ids=["greedy", "seeded"])
+def alone(request, zoo):
+    """The settings, and what plain decoding writes for each request by itself."""
+    texts = [zoo.generate(prompt, one).token_ids for prompt, one in zip(*mixed(request.param), strict=True)]
+    assert len({texts[0], texts[3], texts[4]}) == 3  # the negative prompt matters, and so does guidance
+    return request.param, texts
+
+
+@pytest.mark.parametrize("words", [{"drafter": "ngram"}, {"draft_model": "zoo:draft"}], ids=["ngram", "draft_model"])
+def test_drafting_changes_nothing_and_neither_does_the_batch(zoo, words, alone):
+    fast = zoo.with_speculation(**words, policy="fixed", num_speculative_tokens=4)
+    results = fast.generate(*mixed(alone[0]))
+    assert [one.token_ids for one in results] == alone[1]
     assert sum(one.stats.num_accepted_tokens for one in results) > 0
-    assert len({alone[0], alone[3], alone[4]}) == 3  # the negative prompt matters, and so does guidance
 
 
 def test_a_scale_of_1_is_off(zoo):

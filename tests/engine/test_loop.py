@@ -8,7 +8,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.spec_table import DrafterRow

@@ -12,7 +12,8 @@ from outdraft.engine.assembly.variant import network_of
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import RequestError
 
-IDS = [(7 * i * i + i) % 250 + 3 for i in range(700)]  # two chunks
+IDS = [(7 * i * i + i) % 250 + 3 for i in range(150)]
+CHUNK = 100  # tokens of a prompt that a pass reads: two chunks
 LONG, SHORT = {"prompt_token_ids": IDS}, {"prompt_token_ids": IDS[:90]}
 ROW = 9 * 2 * 2 * 64 * 2  # bytes of zoo:target in bfloat16: layers, keys and values, heads, width
 ASKED = SamplingParams(max_tokens=12, prompt_logprobs=2, logprobs=2)
@@ -21,7 +22,7 @@ KINDS = {"native": {}, "exact": {"dtype": "float32"}, "guarded": {"dtype": "floa
 
 @pytest.fixture(scope="module", params=KINDS)
 def llm(request) -> LLM:
-    return LLM("zoo:target", drafter="none", **KINDS[request.param])
+    return LLM("zoo:target", drafter="none", max_num_batched_tokens=CHUNK, **KINDS[request.param])
 
 
 def values(records):
@@ -32,7 +33,7 @@ def test_a_prompt_is_scored_as_a_text_that_is_written(llm):
     """What follows the first k tokens is reported alike, whether token k was given or is to be written."""
     told = llm.generate(LONG, ASKED).prompt_logprobs
     assert told[0] is None and [one.token for one in told[1:]] == IDS[1:]
-    for k in (1, 2, 63, 64, 65, 511, 512, 513, 699):
+    for k in (1, 2, 63, 64, 65, CHUNK - 1, CHUNK, CHUNK + 1, len(IDS) - 1):
         beginning = {"prompt_token_ids": IDS[:k]}
         written = llm.generate(beginning, SamplingParams(max_tokens=1, logprobs=10**5)).logprobs[0]
         assert told[k].raw == pytest.approx(dict(written.top_raw)[IDS[k]], abs=1e-3), k
@@ -48,17 +49,17 @@ def test_all_bits_are_those_without_speculation_and_without_the_question(llm):
         together = drafting.generate([LONG, SHORT], settings)
         unasked = drafting.generate([LONG, SHORT], replace(settings, prompt_logprobs=None))
         for one, drafted, quiet in zip(plain, together, unasked, strict=True):
-            assert one.prompt_logprobs == drafted.prompt_logprobs and len(one.prompt_logprobs) in (700, 90)
+            assert one.prompt_logprobs == drafted.prompt_logprobs and len(one.prompt_logprobs) in (len(IDS), 90)
             assert one.token_ids == drafted.token_ids == quiet.token_ids and quiet.prompt_logprobs is None
             if llm.config["exact"]:
                 assert one.logprobs == drafted.logprobs == quiet.logprobs
 
 
 def test_a_full_pass_says_the_same():
-    llm = LLM("zoo:target", drafter="none", dtype="float32")
+    llm = LLM("zoo:target", drafter="none", dtype="float32", max_num_batched_tokens=CHUNK)
     told = llm.generate(LONG, ASKED).prompt_logprobs
     with torch.inference_mode():
-        logits = network_of(llm.engine.parts)(torch.tensor(IDS), torch.arange(700), CausalContext(1, 700))
+        logits = network_of(llm.engine.parts)(torch.tensor(IDS), torch.arange(len(IDS)), CausalContext(1, len(IDS)))
     wanted = torch.log_softmax(logits[:-1], -1)
     assert values(told) == pytest.approx(wanted.gather(-1, torch.tensor(IDS[1:])[:, None])[:, 0].tolist(), abs=1e-3)
 
@@ -112,13 +113,19 @@ def test_a_prompt_that_is_scored_takes_no_rows_over(words):
         assert after.num_cached_tokens > 0
 
 
-@pytest.mark.parametrize("prefixes", [False, True])
-def test_who_gives_back_its_memory_tells_every_token_once(prefixes):
-    """Such a text is read again: with prefix caching perhaps from rows on that are there already."""
-    prompts = [{"prompt_token_ids": IDS[50 * i : 50 * i + 70]} for i in range(8)]
-    asked = replace(ASKED, max_tokens=120, ignore_eos=True)
+CROWD = [{"prompt_token_ids": [(7 * i * i + i) % 250 + 3 for i in range(50 * j, 50 * j + 70)]} for j in range(6)]
+TOLD = replace(ASKED, max_tokens=80, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def wanted():
     plain = LLM("zoo:target", drafter="none")
-    wanted = [plain.generate(prompt, asked) for prompt in prompts]
+    return [plain.generate(prompt, TOLD) for prompt in CROWD]
+
+
+@pytest.mark.parametrize("prefixes", [False, True])
+def test_who_gives_back_its_memory_tells_every_token_once(prefixes, wanted):
+    """Such a text is read again: with prefix caching perhaps from rows on that are there already."""
     llm = LLM(
         "zoo:target",
         drafter="ngram",
@@ -128,7 +135,7 @@ def test_who_gives_back_its_memory_tells_every_token_once(prefixes):
     )
     if llm.config["kernels"] == "pytorch":
         pytest.skip("the room is measured for the native kernels' rows")
-    found = llm.generate(prompts, asked)
+    found = llm.generate(CROWD, TOLD)
     assert llm.engine.scheduler.num_preempted > 0
     for one, ours in zip(wanted, found, strict=True):
         assert one.token_ids == ours.token_ids and one.prompt_logprobs == ours.prompt_logprobs

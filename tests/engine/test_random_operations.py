@@ -30,7 +30,7 @@ from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.reuse import runner_of
 from outdraft.testing.in_slices import in_slices
@@ -45,7 +45,8 @@ ROWS = {
     "tree": DrafterRow(drafter="draft_model", side=twin, options={"width": 2}),
 }
 STEMS = ((5, 6, 7, 8) * 10, tuple(range(10, 50)))
-QUICK = settings(max_examples=12, stateful_step_count=14, deadline=None, phases=[Phase.generate])
+KNOWN: dict = {}  # logits behind each text: the four draft for one target
+QUICK = settings(max_examples=8, stateful_step_count=14, deadline=None, phases=[Phase.generate])
 
 
 @st.composite
@@ -71,7 +72,9 @@ REQUESTS = requests()
 
 @cache
 def subject_of(name: str) -> Subject:
-    return Subject(ROWS[name], Path(mkdtemp()))
+    made = Subject(ROWS[name], Path(mkdtemp()))
+    made._known = KNOWN
+    return made
 
 
 @dataclass

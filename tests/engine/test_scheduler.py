@@ -6,8 +6,7 @@ from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
-from outdraft.engine.scheduler.scheduler import Scheduler
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import Scheduler, SchedulerSettings
 from outdraft.options.errors import ConfigError, RequestError
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import draft_coins

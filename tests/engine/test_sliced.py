@@ -62,25 +62,31 @@ async def ask_all(llm):
     return [await llm.agenerate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
 
 
+@pytest.fixture(scope="module")
+def wanted():
+    """What is written of each prompt alone."""
+    llm = LLM("zoo:target", drafter="none")
+    return [llm.generate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
+
+
 @pytest.mark.parametrize(
     "words",
     [{"drafter": "none"}, {"drafter": "eagle"}, {"draft_model": "zoo:draft"}, {"drafter": "early_exit"}],
     ids=lambda words: next(iter(words.values())),
 )
-def test_texts_are_those_of_whole_passes(words, ran):
-    wanted = [LLM("zoo:target", drafter="none").generate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
+def test_texts_are_those_of_whole_passes(words, ran, wanted):
     found = beside(LLM("zoo:target", **words), ask_all)
     assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
     assert found[2].prompt_logprobs == wanted[2].prompt_logprobs
     assert len(set(ran)) == 3 and len(ran) > 3 * 4, "each was read in slices, and in more than one"
 
 
-def test_a_request_that_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran):
+def test_a_request_that_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran, wanted):
     llm = LLM("zoo:target", drafter="none", kv_cache="paged")
     cache = runner_of(llm.engine.parts).cache
 
     async def leave(llm):
-        for prompt in PROMPTS * 4:
+        for prompt in PROMPTS * 2:
             asked = asyncio.create_task(llm.agenerate(prompt, SETTINGS[0]))
             before = len(ran)
             while len(ran) < before + 2:
@@ -89,7 +95,6 @@ def test_a_request_that_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran):
             await asyncio.gather(asked, return_exceptions=True)
         return await ask_all(llm)
 
-    wanted = [LLM("zoo:target", drafter="none").generate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
     assert [one.token_ids for one in beside(llm, leave)] == [one.token_ids for one in wanted]
     llm.generate(RUNS, SETTINGS[0])
     cache.check()

@@ -7,8 +7,7 @@ import pytest
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
-from outdraft.engine.scheduler.scheduler import Scheduler
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import Scheduler, SchedulerSettings
 from outdraft.engine.scheduler.slices import Slices
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import draft_coins

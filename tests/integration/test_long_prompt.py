@@ -12,17 +12,18 @@ from outdraft.drafters.shared.look_up.datastore.build import build_datastore
 from outdraft.testing.prompts import PROSE
 
 PARAMS = SamplingParams(max_tokens=8)
+CHUNK = 128  # tokens of a prompt that a pass reads
 
 
 @pytest.fixture(scope="module")
 def plain() -> LLM:
-    return LLM("zoo:target", drafter="none")
+    return LLM("zoo:target", drafter="none", max_num_batched_tokens=CHUNK)
 
 
 @pytest.fixture(scope="module")
 def ids(plain) -> list[int]:
     whole = list(plain.encode("\n".join(PROSE)))
-    return (whole * (1000 // len(whole) + 1))[:1000]
+    return (whole * (2 * CHUNK // len(whole) + 1))[: 2 * CHUNK - 10]
 
 
 @pytest.fixture(scope="module")
@@ -42,5 +43,5 @@ def test_a_prompt_of_two_chunks(plain, ids, wanted, heads, drafter, tmp_path):
         options["datastore"] = str(tmp_path / "store")
         build_datastore(tmp_path / "store", [ids], plain.codec)
     llm = plain.with_drafter({"name": drafter, **options}, num_speculative_tokens=3)
-    both = llm.generate([{"prompt_token_ids": ids}, {"prompt_token_ids": ids[:600]}], PARAMS)
+    both = llm.generate([{"prompt_token_ids": ids}, {"prompt_token_ids": ids[: CHUNK + 30]}], PARAMS)
     assert both[0].token_ids == wanted

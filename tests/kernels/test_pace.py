@@ -53,7 +53,7 @@ FIXED = """
 import os, torch
 torch.set_num_threads(3)
 from outdraft import LLM, SamplingParams
-from outdraft.kernels.threads import fixed_threads
+from outdraft.bench.threads import fixed_threads
 
 def count():
     llm.generate("The old man", SamplingParams(max_tokens=8))

@@ -28,9 +28,9 @@ UNKNOWN = "count of unknown names"
 NEVER_TAKEN = {
     "CompletionRequest.model",
     "ChatRequest.chat_template",
-    "Speculative.method",
-    "Speculative.verifier",
-    "Speculative.policy",
+    "SpeculativeFields.method",
+    "SpeculativeFields.verifier",
+    "SpeculativeFields.policy",
     "/v1/models/{model}?model",
     "NamedFunction.name",
     "OtherPart.type",

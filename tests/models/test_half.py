@@ -12,7 +12,7 @@ from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake.streamed import load_streamed
-from outdraft.models.target.open_network import load_network
+from outdraft.models.target.open_network import load_network, open_model
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
@@ -47,7 +47,8 @@ def test_widths_that_the_kernels_do_not_know_stay_float16(tmp_path, caplog):
 
 
 def test_a_streamed_model_is_converted_too(stored):
-    assert load_streamed(stored, 1 << 30).dtype == torch.bfloat16
+    opened = open_model(stored, None, torch.device("cpu"), streams=True)
+    assert opened.stored.dtype == load_streamed(opened.pieces, 1 << 30).dtype == torch.bfloat16
 
 
 def test_a_gguf_file_of_float16_is_converted_too(tmp_path, caplog):

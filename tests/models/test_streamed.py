@@ -20,7 +20,7 @@ from outdraft.models.remake.packed_cache import packed_file
 from outdraft.models.remake.pieces import Pieces
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.models.remake.streamed import load_streamed
-from outdraft.models.target.open_network import load_network
+from outdraft.models.target.open_network import load_network, open_model
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.quant import QuantConfig
 from outdraft.nn.segment import Segment
@@ -44,6 +44,11 @@ def save(tmp_path, **changes):
     config = tiny_config(layers=6, hidden=64, inner=96, heads=2, kv_heads=1, **changes)
     save_model(random_decoder(config, dtype=torch.bfloat16, exact=False), tmp_path / "model")
     return tmp_path / "model"
+
+
+def streamed_from(directory, memory, dtype=None):
+    """The model of a directory, read from disk in every pass."""
+    return load_streamed(open_model(directory, dtype, torch.device("cpu"), streams=True).pieces, memory)
 
 
 def least(directory) -> int:
@@ -82,7 +87,7 @@ def test_every_shape_has_the_bits_of_the_resident_model(shape, tmp_path):
     save_model(decoder, tmp_path / "model")
     whole = load_network(tmp_path / "model")
     assert isinstance(whole, NativeDecoder)
-    streamed = load_streamed(tmp_path / "model", least(tmp_path / "model"))
+    streamed = streamed_from(tmp_path / "model", least(tmp_path / "model"))
     assert streamed.units.streamed or shape == "mixed"  # where two of the larger layer fit, one of each does too
     assert streamed.units.held_bytes <= least(tmp_path / "model")
     assert equal(run(whole, taps=(0, 1, 2)), run(streamed, taps=(0, 1, 2)))
@@ -93,7 +98,7 @@ def test_wide_groups_keep_their_scales(bits, tmp_path):
     config = tiny_config(layers=3, hidden=128, inner=128, heads=4, kv_heads=2)
     decoder = random_decoder(config, dtype=torch.bfloat16, exact=False)
     save_model(quantize_decoder(decoder, QuantConfig(bits=bits, group_size=128, keep=())), tmp_path / "model")
-    whole, streamed = load_network(tmp_path / "model"), load_streamed(tmp_path / "model", least(tmp_path / "model"))
+    whole, streamed = load_network(tmp_path / "model"), streamed_from(tmp_path / "model", least(tmp_path / "model"))
     assert streamed.units.streamed and equal(run(whole), run(streamed))
 
 
@@ -107,7 +112,7 @@ def test_any_budget_any_layers(tmp_path, share, changes):
         sum(-(-u.size // 4096) * 4096 for u in packed_file(Pieces(stored=open_weights(directory))).units),
     )
     budget = int(small + share * (all_of_it - small))
-    streamed = load_streamed(directory, budget)
+    streamed = streamed_from(directory, budget)
     assert streamed.units.held_bytes <= budget and (share < 1) == bool(streamed.units.streamed)
     assert streamed.num_parameters == whole.num_parameters
     h = torch.randn(2, whole.config.hidden_size)
@@ -125,7 +130,7 @@ def test_any_budget_any_layers(tmp_path, share, changes):
 
 def test_a_pass_reads_what_is_not_held_and_nothing_else(tmp_path):
     directory = save(tmp_path)
-    streamed = load_streamed(directory, least(directory))
+    streamed = streamed_from(directory, least(directory))
 
     def num_read() -> int:
         streamed.units._ahead[2].result()  # what is under way
@@ -140,7 +145,7 @@ def test_a_pass_reads_what_is_not_held_and_nothing_else(tmp_path):
 
 def test_what_was_read_does_not_stay_in_the_page_cache(tmp_path):
     directory = save(tmp_path)
-    streamed = load_streamed(directory, least(directory))
+    streamed = streamed_from(directory, least(directory))
     if not streamed.units.file.is_direct:
         pytest.skip("no direct reads on this file system")
     run(streamed)
@@ -171,14 +176,14 @@ def test_the_packed_file_is_made_once_and_again_when_the_model_changes(tmp_path)
 def test_errors_name_what_does_not_fit(tmp_path, monkeypatch):
     directory = save(tmp_path)
     with pytest.raises(ConfigError, match=r"two layers .* give at least"):
-        load_streamed(directory, 4096)
+        streamed_from(directory, 4096)
     with pytest.raises(CapabilityError, match="float32"):
-        load_streamed(directory, 1 << 20, dtype="float32")
+        streamed_from(directory, 1 << 20, dtype="float32")
     packed = packed_file(Pieces(stored=open_weights(directory))).path
     packed.unlink()
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
     with pytest.raises(ModelLoadError, match="no space left"):
-        load_streamed(directory, 1 << 20)
+        streamed_from(directory, 1 << 20)
     assert not list(packed.parent.iterdir())
 
 
@@ -238,10 +243,10 @@ def places(packed):
 def test_a_damaged_file_is_made_again_before_a_byte_of_it_is_used(tmp_path, caplog):
     directory = save(tmp_path)
     packed = packed_file(Pieces(stored=open_weights(directory)))
-    whole, wanted = packed.path.read_bytes(), run(load_streamed(directory, least(directory)))
+    whole, wanted = packed.path.read_bytes(), run(streamed_from(directory, least(directory)))
     for at in places(packed):
         flip(packed, at)
-        assert equal(run(load_streamed(directory, least(directory))), wanted)
+        assert equal(run(streamed_from(directory, least(directory))), wanted)
         assert packed.path.read_bytes() == whole and "it is made again" in caplog.text
         caplog.clear()
 
@@ -250,7 +255,7 @@ def test_a_damaged_file_is_made_again_before_a_byte_of_it_is_used(tmp_path, capl
 def test_a_file_that_another_program_shortens_is_made_again(cut, tmp_path, caplog):
     directory = save(tmp_path)
     packed = packed_file(Pieces(stored=open_weights(directory)))
-    whole, streamed = packed.path.read_bytes(), load_streamed(directory, least(directory))
+    whole, streamed = packed.path.read_bytes(), streamed_from(directory, least(directory))
     wanted = run(streamed)
     packed.path.chmod(0o644)
     os.truncate(packed.path, cut % packed.embedding.offset)
@@ -261,7 +266,7 @@ def test_a_file_that_another_program_shortens_is_made_again(cut, tmp_path, caplo
 def test_a_file_that_another_program_writes_to_is_made_again(tmp_path):
     directory = save(tmp_path)
     packed = packed_file(Pieces(stored=open_weights(directory)))
-    streamed = load_streamed(directory, least(directory))
+    streamed = streamed_from(directory, least(directory))
     wanted = run(streamed)
     for at in places(packed):
         flip(packed, at)
@@ -272,7 +277,7 @@ def test_what_the_model_no_longer_is_cannot_be_made_again(tmp_path):
     """Nor is another model's file left under the name."""
     directory = save(tmp_path)
     packed = packed_file(Pieces(stored=open_weights(directory)))
-    streamed = load_streamed(directory, least(directory))
+    streamed = streamed_from(directory, least(directory))
     run(streamed)
     save_model(random_decoder(streamed.config, dtype=torch.bfloat16, exact=False, seed=9), directory)
     flip(packed, packed.embedding.offset)
@@ -287,7 +292,7 @@ def test_a_damage_that_stays_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("outdraft.models.remake.streamed.remake_packed", lambda packed, pieces: None)
     flip(packed, packed.embedding.offset)
     with pytest.raises(ModelLoadError, match=f"{packed.path.name} is damaged in its embedding rows.*delete it"):
-        load_streamed(directory, 1 << 20)
+        streamed_from(directory, 1 << 20)
 
 
 def test_a_packed_file_is_not_written_over(tmp_path):
@@ -297,7 +302,7 @@ def test_a_packed_file_is_not_written_over(tmp_path):
 def test_two_threads_may_ask_at_once(tmp_path):
     """Two engines over one streamed network: the buffers serve one pass at a time."""
     directory = save(tmp_path)
-    streamed = load_streamed(directory, least(directory))
+    streamed = streamed_from(directory, least(directory))
     wanted = [run(streamed, stop=stop) for stop in (3, 6)]
     with ThreadPoolExecutor(2) as pool:
         asked = [(stop, pool.submit(run, streamed, stop=stop)) for stop in (3, 6) * 8]

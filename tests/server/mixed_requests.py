@@ -24,6 +24,7 @@ FORM = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
+LONG = 120  # tokens of a text that is left
 SPECULATIVE: tuple[Any, ...] = (
     None,
     False,
@@ -83,7 +84,7 @@ def _made(i: int, chance: Random) -> Asked:
         "max_tokens": 60,
         "parallel_tool_calls": False,
     }
-    long = {"max_tokens": 200, "stream": True}
+    long = {"max_tokens": LONG, "stream": True}
     choices = [
         Asked(kind="chat", known=talk, ours=ours),
         Asked(kind="chat", known={**talk, "stream": True, "stream_options": {"include_usage": True}}, ours=spoken),

@@ -129,15 +129,15 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     "JsonSchema.schema": at("chat", "used", form(schema={"enum": ["yes"]}), form()),
     "JsonSchema.name": at("chat", "label", form(name="a"), form()),
     "JsonSchema.strict": at("chat", "label", form(strict=False), form()),
-    "Speculative.method": at("chat", "refused", {"speculative": {"method": "eagle3"}}, says="not held here"),
-    "Speculative.num_speculative_tokens": at(
+    "SpeculativeFields.method": at("chat", "refused", {"speculative": {"method": "eagle3"}}, says="not held here"),
+    "SpeculativeFields.num_speculative_tokens": at(
         "chat",
         "used",
         {"speculative": {"num_speculative_tokens": 3}},
         shows=lambda reply: reply["speculative"]["num_speculative_tokens"],
     ),
-    "Speculative.verifier": at("chat", "refused", {"speculative": {"verifier": "leniency"}}, says="may change"),
-    "Speculative.policy": at(
+    "SpeculativeFields.verifier": at("chat", "refused", {"speculative": {"verifier": "leniency"}}, says="may change"),
+    "SpeculativeFields.policy": at(
         "chat",
         "used",
         {"speculative": {"policy": "fixed", "num_speculative_tokens": 3}},

@@ -1,11 +1,8 @@
 """A server in a process of its own is killed, or asked to end: what its clients see, and what is left on disk."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,52 +12,43 @@ from typing import Any
 
 import httpx
 import pytest
+from warm import Started, started
 
 from outdraft import LLM, SamplingParams
 
 PROMPT = "It was late when"
-LONG = {"prompt": PROMPT, "max_tokens": 600, "ignore_eos": True, "temperature": 1, "seed": 3, "n": 8, "stream": True}
+LONG = {"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True, "temperature": 1, "seed": 3, "n": 4, "stream": True}
 WEIGHTS = ("--weights-memory", "8MiB", "--dtype", "bfloat16")  # packed into a file of the cache
 
 
 class Process:
-    """`outdraft serve`, whose cache is `cache`."""
+    """`outdraft serve`, whose log is a file, because a pipe without a reader would fill."""
 
-    def __init__(self, cache: Path, *words: str) -> None:
-        # the log goes to a file, because a pipe without a reader would fill
-        env = {**os.environ, "OUTDRAFT_CACHE": str(cache), "OUTDRAFT_REMEMBER": "on", "NO_COLOR": "1", "COLUMNS": "200"}
-        self.log = cache.parent / "log"
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "outdraft.cli.main", "serve", "--port", "0", "--served-model-name", "m", *words],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=env,
-            )
+    def __init__(self, log: Path, made: Started) -> None:
+        self.log, self.made = log, made
 
     def ready(self) -> str:
         """Its address, when it takes requests."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if "is served at" in line:
-                return line.split()[-1]
+        for line in self.made.out:
+            if b"is served at" in line:
+                return line.split()[-1].decode()
         raise AssertionError(f"it ended: {self.log.read_text()}")
 
-    def end(self) -> int:
-        return self.process.wait(120)
+    def kill(self) -> None:
+        self.made.send(signal.SIGKILL)
 
 
 @contextmanager
-def running(cache: Path, *words: str) -> Iterator[Process]:
-    made = Process(cache, *words)
-    try:
-        yield made
-    finally:
-        made.process.kill()
-        made.process.wait()
-        assert made.process.stdout is not None
-        made.process.stdout.close()
+def running(cache: Path, *words: str, fresh: bool = False) -> Iterator[Process]:
+    """One whose cache is `cache`."""
+    log = cache.parent / "log"
+    env = {"OUTDRAFT_CACHE": str(cache), "OUTDRAFT_REMEMBER": "on", "NO_COLOR": "1", "COLUMNS": "200"}
+    words = ("serve", "--port", "0", "--served-model-name", "m", *words)
+    with (
+        log.open("ab") as errors,
+        started("outdraft.cli.main", *words, to_err=errors.fileno(), fresh=fresh, **env) as made,
+    ):
+        yield Process(log, made)
 
 
 class Client(threading.Thread):
@@ -90,7 +78,7 @@ class Client(threading.Thread):
 
 @pytest.fixture(scope="module")
 def rights(llm: LLM) -> list[str]:
-    params = SamplingParams(max_tokens=600, ignore_eos=True, temperature=1.0, seed=3, n=8)
+    params = SamplingParams(max_tokens=300, ignore_eos=True, temperature=1.0, seed=3, n=4)
     return [one.text for one in llm.generate(PROMPT, params, num_speculative_tokens=0).outputs]
 
 
@@ -111,12 +99,12 @@ def test_it_is_killed_under_load_and_is_there_again(tmp_path: Path, rights: list
     right = llm.generate(PROMPT, SamplingParams(max_tokens=24)).text
     with running(tmp_path / "cache") as first:
         clients = loaded(first.ready())
-        first.process.kill()
+        first.kill()
         for one in clients:
             one.join(60)
             assert isinstance(one.error, httpx.RemoteProtocolError | httpx.ReadError) and not one.is_whole
             assert all(whole.startswith(text) for whole, text in zip(rights, one.texts, strict=True))
-        assert first.end() == -signal.SIGKILL
+        assert first.made.end() == -signal.SIGKILL
     with running(tmp_path / "cache") as second:
         address = second.ready()
         assert httpx.get(f"{address}/ready").status_code == 200
@@ -125,10 +113,10 @@ def test_it_is_killed_under_load_and_is_there_again(tmp_path: Path, rights: list
 
 
 def test_sigterm_lets_running_requests_finish_and_refuses_new_ones(tmp_path: Path, rights: list[str]) -> None:
-    with running(tmp_path / "cache", "--drain-timeout", "100") as server:
+    with running(tmp_path / "cache", "--drain-timeout", "100", fresh=True) as server:
         address = server.ready()
         clients = loaded(address, 1)
-        server.process.send_signal(signal.SIGTERM)
+        server.made.send(signal.SIGTERM)
         end = monotonic() + 60
         while (ready := httpx.get(f"{address}/ready")).status_code == 200 and monotonic() < end:
             sleep(0.01)
@@ -140,7 +128,7 @@ def test_sigterm_lets_running_requests_finish_and_refuses_new_ones(tmp_path: Pat
         for one in clients:
             one.join(120)
             assert one.is_whole and one.error is None and one.texts == rights
-        assert server.end() == 0
+        assert server.made.end() == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/ready")
 
@@ -149,11 +137,11 @@ def test_a_second_sigterm_ends_it_at_once(tmp_path: Path, rights: list[str]) -> 
     with running(tmp_path / "cache", "--drain-timeout", "1000") as server:
         address = server.ready()
         clients = loaded(address)
-        server.process.send_signal(signal.SIGTERM)
+        server.made.send(signal.SIGTERM)
         while httpx.get(f"{address}/ready").status_code == 200:
             sleep(0.01)
-        server.process.send_signal(signal.SIGTERM)
-        server.end()
+        server.made.send(signal.SIGTERM)
+        server.made.end()
         for one in clients:
             one.join(60)
             assert not one.is_whole
@@ -167,18 +155,18 @@ def test_nothing_on_disk_is_corrupt(tmp_path: Path) -> None:
     cache, waits = tmp_path / "cache", (0.0, 0.01, 0.05, 0.2)
     for wait in waits:
         with running(cache, *WEIGHTS) as server:
-            while not any(cache.glob("packed/**/*")) and server.process.poll() is None:
+            while not any(cache.glob("packed/**/*")) and server.made.process.is_alive():
                 sleep(0.001)
             sleep(wait)
-            assert server.process.poll() is None, "it packs, or has packed"
-            server.process.kill()
+            assert server.made.process.is_alive(), "it packs, or has packed"
+            server.kill()
     texts = []
     for _ in range(2):
         with running(cache, *WEIGHTS) as server:
             address = server.ready()
             texts.append(greedy(address))
             loaded(address, 2)
-            server.process.kill()
+            server.kill()
     with running(tmp_path / "fresh", *WEIGHTS) as server:
         assert texts == [greedy(server.ready())] * 2
     assert "Traceback" not in server.log.read_text()
@@ -196,8 +184,10 @@ def test_clients_that_do_nothing_do_not_keep_it_from_ending(tmp_path: Path) -> N
         stuck = socket.socket()
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect(("127.0.0.1", port))
-        data = json.dumps({**LONG, "logprobs": 20, "return_token_ids": True, "stream_interval": 1}).encode()
+        data = json.dumps(
+            {**LONG, "n": 8, "max_tokens": 600, "logprobs": 20, "return_token_ids": True, "stream_interval": 1}
+        ).encode()
         stuck.sendall(head % len(data) + data)
         stuck.recv(1)
-        server.process.send_signal(signal.SIGTERM)
-        assert server.end() == 0
+        server.made.send(signal.SIGTERM)
+        assert server.made.end() == 0

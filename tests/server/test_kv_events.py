@@ -39,7 +39,7 @@ def follow(affinity, name, told):
 @pytest.fixture
 def llm():
     with LLM(
-        "zoo:target", drafter="none", enable_prefix_caching=True, kv_cache_memory="8MiB", max_model_len=128
+        "zoo:target", drafter="none", enable_prefix_caching=True, kv_cache_memory="3MiB", max_model_len=128
     ) as made:
         yield made
 
@@ -71,7 +71,7 @@ def test_what_is_evicted_is_published(llm):
     async def run():
         affinity, fresh, last = Affinity(), Affinity(), 0
         async with served(llm, kv_events=True) as client:
-            for start in range(0, 1500, 20):
+            for start in range(0, 240, 20):
                 await client.post("/v1/completions", json={"prompt": [start + i for i in range(100)], "max_tokens": 1})
                 told = events(await client.get(f"/kv_events?since={last}"))
                 last = follow(affinity, "here", told)
@@ -79,7 +79,7 @@ def test_what_is_evicted_is_published(llm):
             assert now[0]["type"] == "cleared"
             follow(fresh, "here", now)
             assert any(one["type"] == "removed" for one in events(await client.get("/kv_events?since=0")))
-            keys = [route_key({"prompt": [start + i for i in range(100)]}) for start in range(0, 1500, 20)]
+            keys = [route_key({"prompt": [start + i for i in range(100)]}) for start in range(0, 240, 20)]
             held = [affinity.num_held(key, "here") for key in keys]
             assert held == [fresh.num_held(key, "here") for key in keys]
             assert held[0] == 0 and held[-1] == 6

@@ -45,7 +45,7 @@ def test_costs_are_measured_on_the_engine_with_the_target_that_is_there(tmp_path
     ids = torch.arange(24).view(2, 12)
     rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(2, 11, dtype=torch.bool))
     before, kept = teacher.lesson(rows).states, {name: one.data_ptr() for name, one in target.named_parameters()}
-    monkeypatch.setattr("outdraft.engine.assembly.assemble.load_network", None)  # no file is read for another one
+    monkeypatch.setattr("outdraft.engine.assembly.assemble.read_network", None)  # no file is read for another one
     found = measure_costs(kind, method, learner, target, tmp_path, depth=3, prompts=[[1, 2, 3]], tokens=12)
     assert kept == {name: one.data_ptr() for name, one in target.named_parameters()}
     assert torch.equal(teacher.lesson(rows).states, before) and not target.exact

@@ -6,6 +6,7 @@ import os
 import signal
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -119,6 +120,45 @@ def test_a_decay_within_the_warm_up_begins_where_that_has_come_to():
         assert factors[: schedule.decay_at + 1] == sorted(factors[: schedule.decay_at + 1])
         assert factors[schedule.decay_at :] == sorted(factors[schedule.decay_at :], reverse=True)
     assert [round(short.factor(step), 2) for step in range(9, 14)] == [0.5, 0.55, 0.6, 0.4, 0.2]
+
+
+def spend(schedule: Schedule, pace: list[float], first: float = 5.0) -> tuple[float, list[float]]:
+    """Seconds until it ends, where the first step takes long and later ones take `pace` in turn; and the factors."""
+    spent, factors, step = 0.0, [], 0
+    while not (schedule.keep_time(step, spent), step >= schedule.end)[1]:
+        factors.append(schedule.factor(step))
+        spent += pace[step % len(pace)] if step else first
+        step += 1
+    return spent, factors
+
+
+@pytest.mark.parametrize("pace", [[0.1], [0.05, 0.2, 0.1], [0.2] * 200 + [0.1] * 10000])
+def test_a_run_of_so_many_seconds_decays_to_zero_by_then(pace):
+    schedule = Schedule(toy_config(steps=1 << 30, seconds=60.0, warmup=5, decay_share=1.0))
+    spent, factors = spend(schedule, pace)
+    assert abs(spent - 60) < 0.5 and factors[20] == 1.0 and factors[-1] < 0.02
+    assert 0.35 < schedule.decay_at / len(factors) < 0.6
+    assert all(after < before + 0.05 for before, after in pairwise(factors[schedule.decay_at :]))
+
+
+def test_steps_are_a_ceiling_beside_seconds_and_an_early_end_is_kept():
+    capped = Schedule(toy_config(steps=40, seconds=60.0, warmup=5))
+    assert len(spend(capped, [0.1])[1]) == 40
+    told = Schedule(toy_config(steps=1 << 30, seconds=60.0, warmup=5, decay_share=0.5))
+    told.keep_time(10, 6.0)
+    told.begin_decay(20)
+    told.keep_time(21, 8.0)
+    told.keep_time(22, 9.0)
+    assert told.end == 30
+    with pytest.raises(ConfigError, match=r"seconds=60, decay_at=100: .* leave decay_at out"):
+        toy_config(steps=1000, seconds=60.0, decay_at=100)
+
+
+def test_a_loop_ends_when_its_seconds_are_spent(tmp_path):
+    loop = toy_loop(NextToken(toy_decoder()), tmp_path, steps=1 << 30, seconds=0.5)
+    loop.run()
+    assert 2 <= loop.step < 10000 and loop.schedule.end == loop.step
+    assert loop.progress.seconds > 0.4
 
 
 def test_a_decay_that_would_end_behind_the_last_step_is_refused():

@@ -12,8 +12,8 @@ from outdraft.bench.clock import Timed, time_text
 from outdraft.bench.identity import is_promised
 from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import fingerprints
+from outdraft.bench.threads import fixed_threads
 from outdraft.engine.llm import LLM
-from outdraft.kernels.threads import fixed_threads
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 

@@ -14,6 +14,7 @@ from outdraft.cache.static import StaticCache
 from outdraft.options.checked import check_fields
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.shown import shown
+from outdraft.options.sizes import read_bytes
 
 LAYOUTS = ("static", "paged")
 DTYPES = ("auto", "int8")
@@ -42,6 +43,17 @@ class CacheConfig:
                 f"kv_cache={self.layout!r} has a block for each sequence: enable_prefix_caching and kv_cache_memory "
                 "are for kv_cache='paged'"
             )
+
+    @classmethod
+    def asked(cls, layout: str | None, dtype: str, *, prefixes: bool | None, memory: int | str | None) -> "CacheConfig":
+        """As a user asks for it. A size, and rows that later texts take over, are for a pool of pages.
+
+        `prefixes`: None keeps rows for later texts where pages cost nothing, but not in blocks that were asked for.
+        """
+        size = None if memory is None else read_bytes(memory, "kv_cache_memory")
+        chosen = layout or ("paged" if prefixes or size is not None else "static")
+        kept = False if prefixes is None and layout == "static" else prefixes
+        return cls(layout=chosen, dtype=dtype, prefixes=kept, memory=size)
 
     @property
     def variant(self) -> str:

@@ -19,22 +19,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from outdraft.cache.int8 import to_bytes, to_floats
 from outdraft.options.errors import CapabilityError
 
 Index = Any  # what stands between the brackets of a tensor
-
-
-def to_bytes(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """[..., d] -> int8 [..., d] and its scales, float32 [...]; a row of zeros has scale 0."""
-    rows = rows.float()
-    scales = rows.abs().amax(-1) / 127
-    inverse = torch.where(scales == 0, 0.0, 1 / scales)
-    return (rows * inverse[..., None]).round_().clamp_(-127, 127).to(torch.int8), scales
-
-
-def to_floats(integers: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
-    """What the bytes stand for: [..., d] in `dtype`."""
-    return (integers.float() * scales[..., None]).to(dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +178,7 @@ class SlotCache(ABC, Generic[S]):
     def commit(self, seq: int, keep: Seq[int]) -> None:
         """Keep these tentative rows (counted from `length`), in this order; drop the others."""
         entry = self._entries[seq]
-        if any(not 0 <= row < entry.reserved for row in keep):
+        if keep and not 0 <= min(keep) <= max(keep) < entry.reserved:
             raise CapabilityError(f"cache: commit of rows {list(keep)}, but {entry.reserved} are reserved")
         same = 0
         while same < len(keep) and keep[same] == same:

@@ -23,13 +23,14 @@ class Block(Slots):
 
     planes: Planes  # [L, Hkv, capacity]
     memory: KVMemory = field(init=False)  # the same, cut into pages
+    capacity: int = field(init=False)  # how many slots there are
 
     def __post_init__(self) -> None:
         self.hold(self.planes)
 
     def hold(self, planes: Planes) -> None:
         """The sequence's rows stand here from now on."""
-        self.planes = planes
+        self.planes, self.capacity = planes, planes.keys.shape[2]
         count = self.capacity // PAGE
         keys, values, *scales = (
             plane.view(*plane.shape[:2], count, PAGE, *plane.shape[3:]).transpose(1, 2) for plane in planes.tensors()
@@ -41,11 +42,6 @@ class Block(Slots):
             key_scales=scales[0] if scales else None,
             value_scales=scales[1] if scales else None,
         )
-
-    @property
-    def capacity(self) -> int:
-        """How many slots there are."""
-        return self.planes.keys.shape[2]
 
 
 class StaticCache(SlotCache[Block]):

@@ -62,8 +62,8 @@ def read_spelling(decoder: Mapping[str, Any] | None) -> Spelling:
 def spell_byte_level(token: str) -> bytes:
     """Each character is one byte; a token with a character outside the table is plain text (added tokens)."""
     table = byte_of_character()
-    if all(character in table for character in token):
-        return bytes(table[character] for character in token)
+    if table.keys() >= set(token):
+        return bytes(map(table.__getitem__, token))
     return token.encode()
 
 

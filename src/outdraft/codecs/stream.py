@@ -22,14 +22,11 @@ class TextStream:
 
     def push(self, token: int) -> str:
         """The text that this token completes; empty while a character is incomplete."""
-        return self._strip_first(self._bytes.decode(self._codec.token_bytes(token)))
+        piece = self._bytes.decode(self._codec.token_bytes(token))
+        if self._strip and piece:
+            self._strip, piece = False, piece.removeprefix(" ")
+        return piece
 
     def finish(self) -> str:
         """What is left at the end: U+FFFD for an incomplete character, else nothing."""
-        return self._strip_first(self._bytes.decode(b"", final=True))
-
-    def _strip_first(self, piece: str) -> str:
-        if self._strip and piece:
-            self._strip = False
-            return piece.removeprefix(" ")
-        return piece
+        return self._bytes.decode(b"", final=True)

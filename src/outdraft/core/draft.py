@@ -78,28 +78,29 @@ class HostTree:
     """The same tree as plain Python numbers: what a rule walks over.
 
     Fields:
-        parents, depths: of each node.
+        tokens, parents, depths: of each node.
         children: acceptable children of each node, in drawing order.
     """
 
-    __slots__ = ("_source", "_tokens", "children", "depths", "is_read", "parents")
+    __slots__ = ("_source", "children", "depths", "is_read", "parents", "tokens")
 
     def __init__(self, source: Tensor, *, parents: list[int], children: list[list[int]], depths: list[int]) -> None:
         self.parents, self.children, self.depths = parents, children, depths
         self.is_read = source.device.type == "cpu"  # the tokens are on the host
         self._source = source
-        self._tokens: list[int] = source.tolist() if self.is_read else []
+        if self.is_read:
+            self.tokens: list[int] = source.tolist()
 
-    @property
-    def tokens(self) -> list[int]:
-        """Of each node. Tokens drafted on a GPU are read when a caller asks, or taken with what else is read."""
-        if not self.is_read:
-            self.take(self._source.tolist())
-        return self._tokens
+    def __getattr__(self, name: str) -> list[int]:
+        """`tokens` that were drafted on a GPU, unless they were taken with what else is read."""
+        if name != "tokens":
+            raise AttributeError(name)
+        self.take(self._source.tolist())
+        return self.tokens
 
     def take(self, tokens: list[int]) -> None:
         """The tokens, which the caller has read."""
-        self._tokens, self.is_read = tokens, True
+        self.tokens, self.is_read = tokens, True
 
     @property
     def is_chain(self) -> bool:
@@ -121,6 +122,18 @@ class HostTree:
                 return depth
             node = right
         return len(tokens)
+
+    def walk(self, best: Seq[int]) -> list[int]:
+        """Nodes from below the root on, each of which guesses what is best [N] at its parent."""
+        path, node = list[int](), 0
+        while True:
+            for child in self.children[node]:
+                if self.tokens[child] == best[node]:
+                    path.append(child)
+                    node = child
+                    break
+            else:
+                return path
 
     def path(self, node: int) -> list[int]:
         """Node indices from below the root to `node`."""

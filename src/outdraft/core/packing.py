@@ -81,7 +81,8 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
                 )
             nodes += range(len(tokens), len(tokens) + len(tree.parents))
             tokens += tree.tokens if tree.is_read else [0] * len(tree.parents)
-            positions += [seq.position(pending_at + depth) for depth in tree.depths]
+            position = seq.position(pending_at)  # from there on they follow one another, whatever the prompt's are
+            positions += [position + depth for depth in tree.depths]
         start = row_starts[-1]
         scores = seq.request.params.prompt_logprobs is not None
         prompt_rows.append(prompt_rows_of(seq, certain, start) if scores else range(start, start))

@@ -34,7 +34,7 @@ class RowsOf(Mapping[int, Tensor]):
     @property
     def has_few(self) -> bool:
         """Whether the whole pass had few rows."""
-        return all(len(whole) <= _FEW for whole in self._whole.values())
+        return max(map(len, self._whole.values()), default=0) <= _FEW
 
     def _are_neighbours(self) -> bool:
         rows = self._rows  # of a prompt many: to take them by a list is slow

@@ -56,19 +56,20 @@ class Sequence:
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
-    _edits: bool = field(init=False)  # what its settings say once for all its tokens
+    is_greedy: bool = field(init=False)  # what its settings say once for all its tokens
+    _edits: bool = field(init=False)
     _looks_back: bool = field(init=False)
     _masks: bool = field(init=False)
-    _num_forced: int = field(init=False)
+    _forced_until: int = field(init=False)  # tokens of the prompt and the forced prefix
 
     def __post_init__(self) -> None:
         params, own = self.request.params, self.eos_token_ids
         self.ends = frozenset() if params.ignore_eos else own
         if params.stop_token_ids:
             self.ends = self.request.once.of(("ends", own), lambda: self.ends | frozenset(params.stop_token_ids))
-        self._edits, self._looks_back = params.edits_logits, params.depends_on_history
+        self.is_greedy, self._edits, self._looks_back = params.greedy, params.edits_logits, params.depends_on_history
         self._masks = bool(params.bad_words or params.min_tokens)
-        self._num_forced = len(params.prefix_ids)
+        self._forced_until = self.prompt_len + len(params.prefix_ids)
 
     @property
     def pending(self) -> int:
@@ -98,7 +99,7 @@ class Sequence:
     @property
     def prefilled(self) -> bool:
         """Whether the whole prompt but the pending token is cached, and what is read beside it."""
-        return not self.num_unread and (self.beside is None or not self.beside.num_unread)
+        return len(self.tokens) - 1 == self.num_cached and (self.beside is None or not self.beside.num_unread)
 
     def reaches(self, chunk: int) -> bool:
         """Whether a pass that reads so many tokens of it, and of what is beside it, may judge its pending token."""
@@ -118,7 +119,7 @@ class Sequence:
     def room(self) -> int:
         """How many more tokens this sequence may emit."""
         by_context, wanted = self.max_len - len(self.tokens), self.request.params.max_tokens
-        return by_context if wanted is None else min(wanted - self.num_output, by_context)
+        return by_context if wanted is None else min(wanted + self.prompt_len - len(self.tokens), by_context)
 
     @property
     def longest(self) -> int:
@@ -139,19 +140,17 @@ class Sequence:
     @property
     def edits_logits(self) -> bool:
         """Whether logits are changed before the temperature: by its settings, or by its constraint."""
-        return self._edits or self.depends_on_history
+        return self._edits or self.constraint is not None or len(self.tokens) < self._forced_until
 
     @property
     def depends_on_history(self) -> bool:
         """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
-        is_forced = self._num_forced > len(self.tokens) - self.prompt_len
-        return is_forced or self._looks_back or self.constraint is not None
+        return self._looks_back or self.constraint is not None or len(self.tokens) < self._forced_until
 
     @property
     def masks_by_history(self) -> bool:
         """Whether the tokens before a node say which may follow it."""
-        is_forced = self._num_forced > len(self.tokens) - self.prompt_len
-        return is_forced or self._masks or self.constraint is not None
+        return self._masks or self.constraint is not None or len(self.tokens) < self._forced_until
 
     def extend(self, token: int) -> str | None:
         """Append one emitted token; returns the reason if the text ends with it, else None."""

@@ -8,19 +8,21 @@ from outdraft.core.verdict import Verdict
 
 def about_guess(draft: Draft, tree: HostTree, verdict: Verdict) -> dict[str, Any]:
     """Fields of `StepEvent`, for a guess of more than the pending token."""
-    path = verdict.path
-    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * draft.num_nodes
-    offered = [node for node in range(1, draft.num_nodes) if roles[node] == Role.VERIFY]
-    walked = [tree.children[node] for node in (0, *path)]
-    choices = [(siblings.index(child), len(siblings)) for siblings, child in zip(walked, path, strict=False)]
-    if walked[-1]:
-        choices.append((len(walked[-1]), len(walked[-1])))
-    judged = [*path, *walked[-1][:1]]
+    path, depths, siblings = verdict.path, tree.depths[1:], tree.children[0]
+    if draft.roles is not None:
+        depths = [depth for depth, role in zip(depths, draft.roles[1:].tolist(), strict=True) if role == Role.VERIFY]
+    choices = []
+    for child in path:
+        choices.append((siblings.index(child), len(siblings)))
+        siblings = tree.children[child]
+    if siblings:
+        choices.append((len(siblings), len(siblings)))
+    judged = [*path, *siblings[:1]]
     return {
-        "num_draft_tokens": len(offered),
-        "draft_depth": max((tree.depths[node] for node in offered), default=0),
+        "num_draft_tokens": len(depths),
+        "draft_depth": max(depths, default=0),
         "confidences": tuple(draft.confidence[judged].tolist()) if draft.confidence is not None else (),
         "choices": tuple(choices),
         "num_accepted": len(path),
-        "rejected": bool(offered) and not verdict.bonus,
+        "rejected": bool(depths) and not verdict.bonus,
     }

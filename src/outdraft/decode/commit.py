@@ -72,11 +72,12 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     packed, scored = judged.packed, judged.scored
     seq, draft, start, certain = packed.seqs[i], packed.drafts[i], packed.seqs[i].num_cached, packed.num_certain[i]
     keep = list(range(certain))
-    event = StepEvent(seq_id=seq.id, num_certain=certain or packed.num_beside[i], variant=seq.variant)
-    if verdict is not None:
-        event = _emit(i, packed, scored.logits, judged.p, verdict)
+    if verdict is None:
+        event = StepEvent(seq_id=seq.id, num_certain=certain or packed.num_beside[i], variant=seq.variant)
+    else:
+        event = _emit(judged, i, verdict)
         nodes = (0, *verdict.path)[: len(event.tokens)]
-        keep += [certain + node for node in nodes]
+        keep += [certain + node for node in nodes] if certain else nodes
     target.commit(seq, keep)
     seq.num_cached = start + len(keep)
     if judged.prompt_logprobs and (told := judged.prompt_logprobs[i]):
@@ -94,8 +95,9 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     return event, seen
 
 
-def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verdict) -> StepEvent:
+def _emit(judged: Judged, i: int, verdict: Verdict) -> StepEvent:
     """Append the verdict's tokens to sequence i until the text ends; describe what was appended."""
+    packed, logits, p, decision = judged.packed, judged.scored.logits, judged.p, judged.decisions.each[i]
     seq, draft, tree = packed.seqs[i], packed.drafts[i], packed.trees[i]
     assert draft is not None and tree is not None
     first, path = packed.node_starts[i], verdict.path
@@ -105,9 +107,9 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     run.append(verdict.token)
 
     tokens: list[int] = []
-    logprobs, reason = [], None
+    logprobs, reason, masks = [], None, bool(path) and seq.masks_by_history
     for node, token in zip((0, *path), run, strict=True):
-        if tokens and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
+        if tokens and masks and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
             break  # drawn where nothing may follow: the next pass reports that of the tokens before it
         if seq.request.params.logprobs is not None:
             logprobs.append(token_logprobs(seq, token, logits[first + node], p[first + node]))
@@ -124,7 +126,10 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         finish_reason=reason,
         variant=seq.variant,
         num_certain=packed.num_certain[i] or packed.num_beside[i],
+        drafted_by=decision.drafted_by if guess.get("num_draft_tokens") else "",
+        draft_version=decision.draft_version,
         num_nodes=len(tree.parents),
+        num_replayed=judged.scored.replayed.get(i),
         draft_tree=tell_tree(draft, tree, verdict) if seq.request.return_draft_tree else None,
         **guess,
     )

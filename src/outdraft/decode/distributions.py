@@ -11,6 +11,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from outdraft.core.draft import HostTree
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder.choice import best_distribution
@@ -21,8 +22,12 @@ from outdraft.sampling.warp import poisoned_one_hot, tree_paths, warp_nodes, war
 def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = False) -> Tensor:
     """The warped distribution at every node: [M, V] -> [M, V]. `soft`: at temperature 1 for greedy requests, not
     one-hot; a request that names a rule of its own is judged by that rule, which is not soft."""
-    judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
-    if not soft and all(seq.request.params.greedy and not seq.edits_logits for _, seq, _ in judged):
+    judged, is_one_hot = list[tuple[int, Sequence, HostTree]](), not soft
+    for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)):
+        if tree is not None:
+            judged.append((i, seq, tree))
+            is_one_hot = is_one_hot and seq.is_greedy and not seq.edits_logits
+    if is_one_hot:
         distribution = best_distribution(logits)
         if distribution is not None:
             return distribution

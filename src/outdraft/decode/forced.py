@@ -66,12 +66,10 @@ def is_dear(seq: Sequence) -> bool:
 
 
 def fitted(seq: Sequence, draft: Draft, *, cuts: bool, fills: bool) -> Draft:
-    """A drafter's guess under the sequence's constraint; without one it is not looked at.
+    """A drafter's guess under the sequence's constraint.
 
     `cuts`: without what the constraint forbids. `fills`: one forced token, where nothing is guessed.
     """
-    if seq.constraint is None:
-        return draft
     try:
         draft = without_forbidden(seq, draft) if cuts else draft
         is_silent = fills and draft.num_nodes == 1
@@ -102,22 +100,20 @@ def _is_plain_chain(draft: Draft) -> bool:
     return is_plain and host_tree(draft).is_chain
 
 
-def as_read(seen: Seq[Seen]) -> list[Seen]:
-    """What drafters may see: forced rounds as rows of a text that was read up to its new pending token."""
-    return [_as_read(one) if isinstance(one.draft, Undrafted) else one for one in seen]
-
-
 def as_planned(events: Seq[StepEvent], decisions: Decisions) -> list[StepEvent] | None:
     """What the policy may learn from: rounds that did not fail and went as planned, with the times of the whole step.
 
     A round that was forced, or that its request decided, did not. None where that is true of all. The others share the
     time of those that are left out, for a pass costs much the same without a few of its rows.
     """
-    told = [event for event, one in zip(events, decisions.each, strict=True) if one.is_planned]
-    if not told:
+    planned, num_told = list[StepEvent](), 0
+    for event, one in zip(events, decisions.each, strict=True):
+        num_told += one.is_planned
+        if one.is_planned and event.error is None:
+            planned.append(event)
+    if not num_told:
         return None
-    scale = len(events) / len(told)
-    planned = [event for event in told if event.error is None]
+    scale = len(events) / num_told
     return planned if scale == 1 else [replace(event, times=_scaled(event.times, scale)) for event in planned]
 
 
@@ -125,7 +121,8 @@ def _scaled(times: StepTimes, scale: float) -> StepTimes:
     return StepTimes(draft=times.draft * scale, target=times.target * scale, rest=times.rest * scale)
 
 
-def _as_read(one: Seen) -> Seen:
+def as_read(one: Seen) -> Seen:
+    """What drafters may see of a forced round: rows of a text that was read up to its new pending token."""
     assert one.logits is not None
     last = one.num_committed - 1  # the node of the last row, for the draft is a chain and nothing was read before it
     tokens = one.seq.tokens[one.start + last :]

@@ -6,7 +6,6 @@ each text   its prefix or grammar leaves one continuation (`forced.py`)   that c
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import Any
 
 from outdraft.core.decisions import Decision
 from outdraft.core.draft import Draft
@@ -20,15 +19,22 @@ from outdraft.options.errors import CacheFullError
 
 def guess(seqs: Seq[Sequence], parts: Parts) -> dict[int, Decision]:
     """By id, of the sequences whose prompt is read and whose drafter has not failed."""
-    ready = [seq for seq in seqs if seq.prefilled and seq.speculates]
-    forced = [(seq, forced_draft(seq, least=LEAST_FORCED[parts.has_peeking])) for seq in ready]
-    found = {seq.id: _decided(seq, one) for seq, one in forced if one is not None}
-    asked = [seq for seq in ready if seq.id not in found]
-    return found | _propose(asked, parts) if asked else found
+    found, asked = dict[int, Decision](), list[Sequence]()
+    for seq in seqs:
+        if not (seq.prefilled and seq.speculates):
+            continue
+        least = LEAST_FORCED[parts.has_peeking]
+        if seq.masks_by_history and (forced := forced_draft(seq, least=least)) is not None:
+            found[seq.id] = _forced(seq, forced)
+        else:
+            asked.append(seq)
+    if asked:
+        _propose(asked, parts, found)
+    return found
 
 
-def _propose(seqs: Seq[Sequence], parts: Parts) -> dict[int, Decision]:
-    """The drafter's guesses; none this time where its own rows find no room."""
+def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> None:
+    """Find the drafter's guesses; none this time where its own rows find no room."""
     planned = parts.policy.plan(seqs)
     budgets = [_budget(seq, one) for seq, one in zip(seqs, planned, strict=True)]
     if parts.reads_confidence:  # whatever the policy asks: it must not change what the rule reads
@@ -38,29 +44,35 @@ def _propose(seqs: Seq[Sequence], parts: Parts) -> dict[int, Decision]:
     except CacheFullError:
         drafts = [undrafted([seq.pending]) for seq in seqs]
     version = 0 if parts.adoption is None else parts.adoption.version
-    return {
-        seq.id: _decided(
-            seq,
-            fitted(seq, draft, cuts=parts.has_peeking, fills=parts.traits.ahead is None),
+    for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True):
+        if seq.constraint is not None:
+            draft = fitted(seq, draft, cuts=parts.has_peeking, fills=parts.traits.ahead is None)
+        if isinstance(draft, Undrafted):
+            found[seq.id] = _forced(seq, draft)
+            continue
+        found[seq.id] = Decision(
+            seq_id=seq.id,
+            start=seq.num_cached,
+            turn=seq.turn,
+            draft=draft,
             budget=budget,
             drafted_by=parts.held.name_of(budget.arm),
             draft_version=version,
-            is_planned=is_as_planned(plan, budget),
+            is_planned=budget is plan or is_as_planned(plan, budget),
         )
-        for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True)
-    }
 
 
-def _decided(seq: Sequence, draft: Draft, **by: Any) -> Decision:
-    """`by`: who made the draft, unless no drafter did."""
-    if isinstance(draft, Undrafted):
-        by = {"drafted_by": FORCED, "is_planned": False}
-    return Decision(seq_id=seq.id, start=seq.num_cached, turn=seq.turn, draft=draft, **by)
+def _forced(seq: Sequence, draft: Draft) -> Decision:
+    """No drafter made it."""
+    return Decision(
+        seq_id=seq.id, start=seq.num_cached, turn=seq.turn, draft=draft, drafted_by=FORCED, is_planned=False
+    )
 
 
 def _budget(seq: Sequence, planned: Budget) -> Budget:
     """As its request asks; without a guess, for want of memory or because masks are dear."""
-    return as_asked(seq, planned) if seq.turn.drafts and not is_dear(seq) else Budget(depth=0)
+    guesses = seq.turn.drafts and (seq.constraint is None or not is_dear(seq))
+    return as_asked(seq, planned) if guesses else Budget(depth=0)
 
 
 def is_as_planned(planned: Budget, budget: Budget) -> bool:

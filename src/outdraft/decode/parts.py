@@ -33,8 +33,8 @@ class Parts:
     has_peeking: bool = field(init=False)  # the drafter, or one that it asks, may guess what a constraint forbids
 
     def __post_init__(self) -> None:
-        able = [one.traits.adopt for one in inner(self.drafter) if one.traits.adopt is not None]
-        object.__setattr__(self, "adoption", able[0] if able else None)
-        object.__setattr__(self, "traits", self.drafter.traits)
-        object.__setattr__(self, "guesses", self.traits.guesses)
-        object.__setattr__(self, "has_peeking", any(one.traits.peeks for one in inner(self.drafter)))
+        held = [one.traits for one in inner(self.drafter)]  # the drafter's own first
+        object.__setattr__(self, "traits", held[0])
+        object.__setattr__(self, "guesses", held[0].guesses)
+        object.__setattr__(self, "adoption", next((one.adopt for one in held if one.adopt is not None), None))
+        object.__setattr__(self, "has_peeking", any(one.peeks for one in held))

@@ -111,7 +111,7 @@ class ShieldedDrafter:
 
     def _ask_for_guesses(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         try:
-            return self._propose(seqs, budgets)
+            return _one_each(self.inner.propose(seqs, budgets), seqs, Draft, "draft")
         except CacheFullError:  # no fault of the drafter: later there is room again
             raise
         except anything_but_an_interrupt() as error:
@@ -119,9 +119,6 @@ class ShieldedDrafter:
                 self.give_up(seqs, error)
                 return [chain([seqs[0].pending])]
         return [self._ask_for_guesses([seq], [budget])[0] for seq, budget in zip(seqs, budgets, strict=True)]
-
-    def _propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        return _one_each(self.inner.propose(seqs, budgets), seqs, Draft, "draft")
 
     def observe(self, seen: Seq[Seen]) -> None:
         """What the pass showed of those that still have their drafter."""
@@ -207,15 +204,15 @@ class ShieldedPolicy:
 
     def update(self, events: Seq[StepEvent]) -> None:
         """What it cannot learn, it does not."""
-        self._quietly(lambda: self.inner.update(events))
+        try:
+            self.inner.update(events)
+        except anything_but_an_interrupt() as error:
+            self._tell(error)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """These sequences are over."""
-        self._quietly(lambda: self.inner.end(seqs))
-
-    def _quietly(self, verb: Callable[[], None]) -> None:
         try:
-            verb()
+            self.inner.end(seqs)
         except anything_but_an_interrupt() as error:
             self._tell(error)
 

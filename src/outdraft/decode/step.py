@@ -27,7 +27,7 @@ from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
 from outdraft.decode.fit import fit
-from outdraft.decode.forced import as_planned, as_read
+from outdraft.decode.forced import Undrafted, as_planned, as_read
 from outdraft.decode.guesses import guess
 from outdraft.decode.parts import Parts
 from outdraft.decode.prompt_logprobs import score_prompts
@@ -74,10 +74,10 @@ def decide(seqs: Seq[Sequence], parts: Parts) -> Decisions:
     began = perf_counter()
     found = guess(seqs, parts) if parts.guesses else {}
     each = [
-        found.get(seq.id) or Decision(seq_id=seq.id, start=seq.num_cached, turn=seq.turn, draft=chain([seq.pending]))
+        found.get(seq.id) or Decision(seq_id=seq.id, start=seq.num_cached, turn=seq.turn, draft=chain(seq.tokens[-1:]))
         for seq in seqs
     ]
-    fitting = fit(seqs, each, parts.room) if found else each
+    fitting = each if parts.room.capacity is None else fit(seqs, each, parts.room)
     return Decisions(each=tuple(fitting), seconds=perf_counter() - began, is_whole=fitting is each)
 
 
@@ -143,20 +143,12 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     """Make the verdicts true, and let drafter and policy learn from them. `fail`: see `commit`."""
     events, seen = commit(judged, parts.target, fail)
     if parts.guesses:
-        parts.drafter.observe(as_read(seen))
+        parts.drafter.observe([as_read(one) if isinstance(one.draft, Undrafted) else one for one in seen])
     share = 1 / len(events)
     rest = perf_counter() - judged.until
     times = StepTimes(draft=judged.times.draft * share, target=judged.times.target * share, rest=rest * share)
-    events = [
-        replace(
-            event,
-            times=times,
-            num_replayed=judged.scored.replayed.get(i),
-            drafted_by=one.drafted_by if event.num_draft_tokens else "",
-            draft_version=one.draft_version,
-        )
-        for i, (event, one) in enumerate(zip(events, judged.decisions.each, strict=True))
-    ]
+    for event in events:  # which no caller has read yet
+        object.__setattr__(event, "times", times)
     if parts.guesses and (planned := as_planned(events, judged.decisions)) is not None:
         parts.policy.update(planned)
     return events

@@ -143,7 +143,9 @@ class SuspiciousPolicy:
 def shielded(parts: Parts, suspicion: Suspicion) -> Parts:
     """The parts of an engine that serves: errors of plug-ins are caught, and the drafters are watched."""
     suspicion.watch(parts.held.watched)
-    policy = SuspiciousPolicy(ShieldedPolicy(parts.policy), suspicion)
+    policy: Policy = ShieldedPolicy(parts.policy)
+    if suspicion.watched:
+        policy = SuspiciousPolicy(policy, suspicion)
     return replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=policy)
 
 

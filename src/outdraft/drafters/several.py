@@ -77,26 +77,22 @@ class SeveralDrafter:
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Each sequence's guess by the drafter that its budget names; raises `ConfigError` if there is none."""
-        drafts = [chain([seq.pending]) for seq in seqs]
-        for seq, budget in zip(seqs, budgets, strict=True):
+        places = dict[int, list[int]]()  # arm -> of whom it is asked
+        for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True)):
             if budget.resting and (leaving := self._following[seq.id] & budget.resting):
                 self._following[seq.id] -= leaving
                 for arm in leaving:
                     self.drafters[arm].end([seq])
-        for arm in sorted({budget.arm for budget in budgets if budget.depth > 0}):
-            if arm >= len(self.drafters):
-                raise ConfigError(f"the policy asks for arm {arm}, there are {len(self.drafters)} drafters")
-            own = [
-                i
-                for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True))
-                if budget.depth > 0 and budget.arm == arm and arm in self._following[seq.id]
-            ]
-            if not own:
-                continue
+            if budget.depth > 0:
+                if budget.arm >= len(self.drafters):
+                    raise ConfigError(f"the policy asks for arm {budget.arm}, there are {len(self.drafters)} drafters")
+                if budget.arm in self._following[seq.id]:
+                    places.setdefault(budget.arm, []).append(i)
+        drafts = dict[int, Draft]()
+        for arm, own in sorted(places.items()):
             made = self.drafters[arm].propose([seqs[i] for i in own], [budgets[i] for i in own])
-            for i, draft in zip(own, made, strict=True):
-                drafts[i] = draft
-        return drafts
+            drafts.update(zip(own, made, strict=True))
+        return [drafts.get(i) or chain(seq.tokens[-1:]) for i, seq in enumerate(seqs)]
 
     def observe(self, seen: Seq[Seen]) -> None:
         """For all that follow the text, whichever guessed."""

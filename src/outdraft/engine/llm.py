@@ -8,29 +8,27 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, Never, overload
 
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
-from outdraft.engine.assembly.assemble import Assembled, cache_config, make_engine
-from outdraft.engine.assembly.elastic import ElasticEngine
+from outdraft.engine.assembly.assemble import Assembled, make_engine
 from outdraft.engine.assembly.precision import ELASTIC, FULL
+from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.callers.progress import counted
 from outdraft.engine.callers.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.callers.result import Result
 from outdraft.engine.callers.streaming import Streaming
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.engine.naming.roles import read_companions
-from outdraft.engine.naming.setup import Setup
 from outdraft.engine.naming.words import read_words
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.engine.siblings import Siblings
 from outdraft.models.files.load_codec import load_codec, require_rows
 from outdraft.models.networks.device import choose_device
-from outdraft.options.arguments import check_arguments
-from outdraft.options.errors import ConfigError
+from outdraft.options.checked import check_arguments
 from outdraft.options.params import SamplingParams
-from outdraft.options.shown import shown
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
 
@@ -127,9 +125,9 @@ class LLM(Streaming, Siblings):
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        device = str(choose_device(device))
+        place = choose_device(device)
         keeps = bool(enable_prefix_caching) if precision == ELASTIC else enable_prefix_caching
-        cache = cache_config(kv_cache, kv_cache_dtype, prefixes=keeps, memory=kv_cache_memory)
+        cache = CacheConfig.asked(kv_cache, kv_cache_dtype, prefixes=keeps, memory=kv_cache_memory)
         scheduling = SchedulerSettings(
             max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, max_num_waiting=max_num_waiting
         )
@@ -146,29 +144,29 @@ class LLM(Streaming, Siblings):
             head=head,
             datastore=datastore,
         )
-        if codec is not None and not isinstance(codec, Codec):
-            raise ConfigError(f"codec={shown(codec)} must be a Codec (outdraft.codecs.codec)")
         directory = resolve(str(model), revision=revision)
         setup = Setup(
             directory=directory,
             codec=load_codec(directory) if codec is None else codec,
             dtype=dtype,
-            device=device,
-            exact=device == "cpu" if exact is None else exact,
+            device=place,
+            exact=place.type == "cpu" if exact is None else exact,
             guard=guard,
             enforce_eager=enforce_eager,
             max_len=max_model_len,
             scheduling=scheduling,
+            precision=precision,
+            precision_options=precision_options or {},
             weights_memory=None if weights_memory is None else read_bytes(weights_memory),
             model_impl=model_impl,
             logprobs_mode=logprobs_mode,
             cache=cache,
             combination=combination,
         )
-        self._run(setup, make_engine(setup, precision, precision_options))
+        self._run(setup, make_engine(setup, setup.open_model()))
 
     def _run(self, setup: Setup, made: Assembled) -> None:
-        size = made.engine.parts.target.vocab_size
+        size = made.engine.composition.terms.vocab_size
         if setup.codec is not None:  # beside a GGUF file it may be another model's
             require_rows(setup.codec, size, setup.directory)
         self.codec = setup.codec
@@ -186,16 +184,6 @@ class LLM(Streaming, Siblings):
             parts=setup.prompt_parts,
         )
         self._thread = EngineThread(made.engine, setup.codec, native=made.native)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """What runs, as plain data; with elastic precision, what runs now."""
-        return self.engine.config if isinstance(self.engine, ElasticEngine) else self._config
-
-    @property
-    def lossless(self) -> bool:
-        """Whether what it writes has the target's distribution; a lossy verifier says no."""
-        return self.engine.lossless
 
     @overload
     def generate(self, prompts: Prompt, params: SamplingParams | None = None, **others: Any) -> Result: ...

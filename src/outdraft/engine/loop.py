@@ -25,8 +25,7 @@ from outdraft.engine.composition import Composition
 from outdraft.engine.requests.longest import most_held
 from outdraft.engine.requests.prepare import make_sequence, settled_by
 from outdraft.engine.scheduler.queue import Queue
-from outdraft.engine.scheduler.scheduler import Pass, Scheduler
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import Pass, Scheduler, SchedulerSettings
 from outdraft.options.errors import BusyError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.speculative import Held

@@ -134,13 +134,11 @@ class Runner:
         ids_say_all = packed.starts_from_ids and not any(packed.prompt_rows)
         if self._scorer is not None and ids_say_all and min(taps, default=1) > 0:
             context = CachedContext(self.cache, self._segments(packed))
-            hidden = {tap: torch.empty(len(packed.tokens), self.hidden_size) for tap in taps} if taps else {}
+            hidden, kept = dict[int, Tensor](), dict[int, Tensor]()
+            for tap in taps:
+                hidden[tap] = kept[tap - 1] = torch.empty(len(packed.tokens), self.hidden_size)
             _, logits = self._scorer.feed(
-                packed.tokens.tolist(),
-                packed.positions.tolist(),
-                context,
-                packed.nodes.tolist(),
-                kept={tap - 1: states for tap, states in hidden.items()} if taps else None,
+                packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist(), kept=kept
             )
             return TargetOutput(logits=logits, hidden=hidden)
         positions, h = embedded(self.decoder, packed)
@@ -183,12 +181,11 @@ class Runner:
 
     def _segments(self, packed: PackedDrafts) -> list[Segment]:
         """Each sequence's rows, for which there is room in the cache."""
-        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
+        segments = list[Segment]()
         try:
-            for segment in segments:
-                self.cache.reserve(
-                    segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
-                )
+            for i in range(len(packed.seqs)):
+                segments.append(self._segment(packed, i))
+                self.cache.reserve(segments[-1].seq, segments[-1].stop - segments[-1].start)
         except CacheFullError:
             for segment in segments:  # what was given to the first of them is there for a smaller pass
                 self.cache.truncate(segment.seq, self.cache.length(segment.seq))

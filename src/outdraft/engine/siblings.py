@@ -1,4 +1,4 @@
-"""Further methods of `LLM`: other engines over the weights that it holds."""
+"""Further methods of `LLM`: what runs, and other engines over the weights that it holds."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,13 +8,15 @@ from typing import Any, Self
 
 from outdraft.cache.config import CacheConfig
 from outdraft.engine.assembly.assemble import Assembled, engine_beside
-from outdraft.engine.assembly.precision import FULL
+from outdraft.engine.assembly.elastic import ElasticEngine
+from outdraft.engine.assembly.precision import FULL, MIXED
+from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.callers.thread import EngineThread
+from outdraft.engine.loop import Engine
 from outdraft.engine.naming.roles import read_companions
-from outdraft.engine.naming.setup import Setup
 from outdraft.engine.naming.words import WORDS, read_beside
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.models.files.load_codec import load_codec
 from outdraft.models.networks.network import Network
 
@@ -22,13 +24,20 @@ from outdraft.models.networks.network import Network
 class Siblings:
     """A base of `LLM`, which sets its fields and is built of a setup and an engine by `_run`."""
 
+    engine: Engine
     _setup: Setup
+    _config: dict[str, Any]
     _thread: EngineThread
 
     @property
     def config(self) -> dict[str, Any]:
-        """What runs: see `LLM.config`."""
-        raise NotImplementedError  # `LLM` says it
+        """What runs, as plain data; with elastic precision, what runs now."""
+        return self.engine.config if isinstance(self.engine, ElasticEngine) else self._config
+
+    @property
+    def lossless(self) -> bool:
+        """Whether what it writes has the target's distribution; a lossy verifier says no."""
+        return self.engine.lossless
 
     def _run(self, setup: Setup, made: Assembled) -> None:
         raise NotImplementedError  # `LLM` says it
@@ -43,7 +52,7 @@ class Siblings:
             directory=model,
             codec=load_codec(model),
             dtype="auto",
-            device=str(network.device),
+            device=network.device,
             exact=network.exact,
             guard=None,
             enforce_eager=False,
@@ -53,7 +62,7 @@ class Siblings:
             combination=read_beside({}, cls.__init__, dict, drafter="none"),
         )
         made = object.__new__(cls)
-        made._run(setup, engine_beside(setup, network, FULL))
+        made._run(setup, engine_beside(setup, network))
         return made
 
     def with_drafter(self, drafter: str | Path | Mapping[str, Any], **others: Any) -> Self:
@@ -67,8 +76,10 @@ class Siblings:
         """Likewise, in any words of `LLM` for what drafts: drafter, speculative_config, draft_model, ..."""
         unknown = {word: words.pop(word) for word in words.keys() - WORDS}
         companions = partial(read_companions, self._setup.directory)
-        setup = replace(self._setup, combination=read_beside(unknown, type(self).__init__, companions, **words))
+        combination = read_beside(unknown, type(self).__init__, companions, **words)
+        network, made = self._thread.ask(lambda engine: (network_of(engine.parts), self.config["precision"]))
+        level = MIXED if MIXED in (made["name"], made.get("level")) else FULL
+        setup = replace(self._setup, combination=combination, precision=level, precision_options={})
         other = object.__new__(type(self))
-        network, precision = self._thread.ask(lambda engine: (network_of(engine.parts), self.config["precision"]))
-        other._run(setup, engine_beside(setup, network, precision.get("level", precision["name"])))
+        other._run(setup, engine_beside(setup, network))
         return other

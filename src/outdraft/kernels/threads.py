@@ -11,25 +11,11 @@ from contextlib import contextmanager
 import torch
 
 from outdraft.core.cores import useful_threads
-from outdraft.kernels.library import library
 
 
 def num_threads() -> int:
     """The most threads that a model computes with: PyTorch's number, but no more than a quota keeps busy."""
     return useful_threads(torch.get_num_threads())
-
-
-@contextmanager
-def fixed_threads(count: int) -> Iterator[None]:
-    """Inside, every pass of this process takes so many threads, if it was packed for them; for measurements."""
-    native = library()
-    before = native.od_fix_threads(count) if native is not None else 0
-    try:
-        with torch_threads(count):
-            yield
-    finally:
-        if native is not None:
-            native.od_fix_threads(before)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
 from outdraft.learn.losses import Loss, logs
 
 Logits = Callable[[Tensor], Tensor]
-CHUNK = 1 << 22  # logits of the target that are held at once
+CHUNK = 1 << 22  # logits of the target that are held at once on a CPU
 HELD = 1 << 25  # logits of all guesses of a pass that are kept for the gradient: some 12 bytes each with KL
+ON_DEVICE = 16  # times as many on a GPU, which would take longer to begin a smaller piece than to compute it
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
@@ -53,8 +54,8 @@ def compare(
     *,
     temperature: float = 1.0,
     beside: Mapping[str, float] = _NONE,
-    chunk: int = CHUNK,
-    held: int = HELD,
+    chunk: int | None = None,
+    held: int | None = None,
 ) -> Compared:
     """The loss over counted rows of all depths, a guess as heavy as its depth; and each depth's mean acceptance.
 
@@ -62,8 +63,11 @@ def compare(
     and is multiplied by its square, so that gradients keep their size. `beside`: the weights of losses beside those of
     the guesses, by name: each is a mean of its own over the rows given here, so where it counts others than the guesses
     do, the loss depends a little on how a step is cut into passes. `chunk`: logits that are held at once; `held`: so
-    many of all guesses together are kept for the gradient, and of more the chunks are made again.
+    many of all guesses together are kept for the gradient, and of more the chunks are made again. None: as many as suit
+    the device.
     """
+    times = _times(lesson.states)
+    chunk, held = chunk or CHUNK * times, HELD * times if held is None else held
     total = lesson.states.new_zeros((), dtype=torch.float32)
     weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
     judged = lesson.states if outlook.states is None else outlook.states
@@ -119,12 +123,12 @@ def _beside(losses: Seq[Beside], lesson: Lesson, asked: Mapping[str, float]) -> 
 
 @torch.no_grad()
 def accepted(
-    outlook: Outlook, lesson: Lesson, logits_of: Logits, temperature: float, *, chunk: int = CHUNK
+    outlook: Outlook, lesson: Lesson, logits_of: Logits, temperature: float, *, chunk: int | None = None
 ) -> list[Accepted]:
     """Depth by depth, at a temperature; 0: greedy, where the text is what the target's best tokens spell."""
     tokens, found = lesson.ids[:, 1:].flatten(), []
     judged = lesson.states if outlook.states is None else outlook.states
-    vocab_size = logits_of(lesson.states[:1]).shape[-1]
+    vocab_size, chunk = logits_of(lesson.states[:1]).shape[-1], chunk or CHUNK * _times(lesson.states)
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
@@ -141,6 +145,10 @@ def accepted(
                 ratio[rows] = (of_text.argmax(-1) == log_p.argmax(-1)).float()
         found.append(Accepted(guessed=guessed, ratio=ratio * guessed))
     return found
+
+
+def _times(states: Tensor) -> int:
+    return 1 if states.device.type == "cpu" else ON_DEVICE
 
 
 def _places(vocab: Tensor, vocab_size: int) -> Tensor:

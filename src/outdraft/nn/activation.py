@@ -32,7 +32,7 @@ def rowwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     num_rows, width = x.shape
     x = x.contiguous()  # one row always is, and PyTorch has other code for other layouts
     step = max(1, _SERIAL // width) if width % _VECTOR == 0 else 1
-    if num_rows <= step:
+    if num_rows <= step or x.device.type != "cpu":
         return function(x)
     return torch.cat([function(piece) for piece in x.split(step)])  # type: ignore[no-untyped-call]
 

@@ -4,6 +4,7 @@ Native kernels ask it for `spans`; PyTorch computes the rows of each segment as 
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,9 +28,11 @@ class CachedContext:
         self._segments = segments
         self._exact = exact
         self._planned: list[RowsOverCache] | None = None  # native kernels ask for `spans` and need no plan
-        self.bulk: Sequence[RowRange] = [
-            (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
-        ]
+
+    @cached_property
+    def bulk(self) -> Sequence[RowRange]:
+        """The chunks of prompts that are computed in one piece."""
+        return [(one.start, one.start + one.num_bulk) for one in self._segments if one.num_bulk]
 
     def attend(
         self,
@@ -60,15 +63,14 @@ class CachedContext:
         return fold_cached(self.cache, self._segments, layer, step, inputs)
 
     def spans(self) -> list[Span]:
-        return [_span(self.cache, segment) for segment in self._segments]
-
-
-def _span(cache: KVCache, segment: Segment) -> Span:
-    return Span(
-        start=segment.start,
-        stop=segment.stop,
-        base=segment.base,
-        first=segment.base,
-        memory=cache.memory(segment.seq),
-        paths=None if segment.is_chain else segment.paths(0, segment.num_rows),
-    )
+        return [
+            Span(
+                start=one.start,
+                stop=one.stop,
+                base=one.base,
+                first=one.base,
+                memory=self.cache.memory(one.seq),
+                paths=None if one.is_chain else one.paths(0, one.num_rows),
+            )
+            for one in self._segments
+        ]

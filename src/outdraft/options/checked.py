@@ -3,14 +3,15 @@
     max_ngram='x' of drafter 'ngram' must be a whole number
 
 Numbers of numpy and PyTorch become Python's own. `check_fields` stands in the `__post_init__` of a record,
-`check_arguments` (`arguments.py`) above a function of the public interface.
+`check_arguments` above a function of the public interface.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
-from functools import cache
+from functools import cache, wraps
+from inspect import signature
 from types import NoneType, UnionType
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Never, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.shown import shown
@@ -43,6 +44,21 @@ def check_fields(
         object.__setattr__(record, name, tuple(value) if isinstance(value, list) else value)
 
 
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, given its arguments in Python's own types. Unknown keyword arguments are left to the function."""
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = _signature(function).bind(*args, **kwargs)
+        hints = hints_of(function)
+        for name, value in given.arguments.items():
+            if hints.get(name, Never) is not Never:
+                given.arguments[name] = check_value(name, value, hints[name])
+        return function(*given.args, **given.kwargs)
+
+    return checked
+
+
 @cache
 def _as_they_are(hint: Any) -> frozenset[type]:
     """Which of Python's own types need no further look: most values are of these."""
@@ -54,3 +70,8 @@ def _as_they_are(hint: Any) -> frozenset[type]:
 def hints_of(declared: Any) -> dict[str, Any]:
     """The type hints of a class or a function, read once."""
     return get_type_hints(declared)
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> Any:
+    return signature(function)

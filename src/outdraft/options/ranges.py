@@ -13,12 +13,12 @@ MOST_NGRAM = 64  # tokens of an n-gram that is looked up: the work for each toke
 def check_range(options: object, *names: str, least: float = -inf, most: float = inf, note: str = "") -> None:
     """Raise `ConfigError` unless least <= value <= most for each named field. `note`: what a limit means.
 
-    Of a tuple each number is checked. A field that is None was left to another part; NaN is in no range, and a whole
-    number above `LARGEST` in none either.
+    Of a tuple or list each number is checked. A field that is None was left to another part; NaN is in no range, and a
+    whole number above `LARGEST` in none either.
     """
     for name in names:
         field = getattr(options, name)
-        for value in field if isinstance(field, tuple) else (field,):
+        for value in field if isinstance(field, tuple | list) else (field,):
             check_number(name, value, least=least, most=most, note=note)
 
 

@@ -30,7 +30,7 @@ from outdraft.decode.parts import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.engine.stats import RequestStats
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetOrigin

@@ -61,9 +61,7 @@ def open_target(source: Path, asked: str, device: str) -> tuple[Decoder, Format]
     found = choose_format(named_dtype(asked), stored.dtype, place)
     if found.dtype != stored.dtype:
         stored = open_weights(source, found.dtype)
-    decoder = fill_decoder(stored, place)
-    decoder.set_exact(True)
-    return decoder, found
+    return fill_decoder(stored, place), found
 
 
 def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:

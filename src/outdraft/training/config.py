@@ -27,6 +27,7 @@ class LoopConfig:
 
     watching: ClassVar[tuple[str, ...]] = ("eval_every", "patience", "save_every", "seed")  # these change no step
     steps: int = 0  # ceiling; the signal to finish may come earlier
+    seconds: float = 0.0  # of all steps together, in which the decay ends too, without evaluations; 0: no bound
     batch_tokens: int = 16384  # of a step; 0 in a plan: by how much text there is
     micro_tokens: int = 4096  # per forward of one worker
     seq_len: int = 512
@@ -46,8 +47,13 @@ class LoopConfig:
     def __post_init__(self) -> None:
         check_range(self, "micro_tokens", "seq_len", "eval_every", "save_every", least=1)
         check_range(self, "batch_tokens", "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
-        check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
+        check_range(self, "seconds", "lr", "muon_lr", "weight_decay", least=0.0)
         check_range(self, "decay_share", "clip", least=1e-6)
+        if self.seconds and self.decay_at:
+            raise ConfigError(
+                f"seconds={self.seconds:g}, decay_at={self.decay_at}: of a run of so many seconds the decay starts by "
+                "its share: leave decay_at out"
+            )
         if self.steps and self.decay_at and (end := decay_end(self.decay_at, self.decay_share)) > self.steps:
             raise ConfigError(
                 f"decay_at={self.decay_at} with decay_share={self.decay_share:g} would end at step {end}, behind "
@@ -70,12 +76,31 @@ class Schedule:
         self.decay_at = config.decay_at or max(1, round(config.steps / (1 + config.decay_share)))
         if config.decay_at:
             self.begin_decay(config.decay_at)
+        self._seconds, self._most = config.seconds, config.steps
+        self._from: tuple[int, float] | None = None  # a step, and the seconds that were spent before it
 
     def begin_decay(self, step: int) -> None:
         """Start the decay at this step, unless it has begun."""
+        self._seconds = 0.0
         if step <= self.decay_at:
             self.decay_at = step
             self.end = decay_end(step, self.share)
+
+    def keep_time(self, step: int, spent: float) -> None:
+        """Before each step, where seconds are bounded: let training end when they are spent, as fast as steps go now.
+
+        The first step is not asked: it prepares what later ones use.
+        """
+        if not self._seconds or not step:
+            return
+        first, before = self._from = self._from or (step, spent)
+        if step == first:
+            return
+        left = round((self._seconds - spent) * (step - first) / max(spent - before, 1e-9))
+        was_decaying = self.decaying(step)
+        self.end = step + max(0, min(left, self._most - step))
+        if not was_decaying:
+            self.decay_at = max(step, round(self.end / (1 + self.share)))
 
     def decaying(self, step: int) -> bool:
         """Whether this step belongs to the decay."""

@@ -46,6 +46,8 @@ from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
 
+_NO_END = 1 << 30  # steps of a run that ends by its seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
@@ -183,7 +185,7 @@ def _loop_config(plan: TrainPlan, target: Decoder, accounts: Accounts, team: Tea
         )
     return replace(
         plan.loop,
-        steps=plan.loop.steps or max(1, tokens // batch),
+        steps=plan.loop.steps or (_NO_END if plan.loop.seconds else max(1, tokens // batch)),
         batch_tokens=batch,
         seq_len=length,
         seed=plan.seed,

@@ -289,8 +289,12 @@ class Loop:
 
     def _agree(self) -> bool:
         """Share signals among the team; starts the decay, or says whether to stop."""
-        finish = self._signals.finish or (self.team.leads and (self.run_dir / "finish").exists())
-        flags = self.team.add_up(torch.tensor([float(finish), float(self._signals.stop)]))
+        leads = self.team.leads
+        finish = self._signals.finish or (leads and (self.run_dir / "finish").exists())
+        flags = self.team.add_up(
+            torch.tensor([finish, self._signals.stop, self.progress.seconds if leads else 0.0], dtype=torch.float64)
+        )
+        self.schedule.keep_time(self.step, float(flags[2]))
         if flags[0] > 0 and not self.schedule.decaying(self.step):
             self.schedule.begin_decay(self.step)
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")

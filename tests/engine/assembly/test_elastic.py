@@ -10,7 +10,7 @@ from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.assembly.precision import ElasticOptions, Ladder
 from outdraft.engine.assembly.variant import Variant
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.options.errors import ConfigError, ModelLoadError
 from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 
@@ -18,6 +18,14 @@ LEVELS = ("full", "draft-int4", "mixed")
 SIZES = {"full": 30, "draft-int4": 25, "mixed": 12}
 SEEDS = {"full": 0, "draft-int4": 0, "mixed": 1}  # the target's distribution
 OPTIONS = ElasticOptions(min_free=0.1, margin=0.05)
+
+
+class SizedVariant(Variant):
+    """Its weights have no network behind them, and a size by its level."""
+
+    @property
+    def num_bytes(self):
+        return SIZES[self.config["level"]]
 
 
 class Machine:
@@ -43,7 +51,7 @@ class Machine:
             verifier=ReferenceRule(),
             policy=ConstantPolicy(Budget(depth=2)),
         )
-        return Variant(parts=parts, name="int4" if level == "mixed" else "", config={}, num_bytes=SIZES[level])
+        return SizedVariant(parts=parts, name="int4" if level == "mixed" else "", config={"level": level})
 
 
 def engine_on(machine, **settings):

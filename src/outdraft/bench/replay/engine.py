@@ -23,8 +23,7 @@ from outdraft.decode.fit import fit
 from outdraft.decode.parts import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.loop import Engine
-from outdraft.engine.scheduler.scheduler import Pass
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import Pass, SchedulerSettings
 from outdraft.verify.auto import Auto
 
 

@@ -21,7 +21,7 @@ from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import Trace, TracedRequest, read_lines
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.engine.trace import Tracer
 from outdraft.options.errors import BusyError
 from outdraft.options.params import SamplingParams

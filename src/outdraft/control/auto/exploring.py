@@ -137,10 +137,13 @@ class Watcher:
         self._limit = limit
         self._first = 0  # the sequence that is looked at first
 
-    def free(self, costs: MeasuredCosts) -> list[int]:
-        """Arms whose guesses cost next to nothing here."""
-        most = _FREE * costs.passes(1)
-        return [index for index in self._peeks if 0 < _glance(index, costs) < most]
+    def free(self, costs: MeasuredCosts) -> dict[int, float]:
+        """Arms whose guesses cost next to nothing here, and seconds of a look at what each would say."""
+        most, found = _FREE * costs.passes(1), dict[int, float]()
+        for index in self._peeks:
+            if 0 < (look := costs.drafts[index].quick(PROBE_DEPTH)) < most:
+                found[index] = look
+        return found
 
     def watch(
         self,
@@ -154,9 +157,8 @@ class Watcher:
         One that raises is watched no longer, for it would raise again and again. Probes find out what it is worth, and
         what it raises in a guess costs the sequence that it was asked about, as with every drafter.
         """
-        share = _FREE * costs.passes(len(seqs))
-        for index in self.free(costs):
-            room = int(share / _glance(index, costs))
+        for index, look in self.free(costs).items():
+            room = int(_FREE * costs.passes(len(seqs)) / look)
             try:
                 for at in range(min(room, len(seqs))):
                     seq = seqs[(self._first + at) % len(seqs)]
@@ -174,9 +176,3 @@ class Watcher:
         if ahead and not is_used and index not in text.resting:
             guess = self._peeks[index](seq, Budget(depth=ahead, arm=index))
             text.watched[index] = ahead, host_tree(guess)
-
-
-def _glance(index: int, costs: MeasuredCosts) -> float:
-    """Seconds of a look at what an arm would say: no more than twice its quickest guess, whatever else ran then."""
-    usual = costs.drafts[index]
-    return min(usual(PROBE_DEPTH, 1), 2 * usual.quickest(1))

@@ -14,7 +14,7 @@ deterministic. A greedy or a seeded text does not depend on what it decides; a t
 its distribution does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -22,7 +22,7 @@ from math import ceil
 from typing import Any
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
-from outdraft.control.auto.records import ArmRecord, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.records import TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import Listeners, Nap
 from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
@@ -84,9 +84,10 @@ class AutoPolicy:
         if not limit:
             return [_plain(_NO_ARM)] * len(seqs)
         ids = [seq.id for seq in seqs]
-        if (asleep := self._nap.go_on(ids)) is not None:
+        if self._nap.rounds_left and (asleep := self._nap.go_on(ids)) is not None:
             return asleep
-        self._wake()
+        if self._nap.num_slept:
+            self._wake()
         self._until_plan -= 1
         self._probe = None
         choices = self._trial(seqs)
@@ -115,9 +116,9 @@ class AutoPolicy:
             self._nap.is_asleep = False
             return
         seconds = self.costs.add(events, self._chosen)
-        tokens, calm, told, probe = 0, True, False, self._probe
+        tokens, num_certain, calm, told, probe = 0, 0, True, False, self._probe
         for event in events:
-            tokens += len(event.tokens)
+            tokens, num_certain = tokens + len(event.tokens), num_certain + event.num_certain
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
             calm &= not depth
             if event.finish_reason is not None or event.seq_id not in self._texts:
@@ -129,7 +130,7 @@ class AutoPolicy:
                 told = accepted > 0 or not probe.choice.depth
             calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
         tried, self._tried = self._tried, None
-        if any(event.num_certain for event in events):
+        if num_certain:
             self._waits |= tried is not None
             return
         self._waits = False
@@ -184,8 +185,7 @@ class AutoPolicy:
 
     def _wake(self) -> None:
         """The nap is over, or a text came or went: what was slept through is known to have been plain."""
-        if not (slept := self._nap.end()):
-            return
+        slept = self._nap.end()
         self._until_plan -= self._sleeping * slept
         self._probes.save(slept, self.costs.passes(len(self._planned)), self.costs)
         for i in self._planned:
@@ -200,10 +200,12 @@ class AutoPolicy:
         """
         self._tried = None
         for seq in seqs:
-            self._meet(seq, len(seqs))
+            if seq.id not in self._texts:
+                self._meet(seq, len(seqs))
         for index, arm in enumerate(self._arms):
-            if (depth := arm.trial) is None or self._waits:
+            if arm.num_tried == len(TRIALS) or self._waits:
                 continue
+            depth = TRIALS[arm.num_tried]
             may = [index not in self._texts[seq.id].resting for seq in seqs]
             if max((allowed(seq, depth) for seq, one in zip(seqs, may, strict=True) if one), default=0) == depth:
                 self._tried = arm
@@ -231,10 +233,12 @@ class AutoPolicy:
         """Each sequence's arm as if all did alike; then the depths of all together."""
         self._planned = [seq.id for seq in seqs]
         limit, count = self._options.num_speculative_tokens, len(seqs)
-        passes = cache(self.costs.passes)  # the sequences of a batch ask about the same rows and depths
+        passes: Callable[[float], float] = self.costs.passes
+        drafts = [cost.of(count) for cost in self.costs.drafts]
+        nodes = [arm.nodes for arm in self._arms]
+        if count > 1:  # the sequences of a batch ask about the same rows and depths
+            passes, drafts, nodes = cache(passes), list(map(cache, drafts)), list(map(cache, nodes))
         plain = count / passes(count)
-        drafts = [cache(cost.of(count)) for cost in self.costs.drafts]
-        nodes = [cache(arm.nodes) for arm in self._arms]
         survivals = []
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)

@@ -16,7 +16,7 @@ from outdraft.control.shared.costs import PLAIN, ArmDepth
 from outdraft.core.draft import HostTree
 from outdraft.core.sequence import Sequence
 
-_TRIALS = (4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
+TRIALS = (4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
 _SLOW = 1 / 24
 _MOST_NODES = 4096.0  # for each token of depth: more is no record of ours
 
@@ -33,11 +33,6 @@ class ArmRecord:
         self.num_tried = 0
         self._node_share = 1.0  # nodes offered for each token of depth asked for
         self._node_shares: dict[int, tuple[float, float]] = {}  # the same by depth, with the number of rounds
-
-    @property
-    def trial(self) -> int | None:
-        """The depth of its next trial; None: it has had them."""
-        return _TRIALS[self.num_tried] if self.num_tried < len(_TRIALS) else None
 
     def nodes(self, depth: int) -> float:
         """Draft nodes that a guess of this depth is likely to have: none where the drafter finds nothing to say."""
@@ -62,7 +57,7 @@ class ArmRecord:
         """Begin with what another process kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
         for hazards, told in zip(self.hazards, kept["hazards"], strict=True):
             hazards.recall(told)
-        self.num_tried = max(0, min(int(kept["tried"]), len(_TRIALS)))
+        self.num_tried = max(0, min(int(kept["tried"]), len(TRIALS)))
         self._node_share = _share(kept["nodes"])
         self._node_shares = {
             int(depth): (min(_share(rounds), 1 / _SLOW), _share(mean)) for depth, rounds, mean in kept["shares"][:64]

@@ -37,7 +37,7 @@ class Nap:
         self._work: deque[float] = deque(maxlen=9)  # seconds before the pass, in plain rounds that were planned
         self._ids: list[int] = []  # sequences that the nap was begun with
         self._budgets: list[Budget] = []  # theirs
-        self._num_slept = 0
+        self.num_slept = 0  # rounds of it
         self.rounds_left = 0
         self.is_asleep = False  # in the round under way
 
@@ -66,12 +66,12 @@ class Nap:
         if not self.is_asleep:
             return None
         self.rounds_left -= 1
-        self._num_slept += 1
+        self.num_slept += 1
         return self._budgets
 
     def end(self) -> int:
         """Look again; returns how many rounds were slept through."""
-        slept, self._num_slept, self.rounds_left = self._num_slept, 0, 0
+        slept, self.num_slept, self.rounds_left = self.num_slept, 0, 0
         return slept
 
 

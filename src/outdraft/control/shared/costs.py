@@ -76,11 +76,14 @@ class MeasuredCosts:
         """Learn from one step; returns its seconds. `chosen`: by sequence, what was planned for this step."""
         times = step_times(events)
         drafting, passing = times.draft, times.target + times.rest
-        if any(event.num_certain for event in events):
+        rows = num_certain = 0
+        for event in events:
+            rows, num_certain = rows + event.num_nodes, num_certain + event.num_certain
+        if num_certain:
             for event in events:
                 self._text(event.seq_id).num_tokens += event.num_certain + len(event.tokens)
             return drafting + passing
-        self._learn_pass(sum(event.num_nodes for event in events), passing)
+        self._learn_pass(rows, passing)
         deepest: dict[int, int] = {}
         crowds: Counter[int] = Counter()
         missed = 0
@@ -132,20 +135,20 @@ class MeasuredCosts:
         """Whose the drafting was: the arm's that guessed; of several, as what is known of them divides it."""
         if not deepest:
             return
-        known = {arm: self.drafts[arm](depth, crowds[arm]) for arm, depth in deepest.items()}
-        if missed:
-            if len(known) == 1:
-                ((arm, usual),) = known.items()
-                if usual and missed >= _MANY:
-                    per_token = max(0.0, seconds - _USUAL * usual) / missed
-                    before = self._missed[arm]
-                    self._missed[arm] = before + 0.3 * (per_token - before) if before else per_token
-            return
-        whole = sum(known.values())
-        for arm, depth in deepest.items():
-            if len(deepest) == 1:
+        if len(deepest) == 1:
+            ((arm, depth),) = deepest.items()
+            if not missed:
                 self.drafts[arm].add(depth, seconds, crowds[arm])
-            elif whole and known[arm]:
+            elif missed >= _MANY and (usual := self.drafts[arm](depth, crowds[arm])):
+                per_token = max(0.0, seconds - _USUAL * usual) / missed
+                before = self._missed[arm]
+                self._missed[arm] = before + 0.3 * (per_token - before) if before else per_token
+            return
+        known = {arm: self.drafts[arm](depth, crowds[arm]) for arm, depth in deepest.items()}
+        if missed or not (whole := sum(known.values())):
+            return
+        for arm, depth in deepest.items():
+            if known[arm]:
                 self.drafts[arm].add(depth, seconds * known[arm] / whole, crowds[arm])
 
 

@@ -16,7 +16,7 @@ tries it, and then it is measured. Data in: counts with seconds; data out: secon
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import floor, isfinite
 from statistics import median, median_low
 from typing import Any
@@ -28,6 +28,7 @@ _CLIP = 3.0  # times the median: no measurement counts for more
 _PULL = 1.0  # the line weighs as much as so many measurements
 _FIT_EVERY = 16  # measurements between two fits, once an x is known
 _KNOWN = 3  # measurements after which an x may move the level
+_LEAST = 1e-9  # of a shape: the line may fall below 0 where a steep part begins
 _MOST_X = 64  # shapes that are kept for another process
 _MOST_KINDS = 16  # crowds of up to 65,535 sequences
 
@@ -35,7 +36,7 @@ _MOST_KINDS = 16  # crowds of up to 65,535 sequences
 class CostCurve:
     """`intercept`, `slope`: the prior's line; only their ratio matters."""
 
-    __slots__ = ("_cells", "_line", "_num_added", "_prior", "_ratios", "_shapes", "level", "quickest")
+    __slots__ = ("_cells", "_line", "_num_added", "_prior", "_pulled", "_ratios", "_shapes", "level", "quickest")
 
     def __init__(self, intercept: float, slope: float) -> None:
         self.level = 0.0  # 0: nothing measured
@@ -43,6 +44,7 @@ class CostCurve:
         self._prior = self._line = (intercept, slope)
         self._cells: dict[float, deque[float]] = {}  # x -> what was measured, over the level of its time
         self._shapes: dict[float, float] = {}  # x -> their mean
+        self._pulled: dict[float, float] = {}  # x -> the same, pulled towards the line
         self._ratios: deque[float] = deque(maxlen=_RECENT)  # measured over expected, of any x that is known
         self._num_added = 0
 
@@ -53,13 +55,12 @@ class CostCurve:
 
     def __call__(self, x: float) -> float:
         """Seconds at x; 0 where nothing was measured at all."""
-        if x != (below := floor(x)) and self._shapes:
-            return self(below) + (x - below) * (self(below + 1) - self(below))
-        on_line = max(1e-9, self._line[0] + self._line[1] * x)  # the line may fall below 0 where a steep part begins
-        if x not in self._shapes:
-            return self.level * on_line
-        count = len(self._cells[x])
-        return self.level * (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
+        below, (intercept, slope) = floor(x), self._line
+        found = self._pulled.get(below) or max(_LEAST, intercept + slope * below)
+        if x != below:
+            above = self._pulled.get(below + 1) or max(_LEAST, intercept + slope * (below + 1))
+            found += (x - below) * (above - found)
+        return self.level * found
 
     def add(self, x: int, seconds: float) -> None:
         if seconds <= 0:
@@ -77,6 +78,7 @@ class CostCurve:
         self._num_added += 1
         if len(cell) <= _KNOWN or self._num_added % _FIT_EVERY == 0:
             self._fit()
+        self._pull((x,))
 
     def scale(self, factor: float) -> None:
         """The whole machine is so much slower now than when these were measured."""
@@ -109,7 +111,7 @@ class CostCurve:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
         intercept, slope = self._prior
         points = [(float(len(self._cells[x])), x, shape) for x, shape in self._shapes.items()]
-        scale = sum(n * y for n, _, y in points) / sum(n * (intercept + slope * x) for n, x, _ in points)
+        scale = sum([n * y for n, _, y in points]) / sum([n * (intercept + slope * x) for n, x, _ in points])
         points += [(0.5, x, scale * (intercept + slope * x)) for x in (1.0, 9.0)]
         total = sum_x = sum_y = sum_xx = sum_xy = 0.0
         for weight, x, y in points:
@@ -121,6 +123,13 @@ class CostCurve:
         spread = sum_xx - sum_x * sum_x / total
         tilt = max(0.0, (sum_xy - sum_x * sum_y / total) / spread)
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
+        self._pull(self._shapes)
+
+    def _pull(self, places: Iterable[float]) -> None:
+        intercept, slope = self._line
+        for x in places:
+            count, on_line = len(self._cells[x]), max(_LEAST, intercept + slope * x)
+            self._pulled[x] = (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
 
 
 def _typical(cell: Collection[float]) -> float:
@@ -128,7 +137,7 @@ def _typical(cell: Collection[float]) -> float:
     if len(cell) < _KNOWN:
         return median_low(cell)
     most = _CLIP * median(cell)
-    return sum(min(one, most) for one in cell) / len(cell)
+    return sum([min(one, most) for one in cell]) / len(cell)
 
 
 def _number(given: Any, *, least: float = 1e-12) -> float:
@@ -162,19 +171,22 @@ class DraftCost:
         if not self._curves:
             return lambda depth: 0.0
         curve, share = self._nearest(crowd)
-        return lambda depth: share * curve(depth)
+        return curve if share == 1.0 else lambda depth: share * curve(depth)
 
-    def quickest(self, crowd: int) -> float:
-        """Seconds of the shortest guess of any depth."""
+    def quick(self, depth: int) -> float:
+        """Seconds of such a guess for one sequence: no more than twice the quickest, whatever else ran meanwhile."""
         if not self._curves:
             return 0.0
-        curve, share = self._nearest(crowd)
-        return share * curve.quickest
+        curve, share = self._nearest(1)
+        return share * min(curve(depth), 2 * curve.quickest)
 
     def add(self, depth: int, seconds: float, crowd: int = 1) -> None:
         """A guess of this depth for so many sequences took so long."""
-        if seconds > 0:
-            self._curves.setdefault(crowd.bit_length(), CostCurve(0.1, 0.9)).add(depth, seconds)  # nearly proportional
+        if seconds <= 0:
+            return
+        if (curve := self._curves.get(kind := crowd.bit_length())) is None:
+            curve = self._curves[kind] = CostCurve(0.1, 0.9)  # nearly proportional
+        curve.add(depth, seconds)
 
     def scale(self, factor: float) -> None:
         """The whole machine is so much slower now than when these were measured."""

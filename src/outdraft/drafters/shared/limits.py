@@ -17,7 +17,7 @@ MAX_NODES = MOST_NODES  # of one guess, and rows that a draft model keeps of it
 
 def usable_depth(seq: Sequence, budget: Budget) -> int:
     """Draft tokens along the longest path."""
-    return max(0, min(budget.depth, usable_nodes(seq, budget, budget.depth)))
+    return usable_nodes(seq, budget, budget.depth)
 
 
 def usable_nodes(seq: Sequence, budget: Budget, wanted: int) -> int:

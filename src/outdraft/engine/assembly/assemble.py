@@ -1,20 +1,20 @@
 """Build a running engine from the user's settings: load the weights, build the parts, check that they fit.
 
-    Setup -> network -> runner (the target) -> drafter, rule, policy over it -> engine
+    OpenedModel -> network -> runner (the target) -> drafter, rule, policy over it -> engine
 
 An engine runs one variant of the weights, or with elastic precision the first of several levels that leaves memory
 free. Data out: the engine, and its configuration as plain data.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.state import refuse_over_states
-from outdraft.core.drafter import Drafter, arm_of, held_weights
+from outdraft.core.drafter import Drafter, arm_of
 from outdraft.core.policy import Arm
 from outdraft.core.registry import AnyDrafter, read_options
 from outdraft.core.target import after_attention
@@ -23,15 +23,16 @@ from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.parts import Parts
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.memory import read_memory
-from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
+from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions, Ladder
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
+from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.guided import guided
 from outdraft.engine.loop import Engine
 from outdraft.engine.naming.combination import Combination
 from outdraft.engine.naming.default import fitting, without_found
-from outdraft.engine.naming.setup import Setup
-from outdraft.engine.room import guidance_around, room_of
+from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
@@ -40,16 +41,11 @@ from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.remake.quantize import mixed_precision
 from outdraft.models.remake.streamed import load_streamed
-from outdraft.models.target.open_network import check_model_impl, find_bound, load_network
+from outdraft.models.target.open_network import OpenedModel, find_bound, read_network
 from outdraft.nn.capture import call_each_time, cuda_recorder
-from outdraft.options.errors import CapabilityError, ConfigError, OutdraftError
-from outdraft.options.near_miss import near_miss
-from outdraft.options.ranges import check_number
-from outdraft.options.shown import shown
-from outdraft.options.sizes import read_bytes
+from outdraft.options.errors import CapabilityError, OutdraftError
 from outdraft.options.speculative import Held
 
-_MOST_GUARD = 1e6  # logits
 _UNKNOWN = 2**30  # bytes for a pool where free memory cannot be read
 
 
@@ -62,33 +58,21 @@ class Assembled:
     native: bool  # the kernels compute, and PyTorch has little to do
 
 
-def make_engine(setup: Setup, precision: str, options: Mapping[str, Any] | None) -> Assembled:
-    """Load the weights and build on them.
-
-    Raises `ConfigError` for a precision or options that do not fit.
-    """
-    _check(setup, precision)
-    if precision == ELASTIC:
-        return _elastic(setup, read_options(ElasticOptions, options or {}, f"precision {ELASTIC!r}"))
-    if options:
-        raise ConfigError(f"precision_options belong to precision='elastic', not to {precision!r}")
-    combination = setup.combination.rounded("int4") if precision == DRAFT_INT4 else setup.combination
-    network = _load(setup, precision)
-    if combination.instead is not None:
-        combination = fitting(setup, network, combination)
-    return _engine_over(setup, network, combination, precision)
-
-
-def engine_beside(setup: Setup, network: Network, precision: str) -> Assembled:
-    """Another engine over weights that are loaded. `precision`: the name of theirs, or their level's."""
-    combination = fitting(setup, network, setup.combination)
-    return _engine_over(setup, network, combination, MIXED if precision == MIXED else FULL)
-
-
-def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
-    """The weights of a level; `small_draft`: the draft model on 4 bits."""
+def make_engine(setup: Setup, model: OpenedModel) -> Assembled:
+    """Read the model's weights and build on them."""
+    if setup.precision == ELASTIC:
+        return _elastic(setup, model)
+    small_draft = setup.precision == DRAFT_INT4
     combination = setup.combination.rounded("int4") if small_draft else setup.combination
-    return _build(setup, _load(setup, level), combination)
+    network = _read(setup, model, setup.precision)
+    if combination.instead is not None:
+        combination = fitting(network, combination, setup.guard)
+    return _engine_over(setup, network, combination)
+
+
+def engine_beside(setup: Setup, network: Network) -> Assembled:
+    """Another engine over weights that are loaded; `setup.precision` is the name of theirs."""
+    return _engine_over(setup, network, fitting(network, setup.combination, setup.guard))
 
 
 def build_variant(setup: Setup, network: Network, combination: Combination) -> Variant:
@@ -126,8 +110,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
     }
     if isinstance(parts.policy, KeepingPolicy):
         parts = replace(parts, policy=remembering(parts.policy, setup.directory, config))
-    num_bytes = network.pass_bytes + sum(weights.pass_bytes for weights in held_weights(parts.drafter))
-    return Variant(parts=parts, name=name, config=config, num_bytes=num_bytes)
+    return Variant(parts=parts, name=name, config=config)
 
 
 def _build(setup: Setup, network: Network, combination: Combination) -> Variant:
@@ -138,28 +121,11 @@ def _build(setup: Setup, network: Network, combination: Combination) -> Variant:
         return without_found(combination, error, lambda bare: build_variant(setup, network, bare))
 
 
-def _load(setup: Setup, level: str) -> Network:
-    if setup.weights_memory is not None:
-        return load_streamed(setup.directory, setup.weights_memory, dtype=setup.dtype)
-    return load_network(
-        setup.directory,
-        dtype=setup.dtype,
-        device=setup.device,
-        exact=setup.exact,
-        rounding=lambda config, native: mixed_precision(config.num_layers) if level == MIXED else None,
-        model_impl=setup.model_impl,
-    )
-
-
-def cache_config(layout: str | None, dtype: str, *, prefixes: bool | None, memory: int | str | None) -> CacheConfig:
-    """As the user asked for it. A size, and rows that later texts take over, are for a pool of pages.
-
-    `prefixes`: None keeps rows for later texts where pages cost nothing, but not in blocks that were asked for.
-    """
-    size = None if memory is None else read_bytes(memory, "kv_cache_memory")
-    chosen = layout or ("paged" if prefixes or size is not None else "static")
-    kept = False if prefixes is None and layout == "static" else prefixes
-    return CacheConfig(layout=chosen, dtype=dtype, prefixes=kept, memory=size)
+def _read(setup: Setup, model: OpenedModel, level: str) -> Network:
+    if setup.weights_memory is not None and model.pieces is not None:
+        return load_streamed(model.pieces, setup.weights_memory)
+    rounding = (lambda config, native: mixed_precision(config.num_layers)) if level == MIXED else None
+    return read_network(model, exact=setup.exact, rounding=rounding)
 
 
 def make_runner(
@@ -228,7 +194,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     is_guarded = guard > 0 and verifier.lossless
     return Parts(
         target=GuardedTarget(runner, guard) if is_guarded else runner,
-        guide=guidance_around(guard if is_guarded else None),
+        guide=partial(guided, guard=guard if is_guarded else None),
         drafter=drafter,
         verifier=verifier,
         policy=pacing.build(combination.policy_options, arms),
@@ -253,19 +219,20 @@ def arms_of(method: AnyDrafter, drafter: Drafter) -> tuple[Arm, ...]:
     return method.arms(drafter) or (arm_of(drafter, method.name),)
 
 
-def _engine_over(setup: Setup, network: Network, combination: Combination, precision: str) -> Assembled:
+def _engine_over(setup: Setup, network: Network, combination: Combination) -> Assembled:
     variant = _build(setup, network, combination)
     return Assembled(
         engine=Engine(variant.parts, variant=variant.name, **_settings(setup, network)),
-        config={**variant.config, "precision": {"name": precision}},
+        config={**variant.config, "precision": {"name": setup.precision}},
         native=network.kernels != "pytorch",
     )
 
 
-def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
+def _elastic(setup: Setup, model: OpenedModel) -> Assembled:
     """One engine that changes its variant between requests."""
-    network = _load(setup, FULL)
-    setup = replace(setup, combination=fitting(setup, network, setup.combination))
+    options = read_options(ElasticOptions, setup.precision_options, f"precision {ELASTIC!r}")
+    network = _read(setup, model, FULL)
+    setup = replace(setup, combination=fitting(network, setup.combination, setup.guard))
     first = _build(setup, network, setup.combination)
     levels = elastic_levels(setup, network, first.parts.drafter)
     settings = _settings(setup, network)
@@ -273,8 +240,10 @@ def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
     threads = torch.get_num_threads()
 
     def load(level: str) -> Variant:
+        small_draft = DRAFT_INT4 in levels and level != FULL
+        combination = setup.combination.rounded("int4") if small_draft else setup.combination
         with torch_threads(threads):  # a step has one
-            return load_variant(setup, level, small_draft=DRAFT_INT4 in levels and level != FULL)
+            return _build(setup, _read(setup, setup.open_model(), level), combination)
 
     engine = ElasticEngine(first, load, Ladder(levels, options), **settings)
     return Assembled(engine=engine, config=engine.config, native=True)
@@ -285,25 +254,6 @@ def _settings(setup: Setup, network: Network) -> dict[str, Any]:
     own = setup.codec.eos_token_ids if setup.codec is not None else ()
     ends = frozenset((*own, *network.config.eos_ids))
     return {"eos_token_ids": ends, "scheduling": setup.scheduling, "isolates": True}
-
-
-def _check(setup: Setup, precision: str) -> None:
-    """Raise `ConfigError` for a number out of range, or a precision that is not known or cannot be had here."""
-    check_number("max_model_len", setup.max_len, least=1)
-    check_number("guard", setup.guard, least=0, most=_MOST_GUARD, note="a difference of two logits; 0 is off")
-    if precision not in PRECISIONS:
-        near = near_miss(precision, list(PRECISIONS))
-        raise ConfigError(f"precision={shown(precision)} is not known{near}; known: {', '.join(PRECISIONS)}")
-    if setup.weights_memory is not None and precision in (MIXED, ELASTIC):
-        raise ConfigError(
-            f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: "
-            "leave one out, or round the model first (`outdraft quantize`)"
-        )
-    check_model_impl(setup.model_impl, streams=setup.weights_memory is not None)
-    if setup.weights_memory is not None and setup.device != "cpu":
-        raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
-    if precision == DRAFT_INT4:
-        setup.combination.require_own_weights()
 
 
 def _describe(combination: Combination, parts: Parts) -> dict[str, Any]:

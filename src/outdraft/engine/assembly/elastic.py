@@ -14,9 +14,9 @@ from typing import Any
 from outdraft.core.drafter import Drafter
 from outdraft.engine.assembly.memory import give_back
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, Ladder
+from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.loop import Engine
-from outdraft.engine.naming.setup import Setup
 from outdraft.models.networks.network import Network
 from outdraft.models.remake.quantize import mixed_precision
 from outdraft.options.errors import CapabilityError

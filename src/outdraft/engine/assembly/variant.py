@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from outdraft.core.drafter import held_weights
 from outdraft.decode.guard import unguarded
 from outdraft.decode.guidance import unguided
 from outdraft.decode.parts import Parts
@@ -17,7 +18,12 @@ class Variant:
     parts: Parts
     name: str  # of the target's rounding, weights and cache
     config: dict[str, Any]  # plain data that says what the parts are
-    num_bytes: int  # of the weights that a level may change
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the weights that a level may change."""
+        own = network_of(self.parts).pass_bytes
+        return own + sum(weights.pass_bytes for weights in held_weights(self.parts.drafter))
 
 
 def network_of(parts: Parts) -> Network:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from sys import maxsize
 from threading import Lock, current_thread
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
@@ -83,9 +84,9 @@ class EngineThread(OneProcess):
             self.engine.prepare(request, table and find_stops(table, request.params, self._codec), asked_at=asked_at)
             for request, table in zip(requests, stops, strict=True)
         ]
-        keeps = self.engine.composition.keeps
+        keeps, interval = self.engine.composition.keeps, stream_interval if streams else maxsize
         writers = [
-            self._writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=stream_interval)
+            self._writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=interval)
             for seq, table in zip(seqs, stops, strict=True)
         ]
         worker = self._start()

@@ -203,7 +203,5 @@ def _clear_away(engine: Engine, seq: Sequence) -> None:
 
 
 def _next(inbox: "SimpleQueue[Any]") -> Any:
-    try:
-        return inbox.get_nowait()
-    except Empty:
-        return Empty
+    """Only one thread takes messages, so what is there stays there until it does."""
+    return Empty if inbox.empty() else inbox.get()

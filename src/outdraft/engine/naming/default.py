@@ -25,7 +25,6 @@ from outdraft.core.registry import find_learner
 from outdraft.engine.naming.combination import Choice, Combination, Speculation, combine
 from outdraft.engine.naming.recipe import Recipe, read_recipe
 from outdraft.engine.naming.roles import Companions, slots_of
-from outdraft.engine.naming.setup import Setup
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.networks.network import Network
@@ -58,12 +57,12 @@ def choose_default(
     return replace(chosen, instead=(bare, combine(Speculation())))
 
 
-def fitting(setup: Setup, network: Network, combination: Combination) -> Combination:
+def fitting(network: Network, combination: Combination, guard: float | None) -> Combination:
     """What was asked for; where nothing was, what the default is over this network."""
     if combination.instead is None:
         return combination
-    bound, on_cuda = find_bound(network, setup.guard), network.device.type == "cuda"
-    where = f"{str(network.dtype).removeprefix('torch.')} on {setup.device}"
+    bound, on_cuda = find_bound(network, guard), network.device.type == "cuda"
+    where = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
     if on_cuda and not (bound or network.exact):
         _tell(
             f"look-ups and drafts speculate by default ({where}); in a tree of guesses rounding may decide a near-tie "

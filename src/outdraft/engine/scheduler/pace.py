@@ -88,7 +88,8 @@ class Pace:
         kind = num_decoding.bit_length()
         self._is_after_slice = False
         if not num_rows:
-            self._quiet[kind] = _mean(self._quiet.get(kind), seconds)
+            before = self._quiet.get(kind, seconds)
+            self._quiet[kind] = before + _WEIGHT * (seconds - before)
             self._save(self._ratio * seconds)
             self._owed -= seconds
             self._mixed = 0
@@ -117,7 +118,3 @@ class Pace:
 
 def _ratio(share: float) -> float:
     return share / (1 - share)
-
-
-def _mean(before: float | None, now: float) -> float:
-    return now if before is None else before + _WEIGHT * (now - before)

@@ -18,9 +18,27 @@ from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.memory import make_room, num_joining, promised
 from outdraft.engine.scheduler.pace import Pace
 from outdraft.engine.scheduler.queue import Queue
-from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.scheduler.slices import Slices, comes_between, overtakes
 from outdraft.options.errors import BusyError
+from outdraft.options.ranges import check_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Limits of what runs and waits. Raises `ConfigError` for a number out of range.
+
+    `prompt_share`: while others decode, reading prompts takes about this share of the time.
+    """
+
+    max_num_seqs: int = 64  # requests that run together
+    max_num_batched_tokens: int = 512  # rows of prompts in one pass
+    max_num_waiting: int | None = None  # requests that wait; None: any number
+    prompt_share: float = 0.22
+
+    def __post_init__(self) -> None:
+        check_range(self, "max_num_seqs", "max_num_batched_tokens", least=1)
+        check_range(self, "max_num_waiting", least=0)
+        check_range(self, "prompt_share", least=0.01, most=0.99, note="of the time while others decode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +142,7 @@ class Scheduler:
         reading = [seq for seq in ordered if not seq.prefilled]
         if not reading and self._slices.reader is None:
             preempted = make_room(ordered, ordered, room) if room.capacity is not None else []
-            gone = {seq.id for seq in preempted}
+            gone = {seq.id for seq in preempted} if preempted else ()
             stay = [seq for seq in ordered if seq.id not in gone] if gone else ordered
             return Pass(seqs=tuple(stay), preempted=tuple(preempted), num_decoding=len(stay))
         decoding = [seq for seq in ordered if seq.prefilled]

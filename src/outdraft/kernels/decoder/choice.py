@@ -12,18 +12,14 @@ from torch import Tensor
 from outdraft.kernels.library import native_for
 
 
-def best_tokens(logits: Tensor) -> list[int] | None:
-    """The index of the largest entry of each row; of equal ones the first."""
-    return _choose(logits, None)
-
-
 def best_distribution(logits: Tensor) -> Tensor | None:
-    """The one-hot distributions of those tokens: [N, V]."""
+    """The one-hot distributions of the best tokens: [N, V]."""
     distribution = torch.empty_like(logits)
-    return None if _choose(logits, distribution) is None else distribution
+    return None if best_tokens(logits, distribution) is None else distribution
 
 
-def _choose(logits: Tensor, distribution: Tensor | None) -> list[int] | None:
+def best_tokens(logits: Tensor, distribution: Tensor | None = None) -> list[int] | None:
+    """The index of the largest entry of each row; of equal ones the first. `distribution` [N, V] is filled."""
     if (native_and_kind := native_for(logits)) is None:
         return None
     native, kind = native_and_kind

@@ -20,7 +20,7 @@ from outdraft.kernels.declared import CFeed, CLinear
 from outdraft.kernels.decoder.entrance import Entrance, ResidualBlock
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, table_size
 from outdraft.kernels.decoder.stack import Stack
-from outdraft.kernels.library import check, pointer, require_library
+from outdraft.kernels.library import check, pointer
 from outdraft.options.errors import CapabilityError
 
 
@@ -64,7 +64,7 @@ class Guesser:
         exit: ResidualBlock | None = None,
     ) -> None:
         """embedding [V, D] bf16, multiplied by `embedding_scale`; ids [V']."""
-        self.native = require_library()
+        self.native = body.native
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
         self._num_ids = embedding.shape[0]
@@ -125,7 +125,7 @@ class Guesser:
             rows.cos.data_ptr(),
             rows.sin.data_ptr(),
             table_size(rows.cos),
-            pointer(rows.features),
+            None if rows.features is None else rows.features.data_ptr(),
             taps,
             skipped=None if rows.skip is NO_SKIP else rows.skip.flags(layers),
             kept=places(rows.kept, layers) if rows.kept else None,

@@ -7,6 +7,7 @@ import ctypes
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 from torch import Tensor
 
@@ -54,11 +55,9 @@ def table_size(tables: Tensor) -> int:
     return tables.stride(0) if tables.dim() == 4 else 0
 
 
-def places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p] | None":
+def places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p]":
     """A pointer for each layer; null where nothing is kept."""
-    if not kept:
-        return None
-    return (ctypes.c_void_p * len(layers))(*(kept[i].data_ptr() if i in kept else None for i in layers))
+    return (ctypes.c_void_p * len(layers))(*[kept[i].data_ptr() if i in kept else None for i in layers])
 
 
 def ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
@@ -68,9 +67,4 @@ def ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
 
 def _flatten(paths: Seq[Seq[int]]) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int32]]:
     """(end of each path, all paths one after the other)."""
-    flat: list[int] = []
-    ends: list[int] = []
-    for path in paths:
-        flat += path
-        ends.append(len(flat))
-    return ints(ends), ints(flat)
+    return ints([*accumulate(map(len, paths))]), ints([*chain.from_iterable(paths)])

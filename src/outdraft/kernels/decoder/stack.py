@@ -79,7 +79,7 @@ class Stack:
                 "the native kernels need widths that are multiples of 32 and heads of at most 512; this decoder "
                 f"has {shape}"
             )
-        self._native = native = require_library()
+        self.native = native = require_library()
         self.shape = shape
         self.threads = threads
         self.kind = kind or native.od_best_kernels().decode()
@@ -110,7 +110,7 @@ class Stack:
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):
-            self._native.od_model_free(self.handle)
+            self.native.od_model_free(self.handle)
 
     def set_layer(self, index: int, parts: LayerParts) -> None:
         linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
@@ -119,27 +119,27 @@ class Stack:
                 pointer, (parts.attn_norm, parts.mlp_norm, parts.attn_post, parts.mlp_post, parts.q_norm, parts.k_norm)
             )
         )
-        made = self._native.od_model_set_layer(
+        made = self.native.od_model_set_layer(
             self.handle, index, linears, ctypes.byref(norms), parts.window, parts.turns
         )
         check(made)
 
     def set_head(self, head: Weight, final_norm: Tensor | None) -> None:
         """`final_norm`: None for a head that is never asked to norm."""
-        check(self._native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
+        check(self.native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
 
     def read_head(self) -> Tensor | None:
         """The head's matrix [V, D] bf16 as it was packed; None where it was rounded to integers or has a bias."""
         out = torch.empty(self.shape.vocab, self.shape.hidden, dtype=torch.bfloat16)
-        return out if self._native.od_model_read_head(self.handle, out.data_ptr()) else None
+        return out if self.native.od_model_read_head(self.handle, out.data_ptr()) else None
 
     def unit_bytes(self, unit: int) -> int:
         """The size of a unit as one block of bytes. Unit i is layer i, the one behind the last layer is the head."""
-        return check(self._native.od_model_unit_bytes(self.handle, unit))
+        return check(self.native.od_model_unit_bytes(self.handle, unit))
 
     def write_unit(self, unit: int, address: int) -> None:
         """Copy a packed unit to `unit_bytes` bytes of memory."""
-        check(self._native.od_model_write_unit(self.handle, unit, address))
+        check(self.native.od_model_write_unit(self.handle, unit, address))
 
     def lend_unit(self, unit: int, address: int, size: int) -> None:
         """Compute with what `write_unit` wrote, where it lies (at a multiple of 64 bytes), until another is lent.
@@ -147,16 +147,16 @@ class Stack:
         The caller keeps the memory; what the unit held before is let go. Raises `RuntimeError` where the `size` bytes
         are no such unit of this shape; then nothing has changed.
         """
-        check(self._native.od_model_lend_unit(self.handle, unit, address, size))
+        check(self.native.od_model_lend_unit(self.handle, unit, address, size))
 
     @property
     def num_bytes(self) -> int:
         """What the products of a pass over all layers and the head read: packed weights, scales, biases."""
-        return int(self._native.od_model_bytes(self.handle))
+        return int(self.native.od_model_bytes(self.handle))
 
     def read(self) -> int:
         """Read the packed weights and do nothing with them (their exclusive or): no pass can take less time."""
-        return int(self._native.od_model_read(self.handle))
+        return int(self.native.od_model_read(self.handle))
 
     def run(
         self,
@@ -189,14 +189,14 @@ class Stack:
             len(spans),
             ints(layers),
             len(layers),
-            *(places(kept, layers) for kept in (taps, middles, queries)),
+            *(places(kept, layers) if kept else None for kept in (taps, middles, queries)),
             skip.flags(layers) if skip else None,
         )
-        check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
+        check(self.native.od_model_run(self.handle, ctypes.byref(passed)))
 
     def logits(self, hidden: Tensor, *, norm: bool) -> Tensor:
         """[M, D] float32 -> [M, V] float32; `norm`: the final norm first. A prompt's inner chunk has no such row."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self.shape.vocab)
-        check(self._native.od_model_logits(self.handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
+        check(self.native.od_model_logits(self.handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
         return out

@@ -14,7 +14,7 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.chains import Chains, Draw, guess_chains
 from outdraft.kernels.decoder.entrance import ResidualBlock
 from outdraft.kernels.decoder.guesser import Guesser, GuessRows
-from outdraft.models.networks.native import NativeDecoder, embedding_scale, spans_of
+from outdraft.models.networks.native import NativeDecoder, spans_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import Rope, RopeTables
 
@@ -111,7 +111,7 @@ def guess_with(
         num_layers=layers,
         exit=exit,
         eps=eps,
-        embedding_scale=embedding_scale(decoder.config),
+        embedding_scale=decoder.embedding_scale,
         ids=ids,
         num_ids=num_ids,
     )

@@ -73,6 +73,7 @@ class PackedNetwork:
     exact = True
     config: ModelConfig
     stack: Stack
+    kernels: str  # the stack's instruction set
     rope: RopeTables
     _norm: Tensor  # the final norm, as of `any_norm_of`
 
@@ -80,10 +81,6 @@ class PackedNetwork:
     def final_norm(self) -> nn.Module:
         """In float32, for drafters that norm the target's states."""
         return norm_from(self.config, self._norm)
-
-    @property
-    def kernels(self) -> str:
-        return self.stack.kind
 
     def run(
         self,
@@ -164,18 +161,11 @@ class NativeDecoder(PackedNetwork):
         self.config = config
         self.num_parameters = num_parameters
         self.embedding = embedding
+        self.embedding_scale = embedding_scale(config)
+        self.dtype, self.device = embedding.dtype, embedding.device
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
-        self.stack = stack
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the embeddings and of the cache."""
-        return self.embedding.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.device
+        self.stack, self.kernels = stack, stack.kind
 
     @property
     def pass_bytes(self) -> int:
@@ -184,7 +174,7 @@ class NativeDecoder(PackedNetwork):
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
         rows = embedding_rows(self.embedding, ids).float()
-        return rows if self.config.embedding_scale == 1 else rows * embedding_scale(self.config)
+        return rows if self.config.embedding_scale == 1 else rows * self.embedding_scale
 
 
 def spans_of(ctx: AttentionContext) -> Sequence[Span]:

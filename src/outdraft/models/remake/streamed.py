@@ -12,7 +12,6 @@ Embedding rows are looked up in the file.
 import mmap
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -25,8 +24,6 @@ from outdraft.kernels.decoder.rows import Span
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
-from outdraft.models.files.half import in_kernels_type
-from outdraft.models.files.load import open_weights
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import PackedNetwork, embedding_scale, shape_of
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
@@ -62,6 +59,7 @@ class StreamedDecoder(PackedNetwork):
         self.num_parameters = num_parameters
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
         self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
+        self.kernels = self.stack.kind
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
         self._embedding = EmbeddingRows(packed, config.hidden_size, remake)
@@ -161,12 +159,11 @@ class EmbeddingRows:
         return torch.frombuffer(bytearray(rows), dtype=torch.bfloat16).view(len(ids), -1).float()
 
 
-def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> StreamedDecoder:
-    """The model in a directory, a GGUF file or of a name, with `memory` bytes for weights.
+def load_streamed(pieces: Pieces, memory: int) -> StreamedDecoder:
+    """The model of these pieces, with `memory` bytes for weights.
 
     Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
     """
-    pieces = Pieces(stored=in_kernels_type(open_weights(model, dtype), dtype, torch.device("cpu")))
     packed = packed_file(pieces)
     return StreamedDecoder(
         pieces.config, packed, memory, pieces.final_norm(), pieces.num_parameters, lambda: remake_packed(packed, pieces)

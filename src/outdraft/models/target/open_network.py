@@ -1,8 +1,14 @@
-"""A model's files to a network that decodes: on the native kernels where they know the model, else through PyTorch; a
-model that outdraft does not compute itself through `transformers`."""
+"""A model's files to a network that decodes, in two steps:
+
+    name -> `open_model` -> `OpenedModel`     what the files say, and who computes it; no weight is read
+         -> `read_network` -> `Network`       on the native kernels, through PyTorch, or through `transformers`
+
+The native kernels compute the models that they know, PyTorch the others of ours, `transformers` the rest.
+"""
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,7 +18,7 @@ from outdraft.models.adapter.load import load_adapted
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.borrowed import TargetTables
 from outdraft.models.files.half import in_kernels_type
-from outdraft.models.files.load import fill_decoder, open_weights, read_json
+from outdraft.models.files.load import StoredWeights, fill_decoder, open_weights, read_json
 from outdraft.models.files.peft_adapter import refuse_lone_adapter
 from outdraft.models.files.wrapper import text_kind
 from outdraft.models.networks.config import ModelConfig
@@ -36,43 +42,77 @@ DEFAULT_BOUND = {torch.float32: 1e-3}  # 30 times the largest change seen; the o
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedModel:
+    """What a model's files say. None of its weights is read."""
+
+    path: Path  # a directory, or a GGUF file
+    dtype: str | torch.dtype | None  # as it was asked for
+    device: torch.device
+    stored: StoredWeights | None  # None: `transformers` computes it, and reads the directory itself
+    pieces: Pieces | None  # of what the native kernels compute; None: they do not
+
+
+def open_model(
+    path: Path,
+    dtype: str | torch.dtype | None,
+    device: torch.device,
+    *,
+    model_impl: str = "auto",
+    streams: bool = False,
+    tables: TargetTables | None = None,
+) -> OpenedModel:
+    """The model in directory or GGUF file `path`.
+
+    model_impl: "auto", "outdraft" or "transformers" (docs/models.md).
+    streams: its weights will be read from disk in every pass, as the native kernels alone can.
+    tables: of its target, for a draft that borrows some.
+    """
+    check_model_impl(model_impl, streams=streams)
+    if not streams and is_adapted(path, model_impl):
+        return OpenedModel(path=path, dtype=dtype, device=device, stored=None, pieces=None)
+    stored = open_weights(path, dtype, tables)
+    if stored.dtype == torch.float16:
+        stored = in_kernels_type(stored, dtype, device)
+    is_native = streams or can_pack(stored.config, stored.dtype, device)
+    pieces = Pieces(stored=stored) if is_native else None
+    return OpenedModel(path=path, dtype=dtype, device=device, stored=stored, pieces=pieces)
+
+
 def load_network(
     path: str | Path,
     dtype: str | torch.dtype | None = None,
     device: str = "cpu",
     *,
     exact: bool = True,
-    rounding: Rounding = lambda config, native: None,
+    rounding: Rounding | None = None,
     model_impl: str = "auto",
     tables: TargetTables | None = None,
 ) -> Network:
-    """The model in directory or GGUF file `path` (or of that Hugging Face name), for decoding only.
+    """Both steps at once, for a model in `path` or of that Hugging Face name."""
+    opened = open_model(resolve(path), dtype, choose_device(device), model_impl=model_impl, tables=tables)
+    return read_network(opened, exact=exact, rounding=rounding)
+
+
+def read_network(model: OpenedModel, *, exact: bool, rounding: Rounding | None) -> Network:
+    """The model with its weights, for decoding only.
 
     exact: no row's bits depend on the rows beside it (the native kernels' never do).
-    rounding: what to round of the model that was read; None: nothing.
-    model_impl: "auto", "outdraft" or "transformers" (docs/models.md).
-    tables: of its target, for a draft that borrows some.
+    rounding: what to round of the model; None, or where it says None: nothing.
     """
-    place = choose_device(device)
-    directory = resolve(path)
-    if is_adapted(directory, model_impl):
-        return _load_adapted(directory, dtype, place, exact, rounding)
-    stored = open_weights(directory, dtype, tables)
-    if stored.dtype == torch.float16:
-        stored = in_kernels_type(stored, dtype, place)
-    native = can_pack(stored.config, stored.dtype, place)
-    quant = rounding(stored.config, native)
-    if native:
-        pieces = Pieces(stored=stored, rounding=quant)
-        return pieces.pack() if _size(directory) < packed_cache.SMALLEST else load_native(pieces)
-    unknown = find_unknown(stored.config)
-    if unknown is not None and stored.dtype == torch.bfloat16 and place.type == "cpu" and wanted_kind():
+    if model.stored is None:
+        return _load_adapted(model, exact, rounding)
+    stored, config = model.stored, model.stored.config
+    quant = None if rounding is None else rounding(config, model.pieces is not None)
+    if model.pieces is not None:
+        pieces = model.pieces if quant is None else replace(model.pieces, rounding=quant)
+        return pieces.pack() if _size(model.path) < packed_cache.SMALLEST else load_native(pieces)
+    unknown = find_unknown(config)
+    if unknown is not None and stored.dtype == torch.bfloat16 and model.device.type == "cpu" and wanted_kind():
         _log.warning(
-            "%s runs through PyTorch, more slowly: the native kernels do not know %s",
-            stored.config.architecture,
-            unknown,
+            "%s runs through PyTorch, more slowly: the native kernels do not know %s", config.architecture, unknown
         )
-    decoder = fill_decoder(stored, place)
+    decoder = fill_decoder(stored, model.device)
     if quant is not None:
         decoder = round_decoder(decoder, quant)
     decoder.set_exact(exact)
@@ -85,15 +125,13 @@ def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def _load_adapted(
-    path: Path, dtype: str | torch.dtype | None, place: torch.device, exact: bool, rounding: Rounding
-) -> Network:
+def _load_adapted(model: OpenedModel, exact: bool, rounding: Rounding | None) -> Network:
     """By transformers' own code, which nothing is rounded in."""
-    network = load_adapted(path, dtype, place, exact=exact)
-    if rounding(network.config, False) is not None:
+    network = load_adapted(model.path, model.dtype, model.device, exact=exact)
+    if rounding is not None and rounding(network.config, False) is not None:
         raise CapabilityError(
-            f"{path.name} runs through transformers, where outdraft rounds no weights: leave the rounding (precision, "
-            "quantization) out"
+            f"{model.path.name} runs through transformers, where outdraft rounds no weights: leave the "
+            "rounding (precision, quantization) out"
         )
     _log.warning(
         "%s runs through transformers, more slowly than outdraft's own models: %s",
@@ -120,12 +158,11 @@ def check_model_impl(value: str, *, streams: bool = False) -> None:
 
 
 def is_adapted(path: Path, model_impl: str) -> bool:
-    """Whether this directory or GGUF file is for `transformers`.
+    """Whether this directory or GGUF file is for `transformers`, by `open_model`'s word.
 
     Raises `ConfigError` for a GGUF file that is asked to be, and `ModelLoadError` for a directory without a readable
     config.json.
     """
-    check_model_impl(model_impl)
     if path.is_file():
         if model_impl == "transformers":
             raise ConfigError(

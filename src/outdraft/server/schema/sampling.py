@@ -81,7 +81,7 @@ _OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
 _GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server made means nothing to the reader
 
 
-class Speculative(JsonTable):
+class SpeculativeFields(JsonTable):
     """How one request is drafted. What is left out is the server's own choice; the text is the same either way."""
 
     method: Name | None = None  # one of the methods that this server holds
@@ -110,7 +110,7 @@ class AskFields(Body):
 
     model: Name | None = None
     references: Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)] | None = None  # that drafters copy from
-    speculative: Speculative | No | None = None  # False: plain decoding
+    speculative: SpeculativeFields | No | None = None  # False: plain decoding
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
     cache_salt: Name | None = None
@@ -148,7 +148,7 @@ class ChoiceFields(AskFields):
     def beside(self) -> Mapping[str, Any]:
         """What `LLM.open` is given of the request beside prompts and sampling settings."""
         asked = self.speculative
-        drafted = asked.model_dump(exclude_none=True) if isinstance(asked, Speculative) else asked
+        drafted = asked.model_dump(exclude_none=True) if isinstance(asked, SpeculativeFields) else asked
         return {
             "references": self.references,
             "negative_prompt": self.negative_prompt,

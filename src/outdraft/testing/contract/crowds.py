@@ -10,7 +10,7 @@ from functools import partial
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.request import Request
-from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.testing.audit import require
 from outdraft.testing.contract.forced import Lines
 from outdraft.testing.contract.ground import GREEDY, LENGTH, SEEDED, agrees, requests

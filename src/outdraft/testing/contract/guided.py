@@ -9,6 +9,7 @@ from outdraft.core.request import Request
 from outdraft.decode import reference
 from outdraft.decode.guidance import GuidedTarget
 from outdraft.engine.loop import Engine
+from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.ground import GREEDY, PENALISED_SEEDED, SEEDED, agrees, requests
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
@@ -22,9 +23,11 @@ ASKED: tuple[tuple[float, tuple[int, ...] | None], ...] = (  # scale, negative p
 )
 
 
-def guided_requests_write_the_same(subject: Subject, *, depths: Seq[int] = (2, 5)) -> None:
+def guided_requests_write_the_same(
+    subject: Subject, *, depths: Seq[int] = (2, 5), settings: Seq[SamplingParams] = (GREEDY, SEEDED, PENALISED_SEEDED)
+) -> None:
     """Greedy and seeded ids are those of two passes without a cache for each token, one with either prompt."""
-    for params in (GREEDY, SEEDED, PENALISED_SEEDED):
+    for params in settings:
         batch = [
             replace(request, params=replace(params, guidance_scale=scale), negative_prompt_token_ids=negative)
             for request, (scale, negative) in zip(requests(params), ASKED, strict=True)

@@ -52,7 +52,7 @@ class PerDraft:
         verdicts = []
         judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
         for i, own in zip(judged, coins, strict=True):
-            if self.follows_best and packed.seqs[i].request.params.greedy:
+            if self.follows_best and packed.seqs[i].is_greedy:
                 best = best or p.argmax(-1).tolist()
                 verdicts.append(_follow_best(packed, i, p, best))
             else:
@@ -70,10 +70,11 @@ def read_best(packed: PackedDrafts, p: Tensor) -> list[int] | None:
 
 def _follow_best(packed: PackedDrafts, i: int, p: Tensor, best: list[int]) -> Verdict:
     """Walk while a child is the best token. `best`: one token for each of the M nodes of the pass."""
-    draft, tree, first, node = packed.drafts[i], packed.trees[i], packed.node_starts[i], 0
+    draft, tree, first = packed.drafts[i], packed.trees[i], packed.node_starts[i]
     assert draft is not None and tree is not None
     if draft.q is not None:
         check_shape(packed, i, p)
-    while (child := tree.child(node, best[first + node])) is not None:
-        node = child
-    return Verdict(tuple(tree.path(node)), best[first + node], bonus=not tree.children[node])
+    own = best[first : packed.node_starts[i + 1]]
+    path = tree.walk(own)
+    last = path[-1] if path else 0
+    return Verdict(tuple(path), own[last], bonus=not tree.children[last])

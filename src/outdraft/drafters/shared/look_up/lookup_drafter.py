@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from outdraft.core.draft import Draft
+from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -103,5 +103,6 @@ class LookupDrafter(IndexDrafter[TextIndex, object]):
 
     def guess(self, seq: Sequence, budget: Budget) -> Draft:
         """What followed the last tokens elsewhere; node 0 alone if they are new."""
-        index = self.own(seq)
-        return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)
+        if not budget.depth:
+            return chain(seq.tokens[-1:])
+        return look_up(self.own(seq), seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)

@@ -51,13 +51,6 @@ class NgramIndex:
         if self._text:
             self.extend([BORDER])
 
-    def follows(self, context: Seq[int], n: int) -> Iterator[int]:
-        """Positions right after occurrences of the last n tokens of `context`, latest first."""
-        at = self._heads[n].get(tuple(context[-n:]), -1)
-        while at >= 0:
-            yield at
-            at = self._links[n][at - 1]
-
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """What followed the longest known suffix of `context`, latest first; then what followed shorter ones."""
         for n in self._sizes:
@@ -65,6 +58,8 @@ class NgramIndex:
 
     def sequels(self, context: Seq[int], n: int, depth: int) -> Iterator[Sequel]:
         """What followed the last n tokens of `context`, latest first."""
-        for start in self.follows(context, n):
-            if copied := copy_on(self._text, start, depth, wrap=self._wrap):
+        at = self._heads[n].get(tuple(context[-n:]), -1)  # right behind the latest occurrence
+        while at >= 0:
+            if copied := copy_on(self._text, at, depth, wrap=self._wrap):
                 yield Sequel(copied)
+            at = self._links[n][at - 1]

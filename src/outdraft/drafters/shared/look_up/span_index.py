@@ -131,13 +131,23 @@ def look_up(
     At most `max_nodes` nodes below the pending token, fewer if the budget or the context says so; of the first
     `max_branches` continuations that differ (None: of all; 1: a chain).
     """
-    depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, max_nodes)
-    if depth == 0:
-        return chain([seq.pending])
-    trie, branches = Trie(seq.pending), 0
-    found = index.lookup(seq.tokens, depth)
-    for one in found if max_branches is None else islice(found, max_branches * _MAX_LOOKS):
+    depth = usable_depth(seq, budget)
+    found: Iterable[Sequel] = index.lookup(seq.tokens, depth) if depth else ()
+    if max_branches is not None:
+        found = islice(found, max_branches * _MAX_LOOKS)
+    if max_branches == 1:
+        return chain([*seq.tokens[-1:], *_first(found)[:max_nodes]])
+    trie, branches, nodes = Trie(seq.pending), 0, usable_nodes(seq, budget, max_nodes)
+    for one in found:
         branches += trie.insert(one.tokens, one.count)
         if branches == max_branches:
             break
     return trie.draft(nodes)
+
+
+def _first(found: Iterable[Sequel]) -> Seq[int]:
+    """The tokens of the first that has any."""
+    for one in found:
+        if one.tokens:
+            return one.tokens
+    return ()

@@ -1,0 +1,34 @@
+"""What a round of the engine calls has a ceiling, and the count is the same each time."""
+
+import sys
+
+import pytest
+
+from lab.calls import FIRST, Side, counted
+from outdraft.kernels.library import library
+from outdraft.options.shown import shown
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
+MOST = {"none": (83, 121), "ngram": (180, 310), "default": (235, 418)}  # calls, calls in C; they only fall
+
+
+@pytest.mark.parametrize("drafter", MOST)
+def test_a_round_calls_no_more_than_it_did(drafter):
+    rounds = counted(drafter)
+    for found, most in zip((rounds.num_calls, rounds.num_in_c), MOST[drafter], strict=True):
+        assert found <= most, sorted(rounds.calls.items(), key=lambda one: -one[1])[:20]
+        assert found >= 0.8 * most, "a ceiling far above what is called"
+
+
+def test_calls_count_from_the_function_that_begins_a_round():
+    side = Side(begins=shown.__code__)
+    sys.setprofile(side.note)
+    try:
+        shown("of an earlier text")
+        side.begin()
+        for _ in range(FIRST + 3):
+            shown("a")
+    finally:
+        sys.setprofile(None)
+    assert side.before == 1 and len(side.calls) == FIRST + 4
+    assert side.means(side.calls) == {"options/shown.py:shown": 1.0}
