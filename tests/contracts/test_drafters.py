@@ -60,7 +60,7 @@ def test_contract_crossed(subject, check):
     + [pytest.param(row, id=f"taught-{row.name}", marks=SLOW) for row in TAUGHT],
 )
 def test_sampled_distribution(row, tmp_path):
-    sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7), num_texts=240)
+    sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7), num_texts=120)
 
 
 @every_row

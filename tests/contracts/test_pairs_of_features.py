@@ -17,7 +17,7 @@ PROMPTS = (
     "It was late in the evening when the letter came. She opened it and",
     "The cat sat on the mat. The dog sat on the log. The cat sat on the mat. The dog sat on the",
 )
-LENGTH = 14
+LENGTH = 16
 DRAFTERS = {
     "look-up": {"drafter": "ngram"},
     "chain": {"draft_model": "zoo:draft", "drafter": {"name": "draft_model", "width": 1}},
