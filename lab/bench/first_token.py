@@ -77,7 +77,7 @@ def main(words: list[str] | None = None) -> int:
         turns = range(_WARM + given.requests)
         with served(given.model, drafter) as url:
             http = [asyncio.run(over_http(url, given.model, turn)) for turn in turns]
-        with LLM(given.model, **({} if drafter == "default" else {"drafter": drafter})) as llm:
+        with LLM(given.model) if drafter == "default" else LLM(given.model, drafter=drafter) as llm:
             here = [in_process(llm, turn) for turn in turns]
         sys.stdout.write(
             f"  {drafter:8} HTTP {median(http[_WARM:]):.1f} ms, in process {median(here[_WARM:]):.1f} ms\n"
