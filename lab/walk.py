@@ -9,6 +9,7 @@ What runs while a module is imported is not counted, wherever that happens.
 """
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -87,6 +88,7 @@ def measure(drafter: str, within: str = "", num_tokens: int = 24) -> dict[str, W
     from outdraft import LLM
 
     words: dict[str, Any] = {} if drafter == "default" else {"drafter": drafter}
+    gc.collect()  # what earlier engines left ends now, and not in the walk
     llm, built = walked(lambda: LLM("zoo:target", **words), within)
     with llm:
         _, written = walked(lambda: _with_its_thread(llm, num_tokens), within)
