@@ -25,6 +25,7 @@ from outdraft.testing.subject import Subject, collect, join, run, state_size
 from outdraft.verify.auto import Auto
 
 LENGTH = 16  # tokens of a text; those with a form are longer, which takes them no more passes
+CROWDED = 20  # of those that need more memory than there is
 DEPTHS = 9  # budgets of 0 to 8
 
 
@@ -162,7 +163,7 @@ def bits(subject: Subject, turn: int) -> None:
 
 def crowds(subject: Subject, turn: int) -> None:
     """One of both crowds."""
-    crowds_write_the_same(subject, kinds=(turn % 2 == 0,), length=LENGTH)
+    crowds_write_the_same(subject, kinds=(turn % 2 == 0,), length=CROWDED)
 
 
 def reuse(subject: Subject, turn: int) -> None:
