@@ -176,6 +176,17 @@ def test_a_curve_keeps_what_it_knows_and_forgets_it_soon():
     assert again(9) > 1.3 * curve(9)
 
 
+def test_what_a_curve_recalls_takes_the_place_of_what_it_measured():
+    kept, used, fresh = CostCurve(1.0, 1.0), CostCurve(1.0, 1.0), CostCurve(1.0, 1.0)
+    for x in (1, 5):
+        kept.add(x, 0.01 * x**2)
+    for x in (1, 7):
+        used.add(x, 0.5)
+    used.recall(kept.kept())
+    fresh.recall(kept.kept())
+    assert used(7) == fresh(7) and used(5) == fresh(5)
+
+
 def test_one_long_step_of_another_program_does_not_decide():
     curve = CostCurve(0.98, 0.02)
     for seconds in (0.1, 7.0):

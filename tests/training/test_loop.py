@@ -112,9 +112,9 @@ def test_the_schedule_warms_up_stays_and_decays_to_zero():
 def test_a_decay_within_the_warm_up_begins_where_that_has_come_to():
     """A short run, and one that is asked early to finish: the rate rises and falls once, and never jumps."""
     short = Schedule(toy_config(steps=14, warmup=20, decay_share=0.3))
-    told = Schedule(toy_config(steps=1000, warmup=20, decay_share=0.5))
-    told.begin_decay(5)
-    for schedule, peak, steps in ((short, 0.6, 14), (told, 0.3, 7)):
+    finished = Schedule(toy_config(steps=1000, warmup=20, decay_share=0.5))
+    finished.begin_decay(5)
+    for schedule, peak, steps in ((short, 0.6, 14), (finished, 0.3, 7)):
         factors = [schedule.factor(step) for step in range(steps)]
         assert schedule.end == steps and max(factors) == pytest.approx(peak) == factors[schedule.decay_at]
         assert factors[: schedule.decay_at + 1] == sorted(factors[: schedule.decay_at + 1])
@@ -144,12 +144,12 @@ def test_a_run_of_so_many_seconds_decays_to_zero_by_then(pace):
 def test_steps_are_a_ceiling_beside_seconds_and_an_early_end_is_kept():
     capped = Schedule(toy_config(steps=40, seconds=60.0, warmup=5))
     assert len(spend(capped, [0.1])[1]) == 40
-    told = Schedule(toy_config(steps=1 << 30, seconds=60.0, warmup=5, decay_share=0.5))
-    told.keep_time(10, 6.0)
-    told.begin_decay(20)
-    told.keep_time(21, 8.0)
-    told.keep_time(22, 9.0)
-    assert told.end == 30
+    finished = Schedule(toy_config(steps=1 << 30, seconds=60.0, warmup=5, decay_share=0.5))
+    finished.keep_time(10, 6.0)
+    finished.begin_decay(20)
+    finished.keep_time(21, 8.0)
+    finished.keep_time(22, 9.0)
+    assert finished.end == 30
     with pytest.raises(ConfigError, match=r"seconds=60, decay_at=100: .* leave decay_at out"):
         toy_config(steps=1000, seconds=60.0, decay_at=100)
 

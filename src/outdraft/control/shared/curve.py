@@ -103,7 +103,7 @@ class CostCurve:
         if not level or not cells or min(cells) < 0:
             raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")
         self.level, self._cells = level, cells
-        self._shapes = {x: cell[0] for x, cell in cells.items()}
+        self._shapes, self._pulled = {x: cell[0] for x, cell in cells.items()}, {}
         self.quickest = level * min(self._shapes.values())
         self._fit()
 
