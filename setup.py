@@ -22,7 +22,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import LinkError
 
 HOME = Path("src/outdraft/kernels/native")
-COMMON = ["packed.cpp", "image.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
+COMMON = ["packed.cpp", "blocks.cpp", "image.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
 COMMON += [
     "suffix_sort.cpp",
     "suffix_search.cpp",

@@ -6,6 +6,12 @@ from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
 
 
+class CBlocks(Structure):
+    """od_blocks of native/packed.h."""
+
+    _fields_ = (("type", c_int), ("num_out", c_int), ("rows", c_void_p))
+
+
 class CLinear(Structure):
     """od_linear of native/api.h."""
 
@@ -17,6 +23,8 @@ class CLinear(Structure):
         ("weight", c_void_p),
         ("scales", c_void_p),
         ("bias", c_void_p),
+        ("parts", POINTER(CBlocks)),
+        ("num_parts", c_int),
     )
 
 

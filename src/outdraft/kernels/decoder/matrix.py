@@ -16,6 +16,7 @@ from torch import Tensor
 
 from outdraft.kernels.declared import CLinear
 from outdraft.kernels.decoder import grid
+from outdraft.kernels.decoder.blocks import BlockWeight
 from outdraft.kernels.library import check, require_library
 from outdraft.options.errors import CapabilityError
 
@@ -73,7 +74,7 @@ class Weight:
 class PackedMatrix:
     """A weight in the kernels' layout."""
 
-    def __init__(self, weight: Weight) -> None:
+    def __init__(self, weight: Weight | BlockWeight) -> None:
         self._native = native = require_library()
         self.num_in, self.num_out = weight.num_in, weight.num_out
         self._handle = check(native.od_matrix_new(ctypes.byref(weight.describe())))

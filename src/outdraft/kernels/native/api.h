@@ -18,6 +18,8 @@ extern "C" struct od_linear {  // what a matrix is made from
     const void* weight;                // [N, K] bf16 or int8, or [N, K / 2] nibbles
     const float* scales;               // [N] or [N, K / group]; null for bf16
     const float* bias;                 // [N] or null
+    const od_blocks* parts;            // in place of all but bias; null: none
+    int num_parts;
 };
 
 extern "C" struct od_norms {  // of a layer (LayerWeights); what is null is not there
@@ -86,7 +88,7 @@ inline const Kernels& chosen(const char* name) {
 
 // Whether a pass may compute with it.
 inline void require_weights(const LayerWeights& unit, const char* name) {
-    if (!unit.qkv.data) throw std::runtime_error(std::string("weights are missing: ") + name);
+    if (!unit.qkv.num_out) throw std::runtime_error(std::string("weights are missing: ") + name);
 }
 
 inline Buffer<float> copy(const float* from, int size) {
@@ -98,7 +100,8 @@ inline Buffer<float> copy(const float* from, int size) {
 
 inline Matrix pack(const od_linear& from) {
     Matrix m;
-    if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
+    if (from.num_parts) m = pack_parts(from.parts, from.num_parts, from.num_out, from.num_in);
+    else if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
     else if (from.bits == 8 && !from.group)
         m = pack_int8(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in);
     else if (from.bits == 8)

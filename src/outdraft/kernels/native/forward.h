@@ -26,7 +26,7 @@ static inline void product(const Matrix& m, const Operand& x, int rows, float* o
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
     // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
     const bool few = m.kind == Kind::int8 && rows <= kFewRows;
-    if (!few && !m.is_grouped() && m.num_in % 64 == 0)
+    if (!few && !m.is_grouped() && m.kind != Kind::blocks && m.num_in % 64 == 0)
         return m.kind == Kind::bf16 ? amx_product<false>(m, x, rows, out, stride, share)
                                     : amx_product<true>(m, x, rows, out, stride, share);
     if (m.is_grouped() && m.num_in % kWideGroup == 0 && rows >= (m.step == kGroup ? kManyNarrow : kManyWide))
@@ -42,7 +42,7 @@ public:
         : model_(model), shape_(model.shape), pass_(pass), space_(*model.space), barrier_(model.team->barrier()),
           share_(*model.team, id), id_(id), team_(model.team->size()), group_(shape_.heads / shape_.kv_heads),
           qkv_size_((shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim),
-          operand_{space_.half.get(), space_.bytes.get(), space_.scales.get(), space_.offsets.get()} {}
+          operand_(operand_in(space_)) {}
 
     void run() {
         for (int i = 0; i < pass_.num_layers; i++) {
@@ -272,7 +272,7 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
     const Shape& shape = model.shape;
     Workspace& space = *model.space;
     space.reserve(shape, rows);
-    Operand operand{space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get()};
+    Operand operand = operand_in(space);
     model.team->run([&](int id) {
         for (int r = id; r < rows; r += model.team->size()) {
             const float* line = hidden + std::size_t(r) * shape.hidden;
@@ -293,7 +293,7 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
 
 // x [rows, K] -> out [rows, N], with room in `space`.
 static inline void multiply(Team& team, Workspace& space, const Matrix& m, const float* x, int rows, float* out) {
-    Operand operand{space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get()};
+    Operand operand = operand_in(space);
     team.run([&](int id) {
         for (int r = id; r < rows; r += team.size()) prepare(m, x + std::size_t(r) * m.num_in, operand, r);
         team.barrier().wait();

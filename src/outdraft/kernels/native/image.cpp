@@ -9,15 +9,31 @@ namespace outdraft {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::int32_t kMark = 0x0d1a7e02;  // the last byte counts formats
+constexpr std::int32_t kMark = 0x0d1a7e03;  // the last byte counts formats
 
 struct MatrixHeader {
-    std::int32_t kind, num_out, num_in, step, biased;
+    std::int32_t kind, num_out, num_in, step, biased, parts[kMostParts][2];  // of parts: format, outputs; no outputs: none
 };
 struct Header {
     std::int32_t mark, window, turns, normed[6];
     MatrixHeader matrices[4];
 };
+
+// The parts of a matrix, still without their weights.
+template <class Require>
+std::vector<BlockPart> parts_of(const MatrixHeader& told, Require require) {
+    std::vector<BlockPart> parts;
+    int first = 0, block = 0;
+    for (const auto& [type, num_out] : told.parts) {
+        if (!num_out) break;
+        require(type >= 0 && type < kBlockTypes && num_out > 0 && num_out <= told.num_out - first);
+        require(told.num_in % format_of(Block(type)).span == 0);
+        parts.push_back(BlockPart{Block(type), first, num_out, block, nullptr});
+        first += num_out, block += parts.back().blocks();
+    }
+    require(!parts.empty() && first == told.num_out);
+    return parts;
+}
 
 std::size_t lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -51,7 +67,10 @@ void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to
     Header header{};
     header.mark = kMark, header.window = layer.window, header.turns = layer.turns;
     each_matrix(layer, [&](const Matrix& m, int i) {
-        header.matrices[i] = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr};
+        MatrixHeader& own = header.matrices[i];
+        own = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr, {}};
+        for (std::size_t p = 0; p < m.parts.size(); p++)
+            own.parts[p][0] = std::int32_t(m.parts[p].type), own.parts[p][1] = m.parts[p].num_out;
     });
     each_norm(layer, shape, [&](const Buffer<float>& norm, int i, int) { header.normed[i] = norm != nullptr; });
     std::memcpy(to, &header, sizeof header);
@@ -85,9 +104,10 @@ LayerWeights lend_image(std::uint8_t* from, std::size_t bytes, const Shape& shap
     each_matrix(layer, [&](Matrix& m, int i) {
         const MatrixHeader& told = header.matrices[i];
         require(told.num_out == sizes[i].num_out && told.num_in == sizes[i].num_in);
-        require(told.kind >= 0 && told.kind <= int(Kind::int4) && (told.step == kGroup || told.step == kWideGroup));
+        require(told.kind >= 0 && told.kind <= int(Kind::blocks) && (told.step == kGroup || told.step == kWideGroup));
         m.kind = Kind(told.kind), m.num_out = told.num_out, m.num_in = told.num_in, m.step = told.step;
         require(!m.is_grouped() || m.num_in % m.step == 0);
+        if (m.kind == Kind::blocks) m.parts = parts_of(told, require);
         each_buffer(m, told.biased != 0, take);
     });
     each_norm(layer, shape, [&](Buffer<float>& norm, int i, int size) {

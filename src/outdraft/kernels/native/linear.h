@@ -11,6 +11,7 @@
 #else
 #include "tiles.h"
 #endif
+#include "block_tiles.h"
 #include "team.h"
 
 namespace OD_ISA {
@@ -23,6 +24,7 @@ template <int R>
 static inline void tile(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
     if (m.kind == Kind::int8g) return tile_grouped<false, R>(m, block, x, row, out, stride);
     if (m.kind == Kind::int4) return tile_grouped<true, R>(m, block, x, row, out, stride);
+    if (m.kind == Kind::blocks) return tile_blocks<R>(m, block, x, row, out, stride);
     constexpr int few = R < kTall ? R : kTall;
     if (m.kind == Kind::bf16) tile_bf16<few>(m, block, x, row, out, stride);
     else tile_int8<few>(m, block, x, row, out, stride);
@@ -30,7 +32,7 @@ static inline void tile(const Matrix& m, int block, const Operand& x, int row, f
 
 // Rows row.. of one block, as many as a tile holds; returns how many were done.
 static inline int tiles(const Matrix& m, int block, const Operand& x, int row, int left, float* out, std::size_t stride) {
-    const int most = m.is_grouped() ? kTallGrouped : kTall, parts = (left + most - 1) / most;
+    const int most = m.is_grouped() || m.kind == Kind::blocks ? kTallGrouped : kTall, parts = (left + most - 1) / most;
     const int rows = (left + parts - 1) / parts;  // tiles of like height
     switch (rows) {
 #define OD_CASE(R) case R: tile<R>(m, block, x, row, out, stride); break;
@@ -58,7 +60,7 @@ static inline void write_line(const Matrix& m, int first, int width, const float
 template <class Tile>
 static inline void each_block(const Matrix& m, int rows, float* out, std::size_t stride, Share& share, Tile tile) {
     share.each(m.blocks(), [&](int block) {
-        const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
+        const auto [first, width] = m.place(block);
         for (int row = 0; row < rows;) {
             alignas(64) float edge[kMostRows][kBlock];
             const bool whole = width == kBlock;

@@ -33,10 +33,33 @@ struct Operand {
     std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int8g, int4: x / scale, signed
     float* scales = nullptr;         // int8: [R]; int8g, int4: [R, K / step]
     std::int32_t* offsets = nullptr; // int8g, int4: what the + 128 or + 8 of the stored weights adds to a group's sum, negative
+                                     // blocks: minus the sums of 16 bytes [R, K / 16]; bytes and scales as int4
+    float* sums = nullptr;           // blocks: of 32 inputs, as rounded [R, K / 32]
 };
+
+static inline Operand operand_in(outdraft::Workspace& space) {
+    return {space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get(), space.sums.get()};
+}
 
 // Below the limit 1 / scale would be infinite; such a row counts as zeros.
 static inline float byte_scale(float top) { return top < 0x1p-118f ? 1.0f : top / 127; }
+
+// Row r for block formats: 32 inputs share a scale.
+static inline void prepare_groups(const float* x, int k_size, Operand& to, int r, std::size_t line) {
+    std::uint8_t* bytes = to.bytes + r * line;
+    for (int first = 0, g = r * (k_size / kGroup); first < k_size; first += kGroup, g++) {
+        const float scale = byte_scale(largest_magnitude(x + first, kGroup));
+        to.scales[g] = scale, to.offsets[2 * g] = to.offsets[2 * g + 1] = 0, to.sums[g] = scale;
+        if (scale != scale) continue;
+        for (int half = 0; half < 2; half++) {
+            const i32x16 q = nearest(load(x + first + 16 * half) * (1 / scale));
+            to.offsets[2 * g + half] = -sum(q);
+            const u8x16 out = __builtin_convertvector(q, u8x16);
+            std::memcpy(bytes + first + 16 * half, &out, 16);
+        }
+        to.sums[g] = scale * float(-(to.offsets[2 * g] + to.offsets[2 * g + 1]));
+    }
+}
 
 // Row r of the operand from x [K].
 static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) {
@@ -47,6 +70,7 @@ static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) 
         for (int k = 0; k < k_size; k += 16) narrow(line + k, load(x + k));
         return;
     }
+    if (kind == Kind::blocks) return prepare_groups(x, k_size, to, r, line_bytes(m));
     const int span = kind == Kind::int8 ? k_size : m.step;
     std::uint8_t* bytes = to.bytes + r * line_bytes(m);
     for (int first = 0; first < k_size; first += span) {

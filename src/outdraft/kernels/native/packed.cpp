@@ -143,6 +143,26 @@ Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, i
     return m;
 }
 
+Matrix pack_parts(const od_blocks* parts, int count, int num_out, int num_in) {
+    Matrix m;
+    m.kind = Kind::blocks, m.num_out = num_out, m.num_in = num_in;
+    int first = 0, block = 0;
+    for (int i = 0; i < count; i++) {
+        if (parts[i].type < 0 || parts[i].type >= kBlockTypes) throw std::runtime_error("this block format is not known");
+        BlockPart part{Block(parts[i].type), first, parts[i].num_out, block, nullptr};
+        const Format& format = format_of(part.type);
+        if (num_in % format.span) throw std::runtime_error("rows do not divide into blocks");
+        const std::size_t strip = format.strip_bytes(num_in), row = std::size_t(num_in / format.span) * format.stored;
+        part.data = make_buffer<std::uint8_t>(part.blocks() * (kBlock / 16) * strip);
+        for (int n = 0; n < part.num_out; n++)
+            pack_blocks(part.type, parts[i].rows + n * row, num_in, n % 16, part.data.get() + n / 16 * strip);
+        first += part.num_out, block += part.blocks();
+        m.parts.push_back(std::move(part));
+    }
+    if (first != num_out || count > kMostParts) throw std::runtime_error("the parts of a weight are not its outputs");
+    return m;
+}
+
 std::size_t Matrix::data_bytes() const {
     const std::size_t weights = std::size_t(blocks()) * kBlock * num_in;
     return kind == Kind::bf16 ? 2 * weights : kind == Kind::int4 ? weights / 2 : weights;

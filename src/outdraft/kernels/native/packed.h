@@ -6,11 +6,20 @@
 //   int8   [N/64][K/4][64][4]          one scale an output
 //   int8g  [N/16][K/32][8][16][4]      each byte plus 128; scales [N/16][K/step][16] float16
 //   int4   [N/16][K/32][4][16][4]      a byte holds two values, low half of word j, high half of word j + 4; as int8g
+//   blocks parts of several outputs, each of one format of GGUF files (blocks.h)
 // N is filled up to a multiple of 64 with zeros. The layouts are those of every instruction set.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <vector>
+
+#include "blocks.h"
+
+extern "C" struct od_blocks {  // outputs of a matrix: rows of blocks as a GGUF file has them
+    int type, num_out;         // Block
+    const std::uint8_t* rows;
+};
 
 namespace outdraft {
 
@@ -34,7 +43,18 @@ Buffer<T> make_buffer(std::size_t count) {
     return Buffer<T>(static_cast<T*>(allocate(count * sizeof(T))));
 }
 
-enum class Kind { bf16, int8, int8g, int4 };
+enum class Kind { bf16, int8, int8g, int4, blocks };
+
+struct BlockPart {  // outputs of one format; blocks of 64, the last filled up with zeros
+    Block type;
+    int first_out, num_out, first_block;
+    Buffer<std::uint8_t> data;
+    int blocks() const { return (num_out + kBlock - 1) / kBlock; }
+};
+struct Place {
+    int first, width;  // outputs
+};
+constexpr int kMostParts = 4;
 
 struct Matrix {
     Kind kind = Kind::bf16;
@@ -45,7 +65,23 @@ struct Matrix {
     Buffer<std::uint16_t> halves;     // int8g and int4 [N/16][K/step][16]: scales as float16
     Buffer<std::int32_t> correction;  // int8 [N]: 128 * sum of the row, since activations are stored with + 128
     Buffer<float> bias;               // [N], or null
-    int blocks() const { return (num_out + kBlock - 1) / kBlock; }
+    std::vector<BlockPart> parts;     // blocks
+    int blocks() const {
+        return parts.empty() ? (num_out + kBlock - 1) / kBlock : parts.back().first_block + parts.back().blocks();
+    }
+    const BlockPart& part_of(int block) const {
+        std::size_t i = parts.size() - 1;
+        while (parts[i].first_block > block) i--;
+        return parts[i];
+    }
+    Place place(int block) const {  // the outputs of a block
+        int first = block * kBlock, end = num_out;
+        if (!parts.empty()) {
+            const BlockPart& part = part_of(block);
+            first = part.first_out + (block - part.first_block) * kBlock, end = part.first_out + part.num_out;
+        }
+        return {first, end - first < kBlock ? end - first : kBlock};
+    }
     const std::uint8_t* strip(int i) const { return data.get() + std::size_t(i) * 16 * num_in / (kind == Kind::int4 ? 2 : 1); }
     const std::uint16_t* strip_scales(int i) const { return halves.get() + std::size_t(i) * 16 * (num_in / step); }
     bool is_grouped() const { return kind == Kind::int8g || kind == Kind::int4; }
@@ -57,7 +93,11 @@ struct Matrix {
 template <class M, class Work>
 void each_buffer(M& m, bool biased, Work work) {
     const std::size_t outs = std::size_t(m.blocks()) * kBlock;
-    work(m.data, m.data_bytes());
+    if (m.kind == Kind::blocks)
+        for (auto& part : m.parts)
+            work(part.data, std::size_t(part.blocks()) * (kBlock / 16) * format_of(part.type).strip_bytes(m.num_in));
+    else
+        work(m.data, m.data_bytes());
     if (m.kind == Kind::int8) work(m.scales, outs);
     if (m.is_grouped()) work(m.halves, outs * (m.num_in / m.step));
     if (m.kind == Kind::int8) work(m.correction, outs);
@@ -71,6 +111,8 @@ Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, in
 Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group);
 // weight [N, K/2]: low nibble = even input, value = nibble - 8; scales [N, K/group].
 Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group);
+// Parts behind each other: rows of a file's blocks.
+Matrix pack_parts(const od_blocks* parts, int count, int num_out, int num_in);
 void set_bias(Matrix& matrix, const float* bias);
 
 }  // namespace outdraft

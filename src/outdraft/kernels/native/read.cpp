@@ -36,8 +36,10 @@ std::uint64_t read_weights(const Model& model) {
     std::vector<std::uint64_t> found(model.team->size());
     model.team->run([&](int id) {
         const auto share = [&](const Matrix& m, int) {
-            const std::size_t bytes = m.data_bytes() / model.team->size() / 64 * 64;
-            found[id] ^= read(m.data.get() + id * bytes, bytes);
+            each_buffer(m, false, [&](const auto& buffer, std::size_t count) {
+                const std::size_t bytes = count * sizeof(buffer[0]) / model.team->size() / 64 * 64;
+                found[id] ^= read(reinterpret_cast<const std::uint8_t*>(buffer.get()) + id * bytes, bytes);
+            });
         };
         for (const LayerWeights& layer : model.layers) each_matrix(layer, share);
         each_matrix(model.head, share);

@@ -49,6 +49,9 @@ static inline f32x16 widen(const bf16* p) {
 static inline f32x16 widen_half(const std::uint16_t* p) {
     u16x16 v;
     std::memcpy(&v, p, 32);
+#if defined(__AVX512F__)
+    return (f32x16)_mm512_cvtph_ps((__m256i)v);
+#endif
     const u32x16 words = __builtin_convertvector(v, u32x16);
     const f32x16 size = as_float((words & 0x7fffu) << 13) * 0x1p112f;
     return as_float((u32x16)size | ((words & 0x8000u) << 16));

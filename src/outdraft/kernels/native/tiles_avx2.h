@@ -106,11 +106,20 @@ static inline void tile_int8(const Matrix& m, int block, const Operand& x, int r
 // A step's sums [R][C] of a strip of 16 outputs, C of its two halves from `half` on; adds to them.
 template <bool Nibbles, int R, int C>
 static inline void dot_group(__m256i (&whole)[R][C], const std::uint8_t* w, const std::uint8_t* bytes, std::size_t line) {
-    if constexpr (!Nibbles) {
-        for (int j = 0; j < 8; j++) dot_four<false>(whole, w + 64 * j, bytes + 4 * j, line);
+    const __m256i ones = _mm256_set1_epi16(1);
+    if constexpr (!Nibbles) {  // magnitudes times what has their signs: of a pair, |sum| <= 2 * 128 * 127 < 2^15
+        OD_UNROLL for (int j = 0; j < 8; j++)
+            OD_UNROLL for (int c = 0; c < C; c++) {
+                const __m256i codes = _mm256_xor_si256(read_ymm(w + 64 * j + 32 * c), _mm256_set1_epi8(char(0x80)));
+                const __m256i sizes = _mm256_abs_epi8(codes);
+                OD_UNROLL for (int r = 0; r < R; r++) {
+                    const __m256i own = _mm256_sign_epi8(repeat(bytes + r * line + 4 * j), codes);
+                    whole[r][c] = _mm256_add_epi32(whole[r][c], _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, own), ones));
+                }
+            }
         return;
     }
-    const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    const __m256i nibble = _mm256_set1_epi8(15);
     __m256i pairs[R][C];  // |sum| <= 8 * 2 * 15 * 127 < 2^15
     OD_UNROLL for (int r = 0; r < R; r++)
         OD_UNROLL for (int c = 0; c < C; c++) pairs[r][c] = _mm256_setzero_si256();
@@ -143,7 +152,7 @@ static inline void tile_strip(const Matrix& m, int strip, int groups, const Oper
     for (int g = 0; g < steps; g++) {
         __m256i whole[R][2];
         OD_UNROLL for (int r = 0; r < R; r++)
-            whole[r][0] = whole[r][1] = _mm256_set1_epi32(offsets[std::size_t(r) * steps + g]);
+            whole[r][0] = whole[r][1] = _mm256_set1_epi32(Nibbles ? offsets[std::size_t(r) * steps + g] : 0);
         for (int part = 0; part < groups; part++, w += bytes) {
             for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(w + kAhead + i);
             dot_group<Nibbles>(whole, w, lines + (g * groups + part) * kGroup, line);

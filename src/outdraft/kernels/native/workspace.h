@@ -8,7 +8,7 @@ constexpr int kFill = 64;  // bytes at most that are left free between two rows 
 
 struct Workspace {
     int rows = 0, line = 0, inputs = 0;
-    Buffer<float> qkv, mixed, normed, wide, narrow, scales;
+    Buffer<float> qkv, mixed, normed, wide, narrow, scales, sums;
     Buffer<std::uint16_t> half;
     Buffer<std::uint8_t> bytes;
     Buffer<std::int32_t> offsets;
@@ -33,7 +33,8 @@ struct Workspace {
         half = make_buffer<std::uint16_t>(whole * (widest + kFill / 2));
         bytes = make_buffer<std::uint8_t>(whole * (widest + kFill));
         scales = make_buffer<float>(whole * (widest / kGroup + 1));
-        offsets = make_buffer<std::int32_t>(whole * (widest / kGroup + 1));
+        offsets = make_buffer<std::int32_t>(whole * 2 * (widest / kGroup + 1));
+        sums = make_buffer<float>(whole * (widest / kGroup + 1));
         rows = most, inputs = widest;
     }
 };
