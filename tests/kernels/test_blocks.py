@@ -1,0 +1,82 @@
+"""Products with the block formats of GGUF files against the floats that the blocks stand for."""
+
+import pytest
+import torch
+
+from outdraft.kernels.decoder.blocks import SPANS, BlockWeight
+from outdraft.kernels.decoder.matrix import PackedMatrix
+from outdraft.kernels.library import KINDS, library
+from outdraft.nn.quant.blocks import BLOCKS, dequantize
+from outdraft.options.errors import CapabilityError
+
+native = library()
+pytestmark = pytest.mark.skipif(native is None, reason="the native kernels are not built here (no C++ compiler)")
+kinds = [kind for kind in KINDS if native is not None and native.od_has_kernels(kind.encode())]
+_HALVES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2)}
+_HALVES |= {"Q5_1": (0, 2), "MXFP4": (), "NVFP4": ()}
+
+
+def random_rows(name: str, num_out: int, num_in: int, seed: int = 0) -> torch.Tensor:
+    """Any bytes, but for scales that are finite and of like size."""
+    span, size = SPANS[name]
+    generator = torch.Generator().manual_seed(seed)
+    raw = torch.randint(0, 256, (num_out, num_in // span, size), dtype=torch.uint8, generator=generator)
+    for at in _HALVES.get(name, (0,)):
+        halves = (torch.rand(num_out, num_in // span, 1, generator=generator) * 0.02 + 0.001).half()
+        raw[:, :, at : at + 2] = halves.view(torch.uint8)
+    if name == "MXFP4":
+        raw[:, :, 0] = 120 + raw[:, :, 0] % 8
+    if name == "NVFP4":
+        raw[:, :, :4] &= 0x5F
+    return raw.flatten(1)
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    """Activations as the kernels round them: bytes with a scale for each 32."""
+    parts = x.view(x.shape[0], -1, 32)
+    top = parts.abs().amax(-1, keepdim=True)
+    scale = torch.where(top > 0, top / 127, torch.ones(()))
+    return ((parts * (1 / scale)).round().double() * scale.double()).flatten(1)
+
+
+def test_the_table_is_the_formats():
+    assert SPANS == {name: (block.weights, block.size) for name, block in BLOCKS.items()}
+
+
+@pytest.mark.parametrize("kind", kinds)
+@pytest.mark.parametrize("name", SPANS)
+def test_products_and_bits_of_rows(name, kind):
+    parts = [(name, random_rows(name, 80, 512)), ("Q8_0", random_rows("Q8_0", 24, 512, 1))]
+    bias = torch.randn(104, generator=torch.Generator().manual_seed(2))
+    packed = PackedMatrix(BlockWeight(parts=parts, bias=bias))
+    weight = torch.cat([dequantize(rows, own) for own, rows in parts]).double()
+    x = torch.randn(17, 512, generator=torch.Generator().manual_seed(3)) * torch.logspace(-2, 2, 17)[:, None]
+    x[5] = 0
+    expected = rounded(x) @ weight.t() + bias.double()
+    found = packed.multiply(x, kind=kind, threads=2)
+    assert (found - expected).abs().max() < 1e-6 * expected.abs().max()
+    alone = torch.cat([packed.multiply(row[None], kind=kind) for row in x])
+    for count in (1, 2, 3, 4, 5, 9, 12, 13, 17):
+        assert torch.equal(packed.multiply(x[:count], kind=kind), alone[:count])
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_a_packed_weight_takes_little_more_than_the_file(name):
+    rows = random_rows(name, 128, 512)
+    assert PackedMatrix(BlockWeight(parts=[(name, rows)])).num_bytes <= 1.05 * rows.numel()
+
+
+def test_bytes_that_are_no_weight_are_refused():
+    rows = random_rows("Q4_K", 16, 512)
+    with pytest.raises(CapabilityError, match="IQ1_S"):
+        BlockWeight(parts=[("IQ1_S", rows)])
+    with pytest.raises(CapabilityError, match="143 bytes"):
+        BlockWeight(parts=[("Q4_K", rows[:, :143])])
+    with pytest.raises(CapabilityError, match="one width"):
+        BlockWeight(parts=[("Q4_K", rows), ("Q8_0", random_rows("Q8_0", 8, 256))])
+    with pytest.raises(CapabilityError, match="1 to 4 parts"):
+        BlockWeight(parts=[])
+    broken = random_rows("Q4_0", 16, 64)
+    broken[3, 1] = 0x7C  # infinite
+    with pytest.raises(RuntimeError, match="finite"):
+        PackedMatrix(BlockWeight(parts=[("Q4_0", broken)]))
