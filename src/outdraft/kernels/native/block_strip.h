@@ -3,7 +3,7 @@
 // A group of 32 inputs is one or two exact integer sums; each is scaled and added to the row's float sum, group after
 // group, then the least value times the sum of the inputs. Codes and scales are taken apart once for all rows of a tile.
 #pragma once
-#include "tiles.h"
+#include "operand.h"
 
 namespace OD_ISA {
 
