@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from outdraft.kernels.decoder.blocks import SPANS, BlockWeight
-from outdraft.kernels.decoder.matrix import PackedMatrix
+from outdraft.kernels.decoder.guesser import Guesser, GuessRows
+from outdraft.kernels.decoder.matrix import PackedMatrix, Weight
+from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import KINDS, library
 from outdraft.nn.quant.blocks import BLOCKS, dequantize
 from outdraft.options.errors import CapabilityError
@@ -80,3 +82,17 @@ def test_bytes_that_are_no_weight_are_refused():
     broken[3, 1] = 0x7C  # infinite
     with pytest.raises(RuntimeError, match="finite"):
         PackedMatrix(BlockWeight(parts=[("Q4_0", broken)]))
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_a_guesser_reads_an_embeddings_rows_as_pytorch_does(name):
+    rows = random_rows(name, 40, 256, 4)
+    shape = StackShape(hidden=256, heads=2, kv_heads=1, head_dim=32, inner=64, vocab=40, rotary=32, eps=1e-5, scale=0.2)
+    stack = Stack(shape, 0, threads=1)
+    stack.set_head(Weight(bits=16, values=torch.eye(40, 256).bfloat16()), None)
+    guesser = Guesser(stack, stack, BlockWeight(parts=[(name, rows)]), num_layers=0, bare_head=True)
+    empty = torch.empty(1, 32)
+    states, _ = guesser.feed(
+        GuessRows(tokens=[3, 39, 0], positions=[0, 0, 0], spans=[], cos=empty, sin=empty), [0, 1, 2]
+    )
+    assert torch.equal(states, dequantize(rows, name, torch.bfloat16)[[3, 39, 0]].float())

@@ -193,6 +193,7 @@ SIGNATURES = {
     "od_matrix_bytes": (c_int64, [c_void_p]),
     "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),
     "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_float, c_void_p, c_float, c_int]),
+    "od_guesser_set_table": (c_void_p, [c_void_p, POINTER(CBlocks)]),
     "od_guesser_free": (None, [c_void_p]),
     "od_guesser_set_entrance": (c_void_p, [c_void_p, POINTER(CEntrance)]),
     "od_guesser_set_ids": (c_void_p, [c_void_p, c_void_p, c_int, c_int]),

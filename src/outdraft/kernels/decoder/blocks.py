@@ -4,6 +4,7 @@ A part is some of the outputs, all in one format; a map that a file holds in sev
 """
 
 from collections.abc import Sequence as Seq
+from ctypes import Array
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -67,10 +68,14 @@ class BlockWeight:
     def num_in(self) -> int:
         return self._width(*self.parts[0])
 
-    def describe(self) -> CLinear:
-        """For the kernels; it holds the list of parts, and not the rows."""
-        parts = (CBlocks * len(self.parts))(
+    def described_parts(self) -> Array[CBlocks]:
+        """For the kernels; it does not hold the rows."""
+        return (CBlocks * len(self.parts))(
             *(CBlocks(_NUMBERS[kind], rows.shape[0], rows.data_ptr()) for kind, rows in self.parts)
         )
+
+    def describe(self) -> CLinear:
+        """For the kernels; it holds the list of parts, and not the rows."""
+        parts = self.described_parts()
         bias = self.bias.data_ptr() if self.bias is not None else None
         return CLinear(0, self.num_out, self.num_in, 0, None, None, bias, parts, len(parts))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.declared import CFeed, CLinear
+from outdraft.kernels.decoder.blocks import BlockWeight
 from outdraft.kernels.decoder.entrance import Entrance, ResidualBlock
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, table_size
 from outdraft.kernels.decoder.stack import Stack
@@ -51,7 +52,7 @@ class Guesser:
         self,
         body: Stack,
         head: Stack,
-        embedding: Tensor,
+        embedding: Tensor | BlockWeight,
         *,
         num_layers: int,
         norm: Tensor | None = None,
@@ -63,24 +64,26 @@ class Guesser:
         entrance: Entrance | None = None,
         exit: ResidualBlock | None = None,
     ) -> None:
-        """embedding [V, D] bf16, multiplied by `embedding_scale`; ids [V']."""
+        """embedding [V, D] bf16 or blocks of one part, multiplied by `embedding_scale`; ids [V']."""
         self.native = body.native
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
-        self._num_ids = embedding.shape[0]
+        self._num_ids = embedding.shape[0] if isinstance(embedding, Tensor) else embedding.num_out
         self.width, self.vocab = body.shape.hidden, head.shape.vocab if ids is None else num_ids
         self.handle = check(
             self.native.od_guesser_new(
                 body.handle,
                 head.handle,
                 num_layers,
-                embedding.data_ptr(),
+                embedding.data_ptr() if isinstance(embedding, Tensor) else None,
                 embedding_scale,
                 pointer(norm),
                 eps,
                 bare_head,
             )
         )
+        if isinstance(embedding, BlockWeight):
+            check(self.native.od_guesser_set_table(self.handle, embedding.described_parts()))
         if ids is not None:
             known = ids.int().contiguous()
             check(self.native.od_guesser_set_ids(self.handle, known.data_ptr(), len(known), num_ids))

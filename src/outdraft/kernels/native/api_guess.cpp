@@ -43,6 +43,16 @@ OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const s
     });
 }
 
+// In place of an embedding of bf16; the rows must outlive it.
+OD_API Guesser* od_guesser_set_table(Guesser* guesser, const od_blocks* table) {
+    return guarded([&] {
+        if (table->type < 0 || table->type >= kBlockTypes || guesser->body->shape.hidden % format_of(Block(table->type)).span)
+            throw std::runtime_error("an embedding's rows do not divide into blocks of a format that is known");
+        guesser->embedding = nullptr, guesser->table = *table;
+        return guesser;
+    });
+}
+
 OD_API void od_guesser_free(Guesser* guesser) { delete guesser; }
 
 OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_entrance* from) {

@@ -1,6 +1,7 @@
 // A file's blocks taken apart, and laid out as the products want them.
 #include "blocks.h"
 
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -138,7 +139,51 @@ void put_codes(const std::uint8_t* codes, int bits, int lane, std::uint8_t* to) 
         for (int i = 0; i < 32; i++) to[at(0, i)] |= std::uint8_t((codes[i] >> done & 1) << i / 4);
 }
 
+float widen(std::uint16_t half) {  // of a finite float16
+    const std::uint32_t word = std::uint32_t(half & 0x7fff) << 13;
+    float size;
+    std::memcpy(&size, &word, 4);
+    return half & 0x8000 ? -(size * 0x1p112f) : size * 0x1p112f;
+}
+
+float to_bf16(float x) {
+    std::uint32_t word;
+    std::memcpy(&word, &x, 4);
+    word = (word + 0x7fff + (word >> 16 & 1)) & 0xffff0000u;
+    std::memcpy(&x, &word, 4);
+    return x;
+}
+
+// A sub-block's scale, before `d`.
+float scale_of(Scales kind, std::uint8_t byte) {
+    switch (kind) {
+        case Scales::none: return 1;
+        case Scales::bytes: return std::int8_t(byte);
+        case Scales::nibbles: return byte;
+        case Scales::powers: return std::ldexp(1.0f, byte - 128);
+        default: return widen(std::uint16_t(byte << 7)) * 128;
+    }
+}
+
 }  // namespace
+
+void read_row(const od_blocks& from, int index, int num_in, float* out) {
+    const Block type = Block(from.type);
+    const Format& format = format_of(type);
+    const std::uint8_t* row = from.rows + std::size_t(index) * (num_in / format.span) * format.stored;
+    Open open{};
+    for (int first = 0; first < num_in; first += format.span, row += format.stored, out += format.span) {
+        open_block(type, row, open);
+        const float d = format.heads() ? widen(open.d) : 1, m = format.leasts ? widen(open.m) : 0;
+        for (int i = 0; i < format.span; i++) {
+            const int sub = i / format.sub;
+            const int code = (format.table ? table_of(type)[open.codes[i]] : open.codes[i]) - format.zero;
+            const float scale = d * scale_of(format.scales, open.scales[sub]);
+            const float least = format.scales == Scales::none ? m : m * open.leasts[sub];
+            out[i] = to_bf16(format.leasts ? scale * code + least : scale * code);
+        }
+    }
+}
 
 void pack_blocks(Block type, const std::uint8_t* row, int num_in, int lane, std::uint8_t* strip) {
     const Format& format = format_of(type);

@@ -15,6 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 
+extern "C" struct od_blocks {  // rows of blocks as a GGUF file has them
+    int type, num_out;         // Block; outputs
+    const std::uint8_t* rows;
+};
+
 namespace outdraft {
 
 enum class Block : int { q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4 };
@@ -71,5 +76,8 @@ constexpr const std::uint8_t* table_of(Block type) { return type >= Block::mxfp4
 // From a row of blocks as the file has them, `num_in` inputs, to row `lane` of a packed strip, which is zeroed before.
 // Throws where a scale is no finite number.
 void pack_blocks(Block type, const std::uint8_t* row, int num_in, int lane, std::uint8_t* strip);
+
+// The numbers that row `index` stands for, rounded to bf16: [num_in].
+void read_row(const od_blocks& from, int index, int num_in, float* out);
 
 }  // namespace outdraft

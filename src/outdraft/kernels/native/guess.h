@@ -78,8 +78,12 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
     GuessSpace& space = g.space;
     const int size = g.body->shape.hidden;
     for (int r = 0; r < feed.rows; r++) {
-        const bf16* from = g.embedding + std::size_t(feed.tokens[r] < 0 ? 0 : feed.tokens[r]) * size;
-        for (int i = 0; i < size; i += 16) store(line(space.hidden, r, size) + i, widen(from + i) * g.embedding_scale);
+        const std::size_t token = feed.tokens[r] < 0 ? 0 : feed.tokens[r];
+        float* to = line(space.hidden, r, size);
+        if (g.embedding)
+            for (int i = 0; i < size; i += 16) store(to + i, widen(g.embedding + token * size + i));
+        else outdraft::read_row(g.table, int(token), size, to);
+        for (int i = 0; i < size; i += 16) store(to + i, load(to + i) * g.embedding_scale);
     }
     if (!g.entrance) return nullptr;
     const Entrance& in = *g.entrance;

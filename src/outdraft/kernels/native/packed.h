@@ -16,11 +16,6 @@
 
 #include "blocks.h"
 
-extern "C" struct od_blocks {  // outputs of a matrix: rows of blocks as a GGUF file has them
-    int type, num_out;         // Block
-    const std::uint8_t* rows;
-};
-
 namespace outdraft {
 
 constexpr int kBlock = 64;  // outputs that stand together
