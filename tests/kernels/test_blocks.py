@@ -42,7 +42,7 @@ def rounded(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_table_is_the_formats():
-    assert SPANS == {name: (block.weights, block.size) for name, block in BLOCKS.items()}
+    assert {name: (block.weights, block.size) for name, block in BLOCKS.items()} == SPANS
 
 
 @pytest.mark.parametrize("kind", kinds)
