@@ -169,5 +169,6 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
 
 
 def _weight_bytes(path: Path) -> int:
-    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
-    return sum(file.stat().st_size for file in files)
+    from outdraft.weights.digest import weight_files
+
+    return sum(file.stat().st_size for file in weight_files(path))
