@@ -11,7 +11,9 @@ from weights.gguf_files import finish, llama_cpp_tensors, write_gguf
 from weights.test_gguf import fails, logits_of, model_of, written
 
 from outdraft.bench.subject import digest_weights
+from outdraft.engine.assembly import remembered
 from outdraft.models.files.load import load_model
+from outdraft.models.remake import packed_cache
 from outdraft.models.target.open_network import _size
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights import places
@@ -63,10 +65,22 @@ def test_parts_are_one_model_whichever_is_named(split, named):
     assert set(file.keys("")) == set(whole.keys("")) | {"split.no", "split.count", "split.tensors.count"}
 
 
+@pytest.mark.parametrize("small_first", [True, False])
+def test_parts_by_the_packages_own_splitting(tmp_path, small_first):
+    model = model_of()
+    write_gguf(model, tmp_path / "m.gguf", split_max_tensors=7, small_first_shard=small_first)
+    parts = sorted(tmp_path.glob("m-*.gguf"))
+    assert len(parts) > 2 and not (tmp_path / "m.gguf").exists()
+    assert torch.equal(logits_of(load_model(parts[-1])), logits_of(model))
+
+
 def test_what_is_known_of_a_model_is_of_all_its_parts(split):
     folder, _ = split
     before = digest_weights(part(folder, 1))
-    assert _size(part(folder, 1)) == sum(part(folder, number).stat().st_size for number in (1, 2, 3))
+    paths = [part(folder, number) for number in (1, 2, 3)]
+    assert _size(paths[0]) == sum(path.stat().st_size for path in paths)
+    assert packed_cache._files(paths[0]) == paths
+    assert [name for name, *_ in remembered._files(paths[0])] == [path.name for path in paths]
     data = bytearray(part(folder, 3).read_bytes())
     data[-1] ^= 1
     part(folder, 3).write_bytes(data)
@@ -119,9 +133,9 @@ def test_a_projector_is_named_where_it_lies_beside_a_model_and_refused_by_itself
     path = write_gguf(model_of(), tmp_path / "m.gguf")
     for _ in range(2):
         load_model(path)
+    fails(tmp_path / "mmproj-m-f16.gguf", "general.type='mmproj'", "text model")
     (line,) = [record.getMessage() for record in caplog.records if "mmproj" in record.getMessage()]
     assert "mmproj-m-f16.gguf beside it" in line and str(path) in line
-    fails(tmp_path / "mmproj-m-f16.gguf", "general.type='mmproj'", "text model")
     assert resolve(str(tmp_path)) == path  # the directory's only model
 
 

@@ -98,9 +98,10 @@ def test_a_text_from_a_model_of_ollama(ollama, model, caplog):
     ],
 )
 @pytest.mark.parametrize("folder", ["manifests", "manifests-v2"])
-def test_names_of_ollama(ollama, name, where, folder, capsys):
+def test_names_of_ollama(ollama, name, where, folder):
     digest = ollama.blob(b"GGUF and more")
-    ollama.add(where, [("model", digest)], folder)
+    beside = ollama.add(where, [("model", digest)], folder).with_name(".DS_Store")
+    beside.write_bytes(b"")
     assert resolve(f"ollama:{name}") == ollama.path(digest)
     (listed, found), *more = places.list_found()
     assert not more and found == {"bytes": 13, "path": str(ollama.path(digest))}
