@@ -6,6 +6,7 @@ import logging
 import os
 
 import pytest
+from page_rows import FILES_OF_OTHERS, rows_of
 from weights.gguf_files import write_gguf
 from weights.test_gguf import model_of, tokenizer_of, written
 
@@ -136,10 +137,34 @@ def test_layers_that_are_not_read_are_one_line(ollama, caplog):
     for _ in range(2):
         resolve("ollama:llama3.2:1b")
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"ollama:llama3.2:1b ({path}): layers that are not read: template (the chat template is ")
+    assert line.startswith(f"ollama:llama3.2:1b ({path}): layers that are not read: template (the GGUF file's own ")
     for words in ("params (give", "system (give", "projector (a prompt is text)", "news (sha256:0)"):
         assert words in line
     assert "license" not in line
+
+
+def test_the_table_of_layers(ollama, caplog):
+    """docs/files_of_others.md, row by row."""
+    caplog.set_level(logging.INFO, "outdraft.notes")
+    digest, rows = ollama.blob(b"GGUF"), rows_of(FILES_OF_OTHERS, "Ollama's manifests")
+    assert {key for _, key, *_ in rows} == {
+        "model",
+        "adapter",
+        "manifests",
+        "any other layer",
+        *places.ollama._UNREAD,
+    } - {
+        "prompt"  # what a template was called
+    }
+    for i, (_, key, done, *_) in enumerate(rows):
+        kind, more = key.replace("any other layer", "news"), {"manifests": []} if key == "manifests" else {}
+        ollama.add(f"x/y/m{i}/t", [("model", digest), *([(kind, "sha256:0")] if kind != "model" else [])], **more)
+        caplog.clear()
+        if done == "refused":
+            fails(f"ollama:x/y/m{i}:t", "variants" if more else key)
+        else:
+            assert resolve(f"ollama:x/y/m{i}:t") == ollama.path(digest)
+            assert [f": {kind} (" in record.getMessage() for record in caplog.records] == [True] * (done == "noted")
 
 
 def test_manifests_that_are_refused(ollama):

@@ -36,7 +36,9 @@ OPTIONAL = {  # package -> what needs it
 class Options:
     """What to look at beside the machine itself."""
 
-    model: str | None = flag(None, "also describe this model: a directory, a hub name, a GGUF file, or zoo:NAME")
+    model: str | None = flag(
+        None, "also describe this model: a directory, a hub name, a GGUF file, zoo:NAME, ollama:NAME"
+    )
     json: bool = flag(
         False, "machine output: machine, kernels, memory, packages, models, models of other programs, model"
     )

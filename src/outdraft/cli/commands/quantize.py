@@ -33,7 +33,7 @@ Tell = Callable[[str], object]
 class Options:
     """What to round, how, and where to."""
 
-    model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, or zoo:NAME")
+    model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, zoo:NAME, or ollama:NAME")
     out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
     bits: int = flag(4, "8 or 4 bits a weight")
     group_size: int = flag(32, "inputs that share a scale: 32, 64, 128, or 0 for all inputs of an output")
