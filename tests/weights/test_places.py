@@ -147,15 +147,7 @@ def test_the_table_of_layers(ollama, caplog):
     """docs/files_of_others.md, row by row."""
     caplog.set_level(logging.INFO, "outdraft.notes")
     digest, rows = ollama.blob(b"GGUF"), rows_of(FILES_OF_OTHERS, "Ollama's manifests")
-    assert {key for _, key, *_ in rows} == {
-        "model",
-        "adapter",
-        "manifests",
-        "any other layer",
-        *places.ollama._UNREAD,
-    } - {
-        "prompt"  # what a template was called
-    }
+    assert {key for _, key, *_ in rows} == {"model", "adapter", "manifests", "any other layer", *places.ollama._UNREAD}
     for i, (_, key, done, *_) in enumerate(rows):
         kind, more = key.replace("any other layer", "news"), {"manifests": []} if key == "manifests" else {}
         ollama.add(f"x/y/m{i}/t", [("model", digest), *([(kind, "sha256:0")] if kind != "model" else [])], **more)

@@ -93,4 +93,5 @@ def _is_projector(path: Path) -> bool:
 
 
 def _number(header: GgufHeader, key: str, path: Path) -> int:
-    return check_value(key, header.get(key, 0), int, of=str(path), error=ModelLoadError)
+    value: int = check_value(key, header.get(key, 0), int, of=str(path), error=ModelLoadError)
+    return value

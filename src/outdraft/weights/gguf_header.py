@@ -32,8 +32,7 @@ class TensorPlace:
 
 
 class GgufHeader:
-    """Raises `ValueError` or `struct.error` for what is no GGUF file, cut short, or of another version, and
-    `ModelLoadError` for a big-endian one."""
+    """Raises `ValueError` or `struct.error` for what is no GGUF file or cut short, `ModelLoadError` if big-endian."""
 
     def __init__(self, path: Path) -> None:
         with open_file(path) as file:

@@ -27,10 +27,8 @@ _NAME = re.compile(rf"(?:(?:({_PART}(?::[0-9]+)?)/)?({_PART})/)?({_PART})(?::({_
 _DEFAULTS = ("registry.ollama.ai", "library", "", "latest")
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 _LARGEST = 4 << 20  # bytes of a manifest
-_TEMPLATE = "the GGUF file's own is used, if it has one"
 _UNREAD = {
-    "template": _TEMPLATE,
-    "prompt": _TEMPLATE,
+    "template": "the GGUF file's own is used, if it has one",
     "params": "give settings with each request",
     "system": "give a system message with each chat",
     "messages": "give earlier messages with each chat",

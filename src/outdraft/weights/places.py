@@ -22,7 +22,6 @@ from outdraft.weights.gguf_files import find_parts, is_gguf, listed, models_in, 
 
 MOST = 1000  # models that are listed, or compared with a name that is not there
 _LMSTUDIO = "lmstudio:"
-_HOMES = ("~/.lmstudio/models", "~/.cache/lm-studio/models")  # the second is of earlier versions
 _log = logging.getLogger("outdraft.notes")
 
 
@@ -61,7 +60,7 @@ def folders() -> list[Path]:
 
 
 def _homes() -> list[Path]:
-    return [user_path(home, error=ModelLoadError) for home in _HOMES]
+    return [user_path(home, error=ModelLoadError) for home in ("~/.lmstudio/models", "~/.cache/lm-studio/models")]
 
 
 def _names() -> Iterator[tuple[str, Path]]:

@@ -5,6 +5,7 @@ With --model also what would run it. Nothing is downloaded and no weights are re
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
@@ -128,8 +129,6 @@ def _models() -> dict[str, Any]:
 
 def _others() -> dict[str, Any]:
     """What `LLM(name)` opens in the folders of Ollama and LM Studio."""
-    from itertools import islice
-
     from outdraft.weights.places import MOST, folders, list_found
 
     found = list(islice(list_found(), MOST + 1))
