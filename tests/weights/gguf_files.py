@@ -45,12 +45,20 @@ def llama_cpp_tensors(decoder: Decoder) -> dict[str, np.ndarray]:
 
 
 def write_gguf(
-    decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | None = None, metadata=lambda writer: None, **extra
+    decoder: Decoder,
+    path: Path,
+    kind=F32,
+    tokenizer: Tokenizer | None = None,
+    metadata=lambda writer: None,
+    split_max_tensors: int = 0,
+    small_first_shard: bool = False,
+    **extra,
 ) -> Path:
     """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add;
-    `metadata`: is given the writer to add more."""
+    `metadata`: is given the writer to add more. `split_max_tensors`: of a part, if it is split."""
     c = decoder.config
-    writer = gguf.GGUFWriter(path, c.architecture)
+    parts = {"split_max_tensors": split_max_tensors, "small_first_shard": small_first_shard}
+    writer = gguf.GGUFWriter(path, c.architecture, **parts)
     writer.add_context_length(c.max_len)
     writer.add_embedding_length(c.hidden_size)
     writer.add_block_count(c.num_layers)

@@ -51,6 +51,8 @@ _UNKNOWN = "not read here"
 def require_model(file: GgufFile) -> None:
     """Raise `ModelLoadError` where the file is something else, or rounded by a version that is not read."""
     kind = file.get("general.type", "adapter" if file.keys("adapter.") else "model")
+    if file.get("general.architecture") == "clip":
+        kind = "mmproj"  # also in files of earlier converters, which do not say so
     if kind != "model":
         cure = _NO_MODELS.get(kind, "give the GGUF file of the model") if isinstance(kind, str) else ""
         raise ModelLoadError(f"{file.path}: general.type={shown(kind)}: the file is no model; {cure}")
