@@ -45,10 +45,16 @@ def llama_cpp_tensors(decoder: Decoder) -> dict[str, np.ndarray]:
 
 
 def write_gguf(
-    decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | None = None, metadata=lambda writer: None, **extra
+    decoder: Decoder,
+    path: Path,
+    kind=F32,
+    tokenizer: Tokenizer | None = None,
+    metadata=lambda writer: None,
+    blocks=None,
+    **extra,
 ) -> Path:
     """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add;
-    `metadata`: is given the writer to add more."""
+    `metadata`: is given the writer to add more; `blocks`: name -> bytes and their type, in place of a matrix."""
     c = decoder.config
     writer = gguf.GGUFWriter(path, c.architecture)
     writer.add_context_length(c.max_len)
@@ -70,6 +76,9 @@ def write_gguf(
         add_tokenizer(writer, tokenizer)
     metadata(writer)
     for name, array in (llama_cpp_tensors(decoder) | extra).items():
+        if blocks and name in blocks:
+            writer.add_tensor(name, blocks[name][0], raw_dtype=blocks[name][1])
+            continue
         own = kind(name) if callable(kind) else kind
         matrix = array.ndim == 2 and own != F32
         data = gguf.quants.quantize(np.ascontiguousarray(array), own) if matrix else np.ascontiguousarray(array)
