@@ -104,7 +104,7 @@ def edit(folder, **changes):
     [
         ({"quant_method": "gptq"}, ("quantization_config", "gptq", "outdraft quantize")),
         ({"quant_method": "bitsandbytes"}, ("bitsandbytes", "outdraft quantize")),
-        ({"version": 2}, ("version=2",)),
+        ({"version": 3}, ("version=3",)),
         ({"bits": 3}, ("bits=3", "8 or 4")),
         ({"group_size": "all"}, ("group_size='all'",)),
         ({"keep": "lm_head"}, ("keep='lm_head'",)),
@@ -112,6 +112,9 @@ def edit(folder, **changes):
         ({"layer_bits": ["*.qkv"]}, ("layer_bits=['*.qkv']", "table")),
         ({"layer_bits": {"*.qkv": 4}}, ("qweight", "shape")),
         ({"bits": 4}, ("qweight", "shape")),
+        ({"blocks": {"lm_head": 1}}, ("blocks={'lm_head': 1}", "table of lists")),
+        ({"blocks": {"lm_head": [["Q9_K", 61]]}}, ("blocks lm_head='Q9_K'", "Q4_K")),
+        ({"blocks": {"layers.0.qkv": [["Q8_0", 32], ["Q8_0", 32]]}}, ("blocks of layers.0.qkv with (32, 32) outputs",)),
         ({"keep": ["lm_head"]}, ("lacks", "lm_head.weight")),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

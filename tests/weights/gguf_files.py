@@ -52,10 +52,12 @@ def write_gguf(
     metadata=lambda writer: None,
     split_max_tensors: int = 0,
     small_first_shard: bool = False,
+    blocks=None,
     **extra,
 ) -> Path:
     """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add;
-    `metadata`: is given the writer to add more. `split_max_tensors`: of a part, if it is split."""
+    `metadata`: is given the writer to add more; `blocks`: name -> bytes and their type, in place of a matrix.
+    `split_max_tensors`: of a part, if it is split."""
     c = decoder.config
     parts = {"split_max_tensors": split_max_tensors, "small_first_shard": small_first_shard}
     writer = gguf.GGUFWriter(path, c.architecture, **parts)
@@ -78,6 +80,9 @@ def write_gguf(
         add_tokenizer(writer, tokenizer)
     metadata(writer)
     for name, array in (llama_cpp_tensors(decoder) | extra).items():
+        if blocks and name in blocks:
+            writer.add_tensor(name, blocks[name][0], raw_dtype=blocks[name][1])
+            continue
         own = kind(name) if callable(kind) else kind
         matrix = array.ndim == 2 and own != F32
         data = gguf.quants.quantize(np.ascontiguousarray(array), own) if matrix else np.ascontiguousarray(array)

@@ -1,13 +1,14 @@
 """Reading a GGUF file, llama.cpp's container (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): key-value
-metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for, or stay integers.
+metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for, or given as they are.
 
-The `gguf` package knows how tensors are stored; it is optional and imported here alone. F32, F16, BF16, Q8_0, Q4_0,
-Q4_K and Q6_K are tested; what else the package can make whole is read too.
+The `gguf` package knows how tensors are stored; it is optional and imported here alone. F32, F16, BF16 and the types of
+`nn/quant/blocks.py` are tested; what else the package can make whole is read too.
 """
 
 import importlib
 import math
 import struct
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from outdraft.weights.gguf_files import find_parts, require_whole
 from outdraft.weights.gguf_header import GgufHeader, TensorPlace
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
-GRIDS = {"Q8_0": 8, "Q4_0": 4}  # bits of the types that are our own grid: a float16 scale, then 32 integers
 _CURE = "download it again"
 _NUMBERS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I16": np.int16, "I32": np.int32}
 
@@ -118,16 +118,11 @@ class GgufFile:
         made = torch.tensor(whole, dtype=torch.float32).reshape(self.shape(name))  # a copy: the file is mapped
         return made.to({"BF16": torch.bfloat16, "F16": torch.float16}.get(kind, torch.float32))
 
-    def integers(self, name: str) -> tuple[Tensor, Tensor]:
-        """A tensor of a type in `GRIDS`: integers int8 [out, in] and scales float32 [out, in / 32]."""
-        tensor = self._tensors[name]
-        rows = self.shape(name)[0]
-        blocks = torch.tensor(tensor.data).reshape(rows, -1, {8: 34, 4: 18}[GRIDS[self.kind(name)]])  # bytes; a copy
-        scales = blocks[:, :, :2].contiguous().view(torch.float16).squeeze(2).float()
-        values = blocks[:, :, 2:]
-        if GRIDS[self.kind(name)] == 4:  # 16 low halves, then 16 high ones, each plus 8
-            values = torch.cat((values & 15, values >> 4), 2) - 8
-        return values.contiguous().view(torch.int8).flatten(1), scales
+    def blocks(self, name: str) -> Tensor:
+        """The bytes of a tensor that is stored in blocks: uint8 [out, bytes of a row] over the mapped file."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that it cannot be written
+            return torch.from_numpy(self._tensors[name].data)
 
 
 def _package(path: Path) -> Any:

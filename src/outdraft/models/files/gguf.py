@@ -5,11 +5,10 @@
 llama.cpp turns neighbouring channels where all other engines turn channels half a head apart, so its converter reorders
 the rows of q and k of Llama models, and we put them back:  [h, d/2, 2] -> [h, 2, d/2].  Qwen's rows are as they were.
 
-Linear maps that are stored as Q8_0 or Q4_0 are on our own grid of integers, and stay on it.
+Linear maps and embeddings whose blocks of integers we know (`nn/quant/blocks.py`) stay the bytes that they are.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -18,15 +17,15 @@ import torch
 from torch import Tensor
 
 from outdraft.codecs.gguf_ends import end_ids
-from outdraft.kernels.decoder import grid
 from outdraft.models.families.shared.naming import Entry, is_linear
 from outdraft.models.files.gguf_families import FACTORS, FAMILIES, LONGROPE
 from outdraft.models.files.gguf_keys import require_model
 from outdraft.models.files.gguf_meta import GgufMeta, shortest
-from outdraft.nn.quant.config import QuantConfig
+from outdraft.nn.quant.blocks import BLOCKS
+from outdraft.nn.quant.config import Parts, QuantConfig
 from outdraft.nn.rope import RopeConfig, frequencies
 from outdraft.options.errors import ModelLoadError
-from outdraft.weights.gguf import GRIDS, GgufFile
+from outdraft.weights.gguf import GgufFile
 from outdraft.weights.source import TensorSource
 
 _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -53,36 +52,34 @@ class GgufModel(TensorSource):
         no_weights = (_DIVISORS, *(FACTORS.values() if self._family.has_factors else ()))
         names = [name for name in self._file.names() if name not in no_weights]
         self._names = {_rename(name, self._family.layer_names): name for name in names}
+        self._has_head = "lm_head.weight" in self._names  # else it is the embedding
         rounding = self._file.rounding()
         self.variant = f"gguf-{rounding}" if rounding else ""
 
     def keep_integers(self, table: Iterable[Entry]) -> QuantConfig | None:
-        """Offer integers and scales in place of the weights that are on our grid; None if there are none.
+        """Offer the blocks of linear maps and of the embedding as they are stored; None if there are none.
 
-        A map of ours that is made of several of theirs needs all of them to be of one type.
+        A map of ours that is made of several of theirs needs all of them in blocks, of whatever types.
         """
-        bits: dict[str, int] = {}
-        kept: list[str] = []
-        whole: list[str] = []  # tensors of maps that do not stay integers
+        blocks: dict[str, Parts] = {}
+        whole: list[str] = []  # tensors that do not stay integers
         for entry in table:
-            map_name, _, kind = entry.ours.rpartition(".")
-            if kind != "weight" or not is_linear(map_name):
+            name = entry.ours.removesuffix(".weight")
+            if name != "embedding" and (name == entry.ours or not is_linear(name)):
                 continue
-            kinds = {self._file.kind(self._names[name]) for name in entry.theirs if name in self}
-            if len(kinds) == 1 and kinds <= set(GRIDS) and all(name in self for name in entry.theirs):
-                bits[map_name] = GRIDS[kinds.pop()]
-                for name in entry.theirs:
-                    theirs = self._names.pop(name)
-                    self._names |= {f"{name.removesuffix('weight')}{part}": theirs for part in ("qweight", "scales")}
-            else:
-                kept.append(map_name)
-                whole += [self._names[name] for name in entry.theirs if name in self]
+            theirs = [self._names[one] for one in entry.theirs if one in self]
+            parts = tuple((self._file.kind(one), self._file.shape(one)[0]) for one in theirs)
+            fits = len(parts) == len(entry.theirs) and (len(parts) == 1 or entry.heights == tuple(n for _, n in parts))
+            if not fits or not all(kind in BLOCKS for kind, _ in parts):
+                whole += theirs
+                continue
+            blocks[name] = parts
+            for one in entry.theirs:
+                self._names[f"{one.removesuffix('weight')}blocks"] = self._names.pop(one)
         self._tell(whole)
-        if not bits:
-            return None
-        most = Counter(bits.values()).most_common(1)[0][0]
-        others = tuple((name, own) for name, own in bits.items() if own != most)
-        return QuantConfig(bits=most, group_size=32, keep=tuple(kept), layer_bits=others)
+        if "embedding" in blocks and not self._has_head:
+            blocks["lm_head"] = blocks["embedding"]
+        return QuantConfig(keep=("*",), blocks=tuple(blocks.items())) if blocks else None
 
     def _tell(self, whole: Iterable[str]) -> None:
         """One line on what it costs that some of the file's integers become floats."""
@@ -93,8 +90,8 @@ class GgufModel(TensorSource):
             made = sum(2 * prod(self._file.shape(name)) for name in rounded)
             _log.warning(
                 "%s: %d weights (%s) are read as 16-bit floats, which take %.1f MB of memory instead of %.1f; a "
-                "Q8_0 or "
-                "Q4_0 file of the same model keeps its integers, and so does one that `outdraft quantize` has made",
+                "Q4_K_M or Q8_0 file of the same model keeps its integers, and so does one that `outdraft quantize` "
+                "has made",
                 self.origin.name,
                 len(rounded),
                 kinds,
@@ -104,12 +101,7 @@ class GgufModel(TensorSource):
 
     def __getitem__(self, name: str) -> Tensor:
         theirs = self._names[name]
-        if name.endswith(".scales"):
-            return self._restored(name, self._file.integers(theirs)[1])
-        if name.endswith(".qweight"):
-            integers = self._restored(name, self._file.integers(theirs)[0])
-            return grid.pack(integers, GRIDS[self._file.kind(theirs)])
-        return self._restored(name, self._file.tensor(theirs))
+        return self._restored(name, self._file.blocks(theirs) if _is_blocks(name) else self._file.tensor(theirs))
 
     def _restored(self, name: str, tensor: Tensor) -> Tensor:
         """The rows in Hugging Face's order, and norms as it stores them."""
@@ -133,21 +125,12 @@ class GgufModel(TensorSource):
 
     def shape(self, name: str) -> tuple[int, ...]:
         theirs = self._names[name]
-        shape = self._file.shape(theirs)
-        if name.endswith(".scales"):
-            return (shape[0], shape[1] // 32)
-        if name.endswith(".qweight"):
-            return (shape[0], shape[1] * GRIDS[self._file.kind(theirs)] // 8)
-        return shape
+        return tuple(self._file.blocks(theirs).shape) if _is_blocks(name) else self._file.shape(theirs)
 
     def dtype_name(self, name: str) -> str:
-        """F32, F16 or BF16; blocks of small integers are made whole as BF16, where they do not stay integers."""
-        if name.endswith(".scales"):
-            return "F32"
-        if name.endswith(".qweight"):
-            return "I8" if self._file.kind(self._names[name]) == "Q8_0" else "U8"
+        """F32, F16 or BF16; blocks of small integers are U8, or BF16 where they are made whole."""
         kind = self._file.kind(self._names[name])
-        return kind if kind in ("F32", "F16") else "BF16"
+        return "U8" if _is_blocks(name) else kind if kind in ("F32", "F16") else "BF16"
 
     def read_config(self) -> dict[str, object]:
         """The metadata in the words of a config.json."""
@@ -176,7 +159,7 @@ class GgufModel(TensorSource):
             "intermediate_size": meta.count("feed_forward_length"),
             "max_position_embeddings": max_len,
             "rms_norm_eps": meta.number("attention.layer_norm_rms_epsilon", 1e-5),
-            "tie_word_embeddings": "lm_head.weight" not in self,
+            "tie_word_embeddings": not self._has_head,
             "hidden_act": "silu",
             "attention_bias": self._family.model_type != "qwen2" and "model.layers.0.self_attn.o_proj.bias" in self,
             "mlp_bias": "model.layers.0.mlp.down_proj.bias" in self,
@@ -261,3 +244,7 @@ def _rename(name: str, layer_names: Mapping[str, str]) -> str:
         return f"model.layers.{layer}.{layer_names[part]}.{kind}" if part in layer_names else name
     part, _, kind = name.partition(".")
     return f"{_TOP[part]}.{kind}" if part in _TOP else name
+
+
+def _is_blocks(name: str) -> bool:
+    return name.endswith(".blocks")

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import all_ends
-from outdraft.models.families.shared.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.families.shared.naming import EMBEDDING, HEAD, Architecture, Entry, stored_shapes
+from outdraft.models.families.shared.rounded_names import stored_entries
 from outdraft.models.files.borrowed import BORROWED, TABLES, TargetTables, declaration, with_borrowed
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
@@ -47,6 +48,7 @@ DTYPES = {
 _log = logging.getLogger(__name__)
 _VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_STORED |= {"U8": torch.bfloat16}  # blocks of integers
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
@@ -87,7 +89,7 @@ class StoredWeights:
         """Read the tensors of these names (ours); a tied head is not read. Raises `ModelLoadError`."""
         with torch.no_grad():
             for entry in self.entries:
-                tied = entry.ours == "lm_head.weight" and self.config.tie_embeddings
+                tied = entry.ours in HEAD and self.config.tie_embeddings
                 if entry.ours in ours and not tied:
                     self._read(entry, ours[entry.ours])
         require_filled(ours.items(), self.source.origin)
@@ -148,7 +150,7 @@ def open_weights(
         config = replace(config, variant=str(variant))
     if config.tie_embeddings and _has_own_head(source, kind, config):
         config = replace(config, tie_embeddings=False)
-    entries = tuple(stored_entries(kind.table(config), quant))
+    entries = tuple(kind.table(config) if quant is None else stored_entries(kind.table(config), config))
     names = _resolve_names(source, kind, entries, config)
     return StoredWeights(
         source=source,
@@ -192,8 +194,8 @@ def save_model(
     kind = ARCHITECTURES[config.architecture]
     ours = tensors_of(decoder)
     tensors: dict[str, Tensor] = {}
-    left_out = {TABLES[name] for name in borrowed} | ({TABLES["head"]} if config.tie_embeddings else set())
-    for entry in stored_entries(kind.table(config), config.quant):
+    left_out = {TABLES[name] for name in borrowed} | set(HEAD if config.tie_embeddings else ())
+    for entry in kind.table(config) if config.quant is None else stored_entries(kind.table(config), config):
         if entry.ours not in left_out:
             tensors |= entry.split(ours[entry.ours].detach())
     stored = dtype or decoder.embedding.dtype
@@ -214,7 +216,8 @@ def save_model(
 def tensors_of(decoder: nn.Module) -> dict[str, Tensor]:
     """Everything that a file holds of a decoder or a part of one, under our names: parameters, integers and scales."""
     tensors: dict[str, Tensor] = dict(decoder.named_parameters(remove_duplicate=False))
-    return tensors | {name: tensor for name, tensor in decoder.named_buffers() if not name.endswith(".like")}
+    buffers = decoder.named_buffers(remove_duplicate=False)
+    return tensors | {name: tensor for name, tensor in buffers if not name.endswith(".like")}
 
 
 def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
@@ -283,7 +286,7 @@ def _resolve_names(
     """Canonical name -> name in the files; missing and unexpected tensors are errors."""
     names: dict[str, str] = {}
     there = set(source)
-    tied = {name for entry in entries if entry.ours in ("lm_head.weight", "embedding") for name in entry.theirs}
+    tied = {name for entry in entries if entry.ours in (*HEAD, *EMBEDDING) for name in entry.theirs}
     for entry in entries:
         for name in entry.theirs:
             bare = name.removeprefix(kind.prefix)
@@ -325,8 +328,7 @@ def _dtype(
     named = named_dtype(wanted)
     if named is not None:
         return named
-    embedding = next(entry.theirs[0] for entry in entries if entry.ours == "embedding")
-    stored = source.dtype_name(names[embedding])
+    stored = next(source.dtype_name(names[entry.theirs[0]]) for entry in entries if entry.ours in EMBEDDING)
     if stored not in _STORED:
         raise ModelLoadError(f"{source.origin} stores weights as {stored}, supported: {', '.join(_STORED)}")
     return _STORED[stored]

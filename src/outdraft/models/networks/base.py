@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
-from outdraft.models.networks.block import Block, embedding_rows, make_linear, make_norm
+from outdraft.models.networks.block import Block, embedding_rows, make_embedding, make_linear, make_norm, tie
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
 from outdraft.nn.activation import rowwise
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
-from outdraft.nn.linear import Linear, LinearMap, RowTile
+from outdraft.nn.linear import LinearMap, RowTile
+from outdraft.nn.quant.block_linear import Blocks
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rope
 from outdraft.nn.scores import capped
@@ -33,8 +34,7 @@ class Decoder(nn.Module):
         super().__init__()
         device = torch.device(device)
         self.config = config
-        table = (config.vocab_size, config.hidden_size)
-        self.embedding = nn.Parameter(torch.full(table, float("nan"), dtype=dtype, device=device))
+        self.embedding = make_embedding(config, dtype, device)
         self.positions: nn.Parameter | None = None
         if config.learned_positions:
             places = (config.max_len, config.hidden_size)
@@ -42,8 +42,8 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Block(config, i, dtype, device) for i in range(config.num_layers))
         self.final_norm = make_norm(config, config.hidden_size, dtype, device)
         self.lm_head = make_linear(config, "lm_head", config.hidden_size, config.vocab_size, False, dtype, device)
-        if config.tie_embeddings and isinstance(self.lm_head, Linear):
-            self.lm_head.weight = self.embedding
+        if config.tie_embeddings:
+            tie(self.lm_head, self.embedding)
         self.ropes = {kind: Rope(kind) for kind in config.rope_kinds()}
         self.exact = False
 
@@ -68,7 +68,7 @@ class Decoder(nn.Module):
     @property
     def num_parameters(self) -> int:
         """Tied weights once, quantized ones as what they stand for."""
-        quantized = sum(m.num_in * m.scales.shape[0] for m in self.modules() if isinstance(m, QuantLinear))
+        quantized = sum(m.num_in * m.num_out for m in self.modules() if isinstance(m, QuantLinear | Blocks))
         return quantized + sum(parameter.numel() for parameter in self.parameters())
 
     @property

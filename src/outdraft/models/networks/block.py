@@ -23,6 +23,7 @@ from outdraft.nn.context import AttentionContext
 from outdraft.nn.flat_names import FlatNames
 from outdraft.nn.linear import Linear, LinearMap, RowRange
 from outdraft.nn.norm import LayerNorm, RMSNorm, WideRMSNorm
+from outdraft.nn.quant.block_linear import BlockEmbedding, BlockLinear
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rotation
 from outdraft.options.errors import ConfigError
@@ -41,11 +42,29 @@ def make_linear(
 ) -> LinearMap:
     """The linear map called `name`, with small integers for weights if the configuration says so."""
     quant = config.quant
+    if quant is not None and (parts := quant.parts_of(name, num_out)):
+        return BlockLinear(num_in, num_out, bias, dtype, device, parts=parts)
     if quant is None or not quant.covers(name):
         return Linear(num_in, num_out, bias, dtype, device)
     return QuantLinear(
         num_in, num_out, bias, dtype, device, bits=quant.bits_at(name), group_size=quant.group_size, name=name
     )
+
+
+def make_embedding(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> nn.Parameter | BlockEmbedding:
+    """The table of tokens, NaN until it is loaded, or a file's blocks if the configuration says so."""
+    size = (config.vocab_size, config.hidden_size)
+    if config.quant is not None and (parts := config.quant.parts_of("embedding", config.vocab_size)):
+        return BlockEmbedding(*size, dtype, device, kind=parts[0][0])
+    return nn.Parameter(torch.full(size, float("nan"), dtype=dtype, device=device))
+
+
+def tie(head: LinearMap, embedding: nn.Parameter | BlockEmbedding) -> None:
+    """Let a head have the weights of its embedding; integers of its own stay."""
+    if isinstance(head, Linear) and isinstance(embedding, nn.Parameter):
+        head.weight = embedding
+    elif isinstance(head, BlockLinear) and isinstance(embedding, BlockEmbedding):
+        head.blocks = embedding.blocks
 
 
 class Attention(nn.Module):
@@ -179,6 +198,8 @@ def blocks_of(layers: Iterable[nn.Module]) -> list[Block]:
     return found
 
 
-def embedding_rows(weight: Tensor, ids: Tensor) -> Tensor:
+def embedding_rows(weight: Tensor | BlockEmbedding, ids: Tensor) -> Tensor:
     """Rows of a table: weight [V, D], ids [N] -> [N, D]."""
+    if isinstance(weight, BlockEmbedding):
+        return weight(ids)  # type: ignore[no-any-return]
     return F.embedding(ids, weight)

@@ -27,8 +27,7 @@ def cut_decoder(decoder: Decoder, layers: Sequence[int], dtype: torch.dtype | No
         )
     if decoder.config.quant is not None:
         raise ConfigError(
-            f"a draft cannot be cut from rounded weights ({decoder.config.quant.variant}): cut it from the "
-            "original model"
+            f"a draft cannot be cut from rounded weights ({decoder.config.variant}): cut it from the original model"
         )
     config = decoder.config.of_layers(layers)
     small = Decoder(config, dtype or decoder.dtype, decoder.device)

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -23,6 +23,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.remake.packed_file import FORMAT, PackedFile, read_index, write_packed
 from outdraft.models.remake.pieces import Pieces
+from outdraft.models.remake.rounded_pieces import as_packed
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.gguf_files import part_paths
@@ -76,9 +77,11 @@ def kept_file(pieces: Pieces) -> PackedFile | None:
 
 
 def packed_bytes(pieces: Pieces) -> int:
-    """About what the packed file takes, from the shapes: an integer type of a GGUF file may become 16-bit floats."""
-    whole = Decoder(pieces.config, pieces.stored.dtype, "meta")
-    return whole.pass_bytes + whole.embedding.nbytes  # where the head is tied, the file has the table twice
+    """About what the packed file takes, from the shapes."""
+    config, dtype = pieces.config, pieces.stored.dtype
+    whole = Decoder(replace(config, quant=as_packed(config.quant)), dtype, "meta")
+    table = config.vocab_size * config.hidden_size * dtype.itemsize
+    return whole.pass_bytes + table  # where the head is tied, the file has the table twice
 
 
 def place_of(pieces: Pieces, *, cache: Path) -> Path:

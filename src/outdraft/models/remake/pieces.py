@@ -18,10 +18,12 @@ from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import LayerParts, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads, torch_threads
+from outdraft.models.families.shared.naming import EMBEDDING, HEAD
 from outdraft.models.files.load import StoredWeights
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder, shape_of
 from outdraft.models.remake.quantize import require_roundable
+from outdraft.models.remake.rounded_pieces import rounded_tensors, rounded_weight, table_of_blocks
 from outdraft.nn.quant.config import QuantConfig
 
 
@@ -90,13 +92,16 @@ class Pieces:
 
     def ends(self) -> Ends:
         """Everything but the layers, read now. Raises `ModelLoadError`."""
-        tied = "lm_head.weight" if self.config.tie_embeddings else ""
-        read = self._read(name for name in self._asked if not name.startswith("layers.") and name != tied)
-        if tied in self._asked:
-            read[tied] = read["embedding"]
+        tied = HEAD if self.config.tie_embeddings else ()
+        read = self._read(name for name in self._asked if not name.startswith("layers.") and name not in tied)
+        read |= {name: read[like] for name, like in zip(tied, EMBEDDING, strict=False) if name in self._asked}
         norm = self._norm(read, "final_norm")
         assert norm is not None
-        return Ends(embedding=read["embedding"], norm=norm, head=self._weight(read, "lm_head"))
+        table, quant = read.get("embedding"), self.config.quant
+        if table is None:
+            assert quant is not None
+            table = table_of_blocks(quant, read, self.stored.dtype)
+        return Ends(embedding=table, norm=norm, head=self._weight(read, "lm_head"))
 
     def final_norm(self) -> Tensor:
         """The final norm alone: [D] float32, a layer norm's followed by its bias."""
@@ -137,17 +142,16 @@ class Pieces:
         """The linear map of this name, as it was read or rounded now."""
         bias = read.get(f"{name}.bias")
         bias = None if bias is None else bias.float()
-        quant = self.config.quant
-        if quant is None or not quant.covers(name):
-            return Weight(bits=16, values=read[f"{name}.weight"], bias=bias)
-        bits, group = quant.bits_at(name), quant.group_size
-        if self.rounding is None:
-            values, scales = read[f"{name}.qweight"], read[f"{name}.scales"]
-        else:
-            whole = read[f"{name}.weight"]
-            grid.require_groups(name, whole.shape[1], bits, group)
-            scales = grid.find_scales(whole, bits, group)
-            values = grid.pack(grid.round_to_grid(whole, scales, bits, group), bits)
+        whole, quant = read.get(f"{name}.weight"), self.config.quant
+        if whole is None:
+            assert quant is not None
+            return rounded_weight(quant, name, read, bias, self.stored.dtype)
+        if self.rounding is None or not self.rounding.covers(name):
+            return Weight(bits=16, values=whole, bias=bias)
+        bits, group = self.rounding.bits_at(name), self.rounding.group_size
+        grid.require_groups(name, whole.shape[1], bits, group)
+        scales = grid.find_scales(whole, bits, group)
+        values = grid.pack(grid.round_to_grid(whole, scales, bits, group), bits)
         return Weight(bits=bits, values=values, scales=scales, bias=bias, group=group)
 
 
@@ -166,20 +170,13 @@ def tensors_for(config: ModelConfig, dtype: torch.dtype) -> Iterator[tuple[str, 
             yield f"{name}.{part}", torch.empty(dim, dtype=kind, device="meta")
 
     def linear(name: str, num_in: int, num_out: int, *, bias: bool = False) -> Iterator[tuple[str, Tensor]]:
-        quant = config.quant
-        if quant is None or not quant.covers(name):
-            yield f"{name}.weight", torch.empty(num_out, num_in, dtype=dtype, device="meta")
-        else:
-            bits, group = quant.bits_at(name), quant.group_size
-            grid.require_groups(name, num_in, bits, group)
-            stored, kind = (num_in, torch.int8) if bits == 8 else (num_in // 2, torch.uint8)
-            yield f"{name}.qweight", torch.empty(num_out, stored, dtype=kind, device="meta")
-            groups = num_in // group if group else 1
-            yield f"{name}.scales", torch.empty(num_out, groups, dtype=torch.float32, device="meta")
+        kept = {} if config.quant is None else rounded_tensors(config.quant, name, num_in, num_out)
+        plain = f"{name}.weight" if name != "embedding" else name
+        yield from (kept or {plain: torch.empty(num_out, num_in, dtype=dtype, device="meta")}).items()
         if bias:
             yield f"{name}.bias", torch.empty(num_out, dtype=dtype, device="meta")
 
-    yield "embedding", torch.empty(config.vocab_size, width, dtype=dtype, device="meta")
+    yield from linear("embedding", width, config.vocab_size)
     for i in range(config.num_layers):
         at = f"layers.{i}."
         yield from norm(at + "attn_norm", width, wanted=config.pre_norm)

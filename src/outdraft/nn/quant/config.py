@@ -1,21 +1,24 @@
 """What is rounded, and how coarsely: one frozen record, which goes into config.json and into every result.
 
 Layers may differ: some stay as they are (`keep`), some have other bits than the rest (`layer_bits`). A quantized model
-is another model with another distribution. `variant` names it.
+is another model with another distribution. `variant` names it. Layers may also keep the blocks of a GGUF file.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.options.checked import check_fields
 from outdraft.options.errors import ConfigError, ModelLoadError
 
+Parts = tuple[tuple[str, int], ...]  # of a map: the type of blocks and the outputs of each, in order
 BITS = (8, 4)
 GROUP_SIZES = (0, 32, 64, 128)
 METHODS = ("rtn", "gptq")
 QUANT_METHOD = "outdraft"  # `quant_method` in config.json
-VERSION = 1
+VERSION, BLOCKS_VERSION = 1, 2  # of the record; the second has blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,7 @@ class QuantConfig:
     method: str = "rtn"  # how the integers were chosen; the layout is the same
     keep: tuple[str, ...] = ("lm_head",)  # stay as they are
     layer_bits: tuple[tuple[str, int], ...] = ()  # (layers, their bits): the first that matches, before `bits`
+    blocks: tuple[tuple[str, Parts], ...] = ()  # maps, or "embedding", that keep the blocks of a GGUF file
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -39,6 +43,7 @@ class QuantConfig:
             ("group_size", self.group_size, GROUP_SIZES),
             ("method", self.method, METHODS),
             *((f"layer_bits {pattern}", bits, BITS) for pattern, bits in self.layer_bits),
+            *((f"blocks {name}", kind, tuple(BLOCKS)) for name, parts in self.blocks for kind, _ in parts),
         ):
             if isinstance(value, bool) or value not in known:
                 raise ConfigError(f"{name}={value!r} is not supported: choose {' or '.join(map(str, known))}")
@@ -55,23 +60,44 @@ class QuantConfig:
         return f"int{self.bits}{group}{method}{mixed}"
 
     def covers(self, name: str) -> bool:
-        """Whether the linear map `name` is rounded."""
+        """Whether the linear map `name` is on our grid of integers."""
         return not any(fnmatchcase(name, pattern) for pattern in self.keep)
+
+    def parts_of(self, name: str, num_out: int) -> Parts:
+        """The blocks of a linear map, or of "embedding", with so many outputs; () where it has none."""
+        parts = next((parts for map_name, parts in self.blocks if map_name == name), ())
+        return (
+            parts if len(parts) != 1 else ((parts[0][0], num_out),)
+        )  # as config.json says, against which files are held
 
     def bits_at(self, name: str) -> int:
         """Bits of a weight of the linear map `name`, if it is rounded."""
         return next((bits for pattern, bits in self.layer_bits if fnmatchcase(name, pattern)), self.bits)
 
+    @property
+    def common_bits(self) -> int:
+        """Bits of most of the rounded weights."""
+        if not self.blocks:
+            return self.bits
+        rows: Counter[str] = Counter()
+        for _, parts in self.blocks:
+            for kind, count in parts:
+                rows[kind] += count
+        block = BLOCKS[rows.most_common(1)[0][0]]
+        return 8 * block.size // block.weights
+
     def to_json(self) -> dict[str, object]:
         """The value of config.json's `quantization_config`."""
         return {
             "quant_method": QUANT_METHOD,
-            "version": VERSION,
+            "version": BLOCKS_VERSION if self.blocks else VERSION,
             "bits": self.bits,
             "group_size": self.group_size,
             "method": self.method,
             "keep": list(self.keep),
-        } | ({"layer_bits": dict(self.layer_bits)} if self.layer_bits else {})
+            **({"layer_bits": dict(self.layer_bits)} if self.layer_bits else {}),
+            **({"blocks": dict(self.blocks)} if self.blocks else {}),
+        }
 
 
 def read_quant(raw: object) -> QuantConfig | None:
@@ -90,9 +116,9 @@ def read_quant(raw: object) -> QuantConfig | None:
             f"config.json: quantization_config has quant_method={method!r}, which outdraft does not read: "
             "take the unquantized model and run `outdraft quantize` on it, or take a GGUF file"
         )
-    if version != VERSION:
+    if version not in (VERSION, BLOCKS_VERSION):
         raise ModelLoadError(
-            f"config.json: quantization_config has version={version!r}, this outdraft reads {VERSION}: "
+            f"config.json: quantization_config has version={version!r}, this outdraft reads {BLOCKS_VERSION}: "
             "quantize the original again, or install the outdraft that wrote it"
         )
     keep = raw.get("keep", ())
@@ -101,6 +127,9 @@ def read_quant(raw: object) -> QuantConfig | None:
     layer_bits = raw.get("layer_bits", {})
     if not isinstance(layer_bits, Mapping):
         raise ModelLoadError(f"config.json: quantization_config has layer_bits={layer_bits!r}, not a table")
+    blocks = raw.get("blocks", {})
+    if not isinstance(blocks, Mapping) or not all(isinstance(parts, list) for parts in blocks.values()):
+        raise ModelLoadError(f"config.json: quantization_config has blocks={blocks!r}, not a table of lists")
     try:
         return QuantConfig(
             bits=raw.get("bits", 0),
@@ -108,6 +137,7 @@ def read_quant(raw: object) -> QuantConfig | None:
             method=raw.get("method", "rtn"),
             keep=tuple(keep),
             layer_bits=tuple(layer_bits.items()),
+            blocks=tuple((name, tuple(tuple(part) for part in parts)) for name, parts in blocks.items()),
         )
-    except ConfigError as error:
+    except (ConfigError, TypeError) as error:
         raise ModelLoadError(f"config.json: quantization_config: {error}") from error

@@ -88,7 +88,7 @@ def weights_of(network: Network) -> Weights:
     return Weights(
         kernels=network.kernels,
         variant=network.config.variant,
-        bits=8 * network.dtype.itemsize if quant is None else quant.bits,
+        bits=8 * network.dtype.itemsize if quant is None else quant.common_bits,
         pass_bytes=network.pass_bytes,
         rounded_at_load=is_ours(quant),
     )

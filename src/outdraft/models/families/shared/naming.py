@@ -4,14 +4,14 @@ Our `layers.0.qkv.weight` is
     q_proj.weight, k_proj.weight, v_proj.weight    stacked (row blocks of given heights), as in Llama
     attn.c_attn.weight                             transposed (GPT-2 keeps [in, out])
     attention.query_key_value.weight               interleaved (GPT-NeoX: q, k, v head by head)
-A quantized map's `.qweight` and `.scales` stand under the name of the weight, one row an output in every layout.
+What stands in place of a rounded weight says `rounded_names.py`.
 
 A family that differs from Llama only in names, in which maps are stored fused, or in how numbers are stored (norms as
 w - 1, rotary pairs as neighbours) is one `LayerNames`; which of the parts exist says its `ModelConfig`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from outdraft.models.families.shared.fields import Fields, check_keys
 from outdraft.models.networks.config import ModelConfig
-from outdraft.nn.quant.config import QuantConfig
 
+EMBEDDING, HEAD = ("embedding", "embedding.blocks.0"), ("lm_head.weight", "lm_head.blocks.0")  # either may be tied
 LINEAR_MAPS = ("qkv", "out", "up", "down")  # of a layer
 
 
@@ -46,6 +46,7 @@ class Entry:
     )
     pairs: tuple[int, ...] = ()  # of each stored tensor, how many heads are stored so; 0: none
     offset: float = 0.0  # what is added to the stored numbers: norms that are stored as w and mean 1 + w
+    lent: bool = False  # nothing writes to them: ours is the very memory that is stored, where it can be
 
     def join(self, stored: Sequence[Tensor]) -> Tensor:
         if self.layout is Layout.TRANSPOSED:
@@ -62,7 +63,9 @@ class Entry:
 
     def fill(self, ours: Tensor, stored: Sequence[Tensor]) -> None:
         """Copy the stored tensors into ours, without a joined copy between them where they merely stand one by one."""
-        if self.layout is Layout.STACKED and not self.turned and not self.offset:
+        if self.lent and ours.device.type == "cpu":
+            ours.set_(self.join(stored))  # type: ignore[call-overload]
+        elif self.layout is Layout.STACKED and not self.turned and not self.offset:
             for part, one in zip(torch.split(ours, [len(one) for one in stored]), stored, strict=True):
                 part.copy_(one)
         else:
@@ -105,19 +108,6 @@ def stored_shapes(entry: Entry, shape: tuple[int, ...]) -> list[tuple[int, ...]]
     if len(entry.theirs) == 1:
         return [shape]
     return [(height, *shape[1:]) for height in entry.heights]
-
-
-def stored_entries(table: Iterable[Entry], quant: QuantConfig | None) -> Iterable[Entry]:
-    """The table with two entries, integers and scales, in place of every weight that is quantized."""
-    for entry in table:
-        stem, _, kind = entry.ours.rpartition(".")
-        if quant is None or kind != "weight" or not is_linear(stem) or not quant.covers(stem):
-            yield entry
-            continue
-        layout = Layout.STACKED if entry.layout is Layout.TRANSPOSED else entry.layout
-        for part in ("qweight", "scales"):
-            theirs = tuple(f"{name.removesuffix('.weight')}.{part}" for name in entry.theirs)
-            yield replace(entry, ours=f"{stem}.{part}", theirs=theirs, layout=layout)
 
 
 def is_linear(name: str) -> bool:

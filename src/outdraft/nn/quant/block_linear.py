@@ -1,0 +1,109 @@
+"""Layers over the bytes of a GGUF file: linear maps and embeddings whose weights stay the file's own blocks.
+
+    qkv    q, k: Q4_K [rows, bytes]    v: Q6_K [rows, bytes]      a map of ours may be several of theirs
+
+The bytes may lie in a mapped file, which no layer writes to. A map is multiplied as `RoundedMap` says; an embedding
+makes floats of the rows that are looked up. A tied head holds the same `Blocks` as its embedding.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.kernels.decoder import grid
+from outdraft.nn.quant.blocks import BLOCKS, dequantize
+from outdraft.nn.quant.config import Parts
+from outdraft.nn.quant.rounded import RoundedMap
+from outdraft.options.errors import ConfigError
+
+_GRIDS = {"Q8_0": 8, "Q4_0": 4}  # bits of the types that are our own grid: a float16 scale, then 32 integers
+
+
+class Blocks(nn.Module):
+    """Rows of blocks, one buffer a part: "0", "1", ... uint8 [rows, bytes of a row], filled by the reader of files."""
+
+    def __init__(self, parts: Parts, num_in: int, device: torch.device) -> None:
+        super().__init__()
+        self.parts, self.num_in = parts, num_in
+        self.num_out = sum(rows for _, rows in parts)
+        for i, (kind, rows) in enumerate(parts):
+            if num_in % BLOCKS[kind].weights:
+                raise ConfigError(
+                    f"rows of {num_in} weights do not divide into {kind}'s blocks of {BLOCKS[kind].weights}"
+                )
+            size = BLOCKS[kind].row_bytes(num_in)
+            self.register_buffer(str(i), torch.empty(rows, size, dtype=torch.uint8, device=device))
+
+    def held(self) -> list[tuple[str, Tensor]]:
+        """Each part's type and its bytes [rows, bytes of a row]."""
+        return [(kind, self.get_buffer(str(i))) for i, (kind, _) in enumerate(self.parts)]
+
+    def dequantize(self, dtype: torch.dtype) -> Tensor:
+        """All of the rows as floats: [out, in]."""
+        return floats_of(self.held(), dtype)
+
+
+class BlockLinear(RoundedMap):
+    """x W^T + b."""
+
+    def __init__(
+        self, num_in: int, num_out: int, bias: bool, dtype: torch.dtype, device: torch.device, *, parts: Parts
+    ) -> None:
+        super().__init__(num_in, num_out, bias, dtype, device)
+        self.blocks = Blocks(parts, num_in, device)
+
+    def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """As `RoundedMap`."""
+        return self.blocks.dequantize(dtype)
+
+
+class BlockEmbedding(nn.Module):
+    """A table [V, D] of which floats are made where it is looked up."""
+
+    like: Tensor  # [0], of the activations' type and device
+
+    def __init__(self, num_rows: int, width: int, dtype: torch.dtype, device: torch.device, *, kind: str) -> None:
+        super().__init__()
+        self.shape = (num_rows, width)
+        self.blocks = Blocks(((kind, num_rows),), width, device)
+        self.register_buffer("like", torch.empty(0, dtype=dtype, device=device), persistent=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids [N] -> [N, D]."""
+        ((kind, rows),) = self.blocks.held()
+        return dequantize(rows.index_select(0, ids), kind, self.dtype)
+
+    def detach(self) -> Tensor:
+        """The table as floats [V, D], made anew: for a caller that cannot do without."""
+        return self.blocks.dequantize(self.dtype)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the activations."""
+        return self.like.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.like.device
+
+
+def floats_of(held: list[tuple[str, Tensor]], dtype: torch.dtype) -> Tensor:
+    """Parts (type, bytes [rows, bytes of a row]) as the floats that they stand for: [out, in]."""
+    made = [dequantize(rows, kind, dtype) for kind, rows in held]
+    return made[0] if len(made) == 1 else torch.cat(made)
+
+
+def our_bits(parts: Parts) -> int:
+    """Bits of our own grid, if these parts are on it together; else 0."""
+    kinds = {kind for kind, _ in parts}
+    return _GRIDS.get(kinds.pop(), 0) if len(kinds) == 1 else 0
+
+
+def on_our_grid(held: list[tuple[str, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Parts for which `our_bits` knows a number: packed integers (`grid.pack`) and scales float32 [out, in / 32]."""
+    bits = _GRIDS[held[0][0]]
+    blocks = torch.cat([rows for _, rows in held]).view(sum(len(rows) for _, rows in held), -1, {8: 34, 4: 18}[bits])
+    scales = blocks[:, :, :2].contiguous().view(torch.float16).squeeze(2).float()
+    values = blocks[:, :, 2:]
+    if bits == 4:  # 16 low halves, then 16 high ones, each plus 8
+        values = torch.cat((values & 15, values >> 4), 2) - 8
+    return grid.pack(values.contiguous().view(torch.int8).flatten(1), bits), scales
