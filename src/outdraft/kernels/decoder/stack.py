@@ -15,6 +15,7 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.declared import CLinear, CNorms, CPass, CShape
+from outdraft.kernels.decoder.blocks import BlockWeight
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, table_size
 from outdraft.kernels.library import check, pointer, require_library
@@ -23,6 +24,7 @@ from outdraft.options.errors import CapabilityError
 ACTIVATIONS = ("silu", "gelu_tanh")  # Activation of native/model.h
 _NORMS = ("rms", "layer")  # Norm of native/model.h
 _NONE: Mapping[int, Tensor] = {}
+Packable = Weight | BlockWeight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +58,10 @@ class StackShape:
 class LayerParts:
     """One layer's weights; norms are float32."""
 
-    qkv: Weight
-    out: Weight
-    up: Weight  # gate | up
-    down: Weight
+    qkv: Packable
+    out: Packable
+    up: Packable  # gate | up
+    down: Packable
     attn_norm: Tensor | None  # None: attention reads the state as it is, or what an entrance puts in its place
     mlp_norm: Tensor | None
     q_norm: Tensor | None
@@ -124,7 +126,7 @@ class Stack:
         )
         check(made)
 
-    def set_head(self, head: Weight, final_norm: Tensor | None) -> None:
+    def set_head(self, head: Packable, final_norm: Tensor | None) -> None:
         """`final_norm`: None for a head that is never asked to norm."""
         check(self.native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
 

@@ -107,7 +107,7 @@ def guess_with(
     guesser = Guesser(
         decoder.stack,
         decoder.stack,
-        decoder.embedding,
+        decoder.table,
         num_layers=layers,
         exit=exit,
         eps=eps,

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
+from outdraft.kernels.decoder.blocks import BlockWeight
 from outdraft.kernels.decoder.matrix import STEP, Weight
 from outdraft.kernels.decoder.rows import Span
-from outdraft.kernels.decoder.stack import LayerParts, Stack, StackShape
+from outdraft.kernels.decoder.stack import LayerParts, Packable, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.base import Decoder
@@ -27,6 +28,7 @@ from outdraft.models.networks.network import RunOutput
 from outdraft.nn.context import AttentionContext, WatchedContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.norm import LayerNorm
+from outdraft.nn.quant.block_linear import BlockEmbedding, BlockLinear, on_our_grid, our_bits
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import RopeTables
 from outdraft.options.errors import CapabilityError
@@ -144,19 +146,29 @@ class NativeDecoder(PackedNetwork):
             )
         norm = any_norm_of(decoder.final_norm)
         assert norm is not None
-        self._hold(decoder.config, _pack(decoder), decoder.embedding.detach(), norm, decoder.num_parameters)
+        self._hold(decoder.config, _pack(decoder), _table_of(decoder), norm, decoder.num_parameters)
 
     @classmethod
     def over(
-        cls, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: Tensor, num_parameters: int
+        cls,
+        config: ModelConfig,
+        stack: Stack,
+        embedding: Tensor | BlockEmbedding,
+        final_norm: Tensor,
+        num_parameters: int,
     ) -> "NativeDecoder":
-        """A decoder whose weights are packed already. embedding: [V, D] bfloat16; final_norm: as of `any_norm_of`."""
+        """Over packed weights. embedding: [V, D] bfloat16 or blocks; final_norm: as of `any_norm_of`."""
         made = cls.__new__(cls)
         made._hold(config, stack, embedding, final_norm, num_parameters)
         return made
 
     def _hold(
-        self, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: Tensor, num_parameters: int
+        self,
+        config: ModelConfig,
+        stack: Stack,
+        embedding: Tensor | BlockEmbedding,
+        final_norm: Tensor,
+        num_parameters: int,
     ) -> None:
         self.config = config
         self.num_parameters = num_parameters
@@ -171,6 +183,12 @@ class NativeDecoder(PackedNetwork):
     def pass_bytes(self) -> int:
         return self.stack.num_bytes
 
+    @property
+    def table(self) -> Tensor | BlockWeight:
+        """The embedding, for what reads its rows in the kernels."""
+        table = self.embedding
+        return table if isinstance(table, Tensor) else BlockWeight(parts=table.blocks.held())
+
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
         rows = embedding_rows(self.embedding, ids).float()
@@ -183,6 +201,11 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
     if spans is None:
         raise CapabilityError("the native kernels need a cache, and this context has none")
     return spans
+
+
+def _table_of(decoder: Decoder) -> Tensor | BlockEmbedding:
+    table = decoder.embedding
+    return table if isinstance(table, BlockEmbedding) else table.detach()
 
 
 def _pack(decoder: Decoder) -> Stack:
@@ -246,12 +269,22 @@ def parts_of(layer: Block) -> LayerParts:
     )
 
 
-def weight_of(linear: LinearMap) -> Weight:
+def weight_of(linear: LinearMap) -> Packable:
     """A linear map, ready to be packed."""
     bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
     if isinstance(linear, QuantLinear):
         return Weight(bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size)
+    if isinstance(linear, BlockLinear):
+        return weight_of_blocks(linear.blocks.held(), bias)
     return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
+
+
+def weight_of_blocks(held: list[tuple[str, Tensor]], bias: Tensor | None) -> Packable:
+    """Blocks of a GGUF file, ready to be packed: on our own grid where they are."""
+    if not (bits := our_bits(tuple((kind, len(rows)) for kind, rows in held))):
+        return BlockWeight(parts=held, bias=bias)
+    values, scales = on_our_grid(held)
+    return Weight(bits=bits, values=values, scales=scales, bias=bias, group=32)
 
 
 def any_norm_of(norm: nn.Module | None) -> Tensor | None:

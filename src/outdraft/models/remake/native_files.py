@@ -54,7 +54,7 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
     stack.lender = pages
     for index, unit in enumerate(file.units):
         stack.lend_unit(index, start + unit.offset, unit.size)
-    rows, width = pieces.config.vocab_size, pieces.config.hidden_size
-    table = torch.frombuffer(pages, dtype=torch.bfloat16, count=rows * width, offset=file.embedding.offset)
-    embedding = table.view(rows, width)
-    return NativeDecoder.over(pieces.config, stack, embedding, pieces.final_norm(), pieces.num_parameters)
+    table = torch.frombuffer(pages, dtype=torch.uint8, count=file.embedding.size, offset=file.embedding.offset)
+    return NativeDecoder.over(
+        pieces.config, stack, pieces.table_over(table), pieces.final_norm(), pieces.num_parameters
+    )

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -23,7 +23,6 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.remake.packed_file import FORMAT, PackedFile, read_index, write_packed
 from outdraft.models.remake.pieces import Pieces
-from outdraft.models.remake.rounded_pieces import as_packed
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.gguf_files import part_paths
@@ -79,7 +78,7 @@ def kept_file(pieces: Pieces) -> PackedFile | None:
 def packed_bytes(pieces: Pieces) -> int:
     """About what the packed file takes, from the shapes."""
     config, dtype = pieces.config, pieces.stored.dtype
-    whole = Decoder(replace(config, quant=as_packed(config.quant)), dtype, "meta")
+    whole = Decoder(config, dtype, "meta")
     table = config.vocab_size * config.hidden_size * dtype.itemsize
     return whole.pass_bytes + table  # where the head is tied, the file has the table twice
 

@@ -20,13 +20,14 @@ from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.networks.native import shape_of
 from outdraft.models.remake.pieces import Pieces
+from outdraft.nn.quant.block_linear import BlockEmbedding
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.read_file import open_file
 from outdraft.weights.direct import align
 from outdraft.weights.units import MemoryBlock, Unit
 
 FORMAT = (
-    3  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
+    4  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
 )
 _MARK = b"outdraft packed\n"
 
@@ -37,7 +38,7 @@ class PackedFile:
 
     path: Path
     units: tuple[Unit, ...]  # the layers, then the head with the final norm
-    embedding: Unit  # the table: rows of bfloat16
+    embedding: Unit  # the table: rows of bfloat16, or of blocks
 
 
 def write_packed(file: BinaryIO, pieces: Pieces) -> None:
@@ -51,7 +52,10 @@ def write_packed(file: BinaryIO, pieces: Pieces) -> None:
     ends = pieces.ends()
     packer.set_head(ends.head, ends.norm)
     units.append(_append(file, packer.unit_bytes(1), lambda at: packer.write_unit(1, at)))
-    table = ends.embedding.view(torch.uint8).flatten()
+    rows = ends.embedding
+    if isinstance(rows, BlockEmbedding):
+        ((_, rows),) = rows.blocks.held()
+    table = rows.view(torch.uint8).flatten()
     told = {"units": [asdict(unit) for unit in units], "embedding": asdict(_append_rows(file, table))}
     start = file.tell()
     file.write(json.dumps(told).encode() + start.to_bytes(8, "little") + _MARK)

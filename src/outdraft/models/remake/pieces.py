@@ -15,7 +15,7 @@ from torch import Tensor
 
 from outdraft.kernels.decoder import grid
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.stack import LayerParts, Stack
+from outdraft.kernels.decoder.stack import LayerParts, Packable, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads, torch_threads
 from outdraft.models.families.shared.naming import EMBEDDING, HEAD
@@ -24,6 +24,7 @@ from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder, shape_of
 from outdraft.models.remake.quantize import require_roundable
 from outdraft.models.remake.rounded_pieces import rounded_tensors, rounded_weight, table_of_blocks
+from outdraft.nn.quant.block_linear import BlockEmbedding
 from outdraft.nn.quant.config import QuantConfig
 
 
@@ -31,9 +32,9 @@ from outdraft.nn.quant.config import QuantConfig
 class Ends:
     """What stands before and behind the layers."""
 
-    embedding: Tensor  # [V, D]
+    embedding: Tensor | BlockEmbedding  # [V, D]
     norm: Tensor  # [D] float32; a layer norm's followed by its bias, [2 D]
-    head: Weight
+    head: Packable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +98,15 @@ class Pieces:
         read |= {name: read[like] for name, like in zip(tied, EMBEDDING, strict=False) if name in self._asked}
         norm = self._norm(read, "final_norm")
         assert norm is not None
-        table, quant = read.get("embedding"), self.config.quant
-        if table is None:
-            assert quant is not None
-            table = table_of_blocks(quant, read, self.stored.dtype)
+        table = read["embedding"] if "embedding" in read else self.table_over(read["embedding.blocks.0"])
         return Ends(embedding=table, norm=norm, head=self._weight(read, "lm_head"))
+
+    def table_over(self, rows: Tensor) -> Tensor | BlockEmbedding:
+        """The embedding that these bytes are."""
+        rows, quant = rows.view(self.config.vocab_size, -1), self.config.quant
+        if quant is None or not quant.parts_of("embedding", 0):
+            return rows.view(self.stored.dtype)
+        return table_of_blocks(quant, rows, self.stored.dtype)
 
     def final_norm(self) -> Tensor:
         """The final norm alone: [D] float32, a layer norm's followed by its bias."""
@@ -138,14 +143,14 @@ class Pieces:
         return torch.cat((weight, bias)).float()
 
     @torch.no_grad()
-    def _weight(self, read: Mapping[str, Tensor], name: str) -> Weight:
+    def _weight(self, read: Mapping[str, Tensor], name: str) -> Packable:
         """The linear map of this name, as it was read or rounded now."""
         bias = read.get(f"{name}.bias")
         bias = None if bias is None else bias.float()
         whole, quant = read.get(f"{name}.weight"), self.config.quant
         if whole is None:
             assert quant is not None
-            return rounded_weight(quant, name, read, bias, self.stored.dtype)
+            return rounded_weight(quant, name, read, bias)
         if self.rounding is None or not self.rounding.covers(name):
             return Weight(bits=16, values=whole, bias=bias)
         bits, group = self.rounding.bits_at(name), self.rounding.group_size

@@ -29,6 +29,7 @@ from outdraft.models.networks.native import PackedNetwork, embedding_scale, shap
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
+from outdraft.nn.quant.blocks import dequantize
 from outdraft.nn.rope import RopeTables
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.direct import DirectFile, read_stamp
@@ -62,7 +63,7 @@ class StreamedDecoder(PackedNetwork):
         self.kernels = self.stack.kind
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
-        self._embedding = EmbeddingRows(packed, config.hidden_size, remake)
+        self._embedding = EmbeddingRows(packed, config, remake)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
             self._lend(unit)
@@ -121,8 +122,9 @@ class EmbeddingRows:
     A table that is not what was written is made again once. Raises `ModelLoadError` where that does not help.
     """
 
-    def __init__(self, packed: PackedFile, width: int, remake: Callable[[], None]) -> None:
-        self._packed, self._row, self._remake = packed, 2 * width, remake
+    def __init__(self, packed: PackedFile, config: ModelConfig, remake: Callable[[], None]) -> None:
+        self._packed, self._row, self._remake = packed, packed.embedding.size // config.vocab_size, remake
+        self._parts = config.quant.parts_of("embedding", 0) if config.quant is not None else ()
         self._open()
 
     def _open(self) -> None:
@@ -156,7 +158,10 @@ class EmbeddingRows:
         if read_stamp(place) != self._stamp:  # another program wrote to it
             self._open()
             return self.look_up(ids)
-        return torch.frombuffer(bytearray(rows), dtype=torch.bfloat16).view(len(ids), -1).float()
+        read = torch.frombuffer(bytearray(rows), dtype=torch.uint8).view(len(ids), -1)
+        if not self._parts:
+            return read.view(torch.bfloat16).float()
+        return dequantize(read, self._parts[0][0], torch.bfloat16).float()
 
 
 def load_streamed(pieces: Pieces, memory: int) -> StreamedDecoder:

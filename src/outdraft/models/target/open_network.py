@@ -29,7 +29,6 @@ from outdraft.models.remake import packed_cache
 from outdraft.models.remake.native_files import load_native
 from outdraft.models.remake.pieces import Pieces
 from outdraft.models.remake.quantize import round_decoder
-from outdraft.models.remake.rounded_pieces import tell_floats
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.near_miss import near_miss
@@ -78,8 +77,6 @@ def open_model(
         stored = in_kernels_type(stored, dtype, device)
     is_native = streams or can_pack(stored.config, stored.dtype, device)
     pieces = Pieces(stored=stored) if is_native else None
-    if is_native and stored.config.quant is not None:
-        tell_floats(stored.config.quant, path.name)
     return OpenedModel(path=path, dtype=dtype, device=device, stored=stored, pieces=pieces)
 
 

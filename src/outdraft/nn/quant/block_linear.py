@@ -67,6 +67,15 @@ class BlockEmbedding(nn.Module):
         self.blocks = Blocks(((kind, num_rows),), width, device)
         self.register_buffer("like", torch.empty(0, dtype=dtype, device=device), persistent=False)
 
+    @classmethod
+    def over(cls, kind: str, rows: Tensor, dtype: torch.dtype) -> "BlockEmbedding":
+        """Of rows uint8 [V, bytes of a row] where they lie."""
+        width = rows.shape[1] // BLOCKS[kind].size * BLOCKS[kind].weights
+        made = cls(rows.shape[0], width, dtype, torch.device("meta"), kind=kind)
+        made.like = torch.empty(0, dtype=dtype, device=rows.device)
+        made.blocks.register_buffer("0", rows)
+        return made
+
     def forward(self, ids: Tensor) -> Tensor:
         """ids [N] -> [N, D]."""
         ((kind, rows),) = self.blocks.held()

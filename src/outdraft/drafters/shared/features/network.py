@@ -143,7 +143,7 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
     guesser = Guesser(
         body,
         target.stack if head is None else body,
-        target.embedding if parts.embedding is None else parts.embedding.detach(),
+        target.table if parts.embedding is None else parts.embedding.detach(),
         num_layers=len(parts.layers),
         embedding_scale=embedding_scale(target.config) if parts.embedding is None else 1.0,
         norm=None if parts.norm is None else norm_of(parts.norm),
