@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.kernels.decoder import grid
+from outdraft.kernels.threads import torch_threads
 from outdraft.nn.quant.blocks import BLOCKS, dequantize
 from outdraft.nn.quant.config import Parts
 from outdraft.nn.quant.rounded import RoundedMap
@@ -88,8 +89,9 @@ class BlockEmbedding(nn.Module):
 
 def floats_of(held: list[tuple[str, Tensor]], dtype: torch.dtype) -> Tensor:
     """Parts (type, bytes [rows, bytes of a row]) as the floats that they stand for: [out, in]."""
-    made = [dequantize(rows, kind, dtype) for kind, rows in held]
-    return made[0] if len(made) == 1 else torch.cat(made)
+    with torch_threads(1):  # many small steps, in which several threads on busy cores would wait for each other
+        made = [dequantize(rows, kind, dtype) for kind, rows in held]
+        return made[0] if len(made) == 1 else torch.cat(made)
 
 
 def our_bits(parts: Parts) -> int:

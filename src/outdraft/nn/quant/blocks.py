@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_AT_ONCE = 1 << 20  # weights: what lies between bytes and floats stays in the processor's cache
+_AT_ONCE = 1 << 18  # weights: what lies between bytes and floats stays in the processor's cache
 _CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # IQ4's 16 levels
 _FLOAT4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice what 4-bit floats say
 
