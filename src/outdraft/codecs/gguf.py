@@ -9,6 +9,7 @@ Any other vocabulary is refused: the model's tokenizer.json must stand beside th
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
+from functools import cache
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
@@ -27,7 +28,7 @@ _NONE = (None, "none", "no_vocab")  # of tokenizer.ggml.model: a model of ids al
 _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 2, 3, 4, 6  # of tokenizer.ggml.token_type
 _OTHERS = {"bert": "WordPiece", "t5": "Unigram", "rwkv": "RWKV", "plamo2": "PLaMo 2"}
 _MARKED = ("llama", "gemma4")
-_SPM_ROLES = {"bos_token": 1, "eos_token": 2}  # of SentencePiece, where the file names none
+_SPM_ROLES = {"unk_token": 0, "bos_token": 1, "eos_token": 2}  # of SentencePiece, where the file names none
 _TEMPLATES = "tokenizer.chat_templates"
 _CURE = "put the model's tokenizer.json beside it, or download it again"
 ROLES = {
@@ -51,6 +52,7 @@ def codec_from_gguf(get: Callable[[str], Any], of: str = "the GGUF file") -> Tex
     Raises:
         ModelLoadError: a vocabulary that is damaged, or of a kind that is not read; the message names `of`.
     """
+    get = cache(get)  # a file decodes a list whenever it is asked for it
     if get("tokenizer.ggml.model") in _NONE:
         return None
     _require_known(get, of)
@@ -61,12 +63,12 @@ def codec_from_gguf(get: Callable[[str], Any], of: str = "the GGUF file") -> Tex
         twice = next(name for i, name in enumerate(names) if vocab[name] != i)
         raise ModelLoadError(f"{of}: tokenizer.ggml.tokens has {twice!r} twice: {_CURE}")
     ends = [one for one in end_ids(get, of) if 0 <= one < len(names)]
-    tokenizer = _tokenizer(get, of, vocab, kinds)
+    tokenizer = _tokenizer(get, of, vocab, kinds, config.get("unk_token"))
     special = [name for i, name in enumerate(names) if kinds[i] in (_CONTROL, _UNKNOWN) or i in ends]
     own = {name for name, one in zip(names, kinds, strict=False) if one == _USER_DEFINED}.difference(special)
-    keep = {config.get("bos_token"), "<unk>", "<|endoftext|>"} if _is_phi3(get) else {*special}
-    tokenizer.add_special_tokens([AddedToken(one, normalized=False, rstrip=one not in keep) for one in special])
-    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in sorted(own)])
+    strips = _strips(get)
+    tokenizer.add_special_tokens([AddedToken(one, normalized=False, rstrip=strips(one)) for one in special])
+    tokenizer.add_tokens([AddedToken(one, normalized=False, rstrip=strips(one)) for one in sorted(own)])
     return TextCodec(tokenizer, config={**config, "add_bos_token": _starts(get, config, of)}, eos_token_ids=ends)
 
 
@@ -74,20 +76,21 @@ def _require_known(get: Callable[[str], Any], of: str) -> None:
     kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre")
     if kind in _MARKED or (kind == "gpt2" and isinstance(pre, str) and pre in CUTS):
         return
-    what = f"tokenizer.ggml.model={shown(kind)}"
     if kind == "gpt2":
-        what += f", tokenizer.ggml.pre={shown(pre)}, which says how a text is cut into words"
-        known = f"only {', '.join(CUTS)}"
+        why = (
+            f"tokenizer.ggml.pre={shown(pre)}) is not read: it says how a text is cut into words, and that is not known"
+        )
     else:
-        what += f", {_OTHERS[kind]}" if isinstance(kind, str) and kind in _OTHERS else ""
-        known = f"only gpt2, {', '.join(_MARKED)}"
+        form = f", which is {_OTHERS[kind]}" if isinstance(kind, str) and kind in _OTHERS else ""
+        why = f"tokenizer.ggml.model={shown(kind)}{form}) is not read, only gpt2, {', '.join(_MARKED)}"
     raise ModelLoadError(
-        f"{of}: its vocabulary ({what}) is not read, {known}: put the model's tokenizer.json and "
-        "tokenizer_config.json beside it"
+        f"{of}: its vocabulary ({why}: put the model's tokenizer.json and tokenizer_config.json beside it"
     )
 
 
-def _tokenizer(get: Callable[[str], Any], of: str, vocab: dict[str, int], kinds: Seq[int]) -> Tokenizer:
+def _tokenizer(
+    get: Callable[[str], Any], of: str, vocab: dict[str, int], kinds: Seq[int], unknown: str | None
+) -> Tokenizer:
     """Without added tokens."""
     kind = get("tokenizer.ggml.model")
     if kind == "llama":
@@ -99,7 +102,6 @@ def _tokenizer(get: Callable[[str], Any], of: str, vocab: dict[str, int], kinds:
     try:
         if kind == "gpt2":
             return byte_level(vocab, merges, CUTS[get("tokenizer.ggml.pre")])
-        unknown = next((name for name, i in vocab.items() if kinds[i] == _UNKNOWN), None)
         return marked(
             vocab, merges, unknown=unknown, leading=kind == "llama" and _flag(get, "add_space_prefix", of, True)
         )
@@ -114,10 +116,11 @@ def _starts(get: Callable[[str], Any], config: Mapping[str, Any], of: str) -> bo
     return "bos_token" in config and (_flag(get, "add_bos_token", of, usual) or kind == "gemma4")
 
 
-def _is_phi3(get: Callable[[str], Any]) -> bool:
-    """Whether blanks behind a control token are its own, as Phi-3's tokenizer says and its GGUF files do not."""
+def _strips(get: Callable[[str], Any]) -> Callable[[str], bool]:
+    """Whether blanks behind an added token are its own, as Phi-3's tokenizer says and its GGUF files do not."""
     named = (str(get(key)).lower() for key in ("general.architecture", "general.name"))
-    return get("tokenizer.ggml.model") == "llama" and any("phi3" in re.sub("[ -]", "", one) for one in named)
+    is_phi3 = get("tokenizer.ggml.model") == "llama" and any("phi3" in re.sub("[ -]", "", one) for one in named)
+    return lambda name: is_phi3 and name not in ("<s>", "<unk>", "<|endoftext|>")
 
 
 def _flag(get: Callable[[str], Any], name: str, of: str, usual: bool) -> bool:

@@ -101,21 +101,23 @@ def byte_level(vocab: Mapping[str, int], merges: Seq[tuple[str, str]], cut: Cut)
     tokenizer = Tokenizer(models.BPE(vocab=dict(vocab), merges=list(merges), ignore_merges=cut.whole))
     if cut.nfc:
         tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = _pre_tokenizer(cut)
+    tokenizer.pre_tokenizer = pre_tokenizer_of(cut)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
 
 
 def pre_of(tokenizer: Tokenizer) -> str | None:
     """The value of tokenizer.ggml.pre by which the same vocabulary cuts texts alike; None: there is none here."""
-    own = described_part(tokenizer.pre_tokenizer), described_part(tokenizer.normalizer)
+    whole = bool(getattr(tokenizer.model, "ignore_merges", False))
+    own = described_part(tokenizer.pre_tokenizer), described_part(tokenizer.normalizer), whole
     for pre, cut in CUTS.items():
-        if own == (described_part(_pre_tokenizer(cut)), {"type": "NFC"} if cut.nfc else None):
+        if own == (described_part(pre_tokenizer_of(cut)), {"type": "NFC"} if cut.nfc else None, cut.whole):
             return pre
     return None
 
 
-def _pre_tokenizer(cut: Cut) -> pre_tokenizers.PreTokenizer:
+def pre_tokenizer_of(cut: Cut) -> pre_tokenizers.PreTokenizer:
+    """As the family's tokenizer.json has it."""
     steps = [_STEPS[one]() if one in _STEPS else pre_tokenizers.Split(Regex(one), "isolated") for one in cut.steps]
     if _GPT2 not in cut.steps:
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
