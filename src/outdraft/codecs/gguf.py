@@ -95,7 +95,7 @@ def _tokenizer(
     kind = get("tokenizer.ggml.model")
     if kind == "llama":
         scores = _per_token(get, "scores", float, len(vocab), of) or [0.0] * len(vocab)
-        merges = merges_of(vocab, scores, lambda i: kinds[i] not in (_UNKNOWN, _CONTROL, _BYTE))
+        merges = merges_of({name: i for name, i in vocab.items() if kinds[i] != _BYTE}, scores)
     else:
         pairs = (pair.partition(" ") for pair in _listed(get, "merges", str, of))
         merges = [(left, right) for left, _, right in pairs]

@@ -6,7 +6,7 @@
 Scores become a list of merges: all ways to put a token together from two others, those of the best scores first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 from tokenizers import Tokenizer, decoders, models, normalizers
@@ -28,15 +28,11 @@ def marked(vocab: Mapping[str, int], merges: Seq[tuple[str, str]], *, unknown: s
     return tokenizer
 
 
-def merges_of(vocab: Mapping[str, int], scores: Seq[float], is_joined: Callable[[int], bool]) -> list[tuple[str, str]]:
-    """By the scores. `is_joined`: whether an id stands for what other tokens may be joined to."""
-    ranked = sorted((i for i in vocab.values() if is_joined(i)), key=lambda i: -scores[i])
-    names = {i: name for name, i in vocab.items()}
-    parts = {names[i] for i in ranked}
-    merges = []
-    for i in ranked:
-        name = names[i]
-        for at in range(len(name) - 1, 0, -1):
-            if (first := name[:at]) in parts and (second := name[at:]) in parts:
-                merges.append((first, second))
-    return merges
+def merges_of(vocab: Mapping[str, int], scores: Seq[float]) -> list[tuple[str, str]]:
+    """Of those tokens that others are joined to, which raw bytes are not. `scores`: by id."""
+    return [
+        (first, second)
+        for name in sorted(vocab, key=lambda name: -scores[vocab[name]])
+        for at in range(len(name) - 1, 0, -1)
+        if (first := name[:at]) in vocab and (second := name[at:]) in vocab
+    ]
