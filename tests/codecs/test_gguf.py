@@ -1,8 +1,10 @@
 """Vocabularies of GGUF files from their metadata alone."""
 
 import random
+import re
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -190,6 +192,12 @@ def test_every_name_reads_and_writes_a_text(pre):
 @pytest.mark.parametrize(("pre", "ids"), [("llama-bpe", ["abc"]), ("dbrx", ["a", "bc"])])
 def test_a_word_that_is_a_token_is_that_token_where_the_family_has_it_so(pre, ids):
     assert shown(byte_level([("b", "c"), ("ab", "c")], pre=pre, extra={"ab": NORMAL}), "abc") == ids
+
+
+def test_the_page_has_every_name():
+    page = (Path(__file__).parents[2] / "docs/models.md").read_text()
+    named = re.findall("`([^`]+)`", "".join(re.findall(r"^\| `gpt2` \|(.*?)\|", page, re.MULTILINE)))
+    assert sorted(named) == sorted(CUTS)
 
 
 def test_added_letters_are_letters_and_no_bytes():
