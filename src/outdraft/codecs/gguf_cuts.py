@@ -4,7 +4,7 @@ The file only names the way (`tokenizer.ggml.pre`); what a name stands for is wr
 that the own tokenizers of the family have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -124,7 +124,7 @@ def pre_tokenizer_of(cut: Cut) -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence(steps) if len(steps) > 1 else steps[0]
 
 
-_STEPS = {
+_STEPS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
     _GPT2: lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
     _DIGITS: lambda: pre_tokenizers.Digits(individual_digits=True),
 }
