@@ -215,7 +215,8 @@ def test_unnamed_tokens_get_names():
 
 def test_a_list_of_the_file_is_asked_for_once():
     asked: Counter[str] = Counter()
-    known = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a", "b"]}
+    keys = {"model": "llama", "tokens": ["a", "b"], "scores": [0.0, 0.0]}
+    known = {f"tokenizer.ggml.{name}": value for name, value in keys.items()}
 
     def get(key):
         asked.update([key])
@@ -251,7 +252,11 @@ def test_unknown_ways_of_cutting_are_refused(pre):
     [
         (dict(scores=[0.0]), "scores has 1 entries for 2 tokens"),
         (dict(scores=["a", "b"]), "tokenizer.ggml.scores"),
-        (dict(add_space_prefix="yes"), "tokenizer.ggml.add_space_prefix='yes'"),
+        (dict(), "has no tokenizer.ggml.scores"),
+        (
+            dict(scores=[0.0, 0.0], add_space_prefix="yes"),
+            "^(?!.*belong together).*tokenizer.ggml.add_space_prefix='yes'",
+        ),
         (dict(model="gemma4"), "has no tokenizer.ggml.merges"),
         (dict(model="gemma4", merges=["a c"]), "do not belong together"),
     ],

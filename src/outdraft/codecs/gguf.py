@@ -25,7 +25,7 @@ from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 
 _NONE = (None, "none", "no_vocab")  # of tokenizer.ggml.model: a model of ids alone
-_UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 2, 3, 4, 6  # of tokenizer.ggml.token_type
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # of tokenizer.ggml.token_type
 _OTHERS = {"bert": "WordPiece", "t5": "Unigram", "rwkv": "RWKV", "plamo2": "PLaMo 2"}
 _MARKED = ("llama", "gemma4")
 _SPM_ROLES = {"unk_token": 0, "bos_token": 1, "eos_token": 2}  # of SentencePiece, where the file names none
@@ -57,7 +57,8 @@ def codec_from_gguf(get: Callable[[str], Any], of: str = "the GGUF file") -> Tex
         return None
     _require_known(get, of)
     names, config = _names(get, of), read_roles(get, of)
-    kinds = _per_token(get, "token_type", int, len(names), of) or [1] * len(names)
+    is_typed = get("tokenizer.ggml.token_type") is not None
+    kinds = _per_token(get, "token_type", int, len(names), of) if is_typed else [_NORMAL] * len(names)
     vocab = {name: i for i, name in enumerate(names)}
     if len(vocab) < len(names):
         twice = next(name for i, name in enumerate(names) if vocab[name] != i)
@@ -94,17 +95,16 @@ def _tokenizer(
     """Without added tokens."""
     kind = get("tokenizer.ggml.model")
     if kind == "llama":
-        scores = _per_token(get, "scores", float, len(vocab), of) or [0.0] * len(vocab)
+        scores = _per_token(get, "scores", float, len(vocab), of)
         merges = merges_of({name: i for name, i in vocab.items() if kinds[i] != _BYTE}, scores)
     else:
         pairs = (pair.partition(" ") for pair in _listed(get, "merges", str, of))
         merges = [(left, right) for left, _, right in pairs]
+    leading = kind == "llama" and _flag(get, "add_space_prefix", of, True)
     try:
         if kind == "gpt2":
             return byte_level(vocab, merges, CUTS[get("tokenizer.ggml.pre")])
-        return marked(
-            vocab, merges, unknown=unknown, leading=kind == "llama" and _flag(get, "add_space_prefix", of, True)
-        )
+        return marked(vocab, merges, unknown=unknown, leading=leading)
     except Exception as error:  # the library raises bare Exception
         raise ModelLoadError(f"{of}: tokenizer.ggml.tokens and .merges do not belong together: {error}") from error
 
@@ -130,9 +130,6 @@ def _flag(get: Callable[[str], Any], name: str, of: str, usual: bool) -> bool:
 
 
 def _per_token(get: Callable[[str], Any], name: str, kind: type, tokens: int, of: str) -> list[Any]:
-    """[] without the key."""
-    if get(f"tokenizer.ggml.{name}") is None:
-        return []
     values = _listed(get, name, kind, of)
     if len(values) < tokens:
         raise ModelLoadError(f"{of}: tokenizer.ggml.{name} has {len(values)} entries for {tokens} tokens: {_CURE}")
