@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields
 from pathlib import Path
+from threading import current_thread
 
 import pytest
 
@@ -11,6 +12,7 @@ from outdraft.bench.row import MeasuredRow
 from outdraft.bench.subject import runner_of
 from outdraft.cli.commands import bench
 from outdraft.engine.llm import LLM
+from outdraft.engine.loop import Engine
 
 
 @pytest.fixture
@@ -198,6 +200,14 @@ def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: 
 def test_a_short_context_leaves_out_the_widest_passes(tiny: Path):
     curve = measure_curve(LLM(tiny, drafter="none", max_model_len=200), budget=0.0)
     assert curve.past == 128 and curve.rows[-1] == 64 and len(curve.seconds) == len(curve.rows)
+
+
+def test_the_curve_is_measured_on_the_engines_own_thread(tiny, monkeypatch):
+    llm, threads = LLM(tiny, drafter="none", max_model_len=200), set()
+    step = Engine.step
+    monkeypatch.setattr(Engine, "step", lambda self: (threads.add(current_thread()), step(self))[1])
+    measure_curve(llm, rows=(1,), budget=0.0)  # another thread would race with it for the request
+    assert len(threads) == 1 and current_thread() not in threads
 
 
 def test_a_cache_of_bytes_moves_fewer(tiny: Path):

@@ -51,12 +51,16 @@ def write_gguf(
     tokenizer: Tokenizer | None = None,
     metadata=lambda writer: None,
     blocks=None,
+    split_max_tensors: int = 0,
+    small_first_shard: bool = False,
     **extra,
 ) -> Path:
     """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add;
-    `metadata`: is given the writer to add more; `blocks`: name -> bytes and their type, in place of a matrix."""
+    `metadata`: is given the writer to add more; `blocks`: name -> bytes and their type, in place of a matrix.
+    `split_max_tensors`: of a part, if it is split."""
     c = decoder.config
-    writer = gguf.GGUFWriter(path, c.architecture)
+    parts = {"split_max_tensors": split_max_tensors, "small_first_shard": small_first_shard}
+    writer = gguf.GGUFWriter(path, c.architecture, **parts)
     writer.add_context_length(c.max_len)
     writer.add_embedding_length(c.hidden_size)
     writer.add_block_count(c.num_layers)

@@ -292,6 +292,8 @@ def test_not_a_gguf_file(tmp_path):
     fails(tmp_path / "m.gguf", "m.gguf", "no GGUF file")
     (tmp_path / "m.bin").write_bytes(b"x")
     fails(tmp_path / "m.bin", "m.bin", ".gguf")
+    fails(tmp_path, "m.gguf", "no GGUF file")  # the only one there
+    (tmp_path / "m.gguf").unlink()
     fails(tmp_path, "config.json")
     fails("models/absent.gguf", "absent.gguf does not exist")
 

@@ -83,7 +83,7 @@ def test_a_file_that_is_cut_short_anywhere_is_refused(file, tmp_path):
     [
         (0, b"GGML", "does not begin with GGUF"),
         (4, struct.pack("<I", 1), "version 1 is not read, 2 and 3 are"),
-        (4, struct.pack(">I", 3), "of another byte order"),
+        (4, struct.pack(">I", 3), r"x\.gguf is a big-endian GGUF file .*`gguf-convert-endian x\.gguf little`"),
         (8, struct.pack("<Q", 1 << 60), "cut short"),  # whichever tensor is the first that is none
         (16, struct.pack("<Q", 1 << 60), "cut short"),  # or whichever key
         (24, struct.pack("<Q", 1 << 63), "bytes are announced"),

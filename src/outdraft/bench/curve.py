@@ -20,6 +20,7 @@ from outdraft.core.draft import chain
 from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
+from outdraft.engine.loop import Engine
 from outdraft.kernels.decoder.peak import dot_peak
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.networks.native import NativeDecoder
@@ -55,13 +56,21 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
     )
 
 
-@torch.inference_mode()
 def _time_passes(llm: LLM, rows: Seq[int], past: int, budget: float) -> tuple[list[float], float]:
     """A real request reads a prompt; then drafts of every length are scored over it, and none is committed.
 
     Every round reads memory once and runs one pass of each number of rows, so that a busy moment falls on all of them.
+    All of it is done on the engine's own thread, which would else take the request for one of its own.
     """
-    engine, runner = llm.engine, runner_of(llm)
+    threads = 1 if isinstance(decoder_of(llm), NativeDecoder) else torch.get_num_threads()
+    return llm._thread.ask(lambda engine: _on_its_thread(engine, llm, rows, past, budget, threads))
+
+
+@torch.inference_mode()
+def _on_its_thread(
+    engine: Engine, llm: LLM, rows: Seq[int], past: int, budget: float, threads: int
+) -> tuple[list[float], float]:
+    runner = runner_of(llm)
     ids = tuple(1 + i * 7 % (runner.vocab_size - 1) for i in range(past))
     seq = engine.add(Request(prompt_token_ids=ids, params=SamplingParams(max_tokens=2, ignore_eos=True)))
     try:
@@ -72,8 +81,7 @@ def _time_passes(llm: LLM, rows: Seq[int], past: int, budget: float) -> tuple[li
         for count in rows:
             tokens = [seq.pending, *(1 + i * 5 % (runner.vocab_size - 1) for i in range(1, count))]
             works.append(partial(runner.forward, pack([seq], [chain(tokens)])))
-        native = isinstance(decoder_of(llm), NativeDecoder)
-        with torch_threads(1 if native else torch.get_num_threads()):
+        with torch_threads(threads):
             taken = _interleaved(works, runner.device, budget)
         return taken[1:], num_bytes / taken[0]
     finally:

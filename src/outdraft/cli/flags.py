@@ -22,7 +22,8 @@ class EngineFlags:
 
     model: str = flag(
         "zoo:target",
-        "a Hugging Face directory, a hub name (downloaded unless it is in the local cache), a GGUF file, or zoo:NAME",
+        "a Hugging Face directory, a hub name (downloaded unless it is in the local cache), a GGUF file, zoo:NAME, "
+        "ollama:NAME, or lmstudio:PUBLISHER/REPO",
         also=("--model-id",),
     )
     drafter: str | None = flag(

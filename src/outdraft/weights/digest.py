@@ -7,15 +7,16 @@ import hashlib
 from pathlib import Path
 
 from outdraft.options.read_file import open_file
+from outdraft.weights.gguf_files import part_paths
 
 _BLOCK, _NUM_BLOCKS = 1 << 16, 16
 _KINDS = ("*.safetensors", "*.bin", "*.pt")
 
 
 def digest_weights(place: Path) -> str:
-    """16 hexadecimal digits of a model directory, its config and its weight files, or of one GGUF file."""
+    """16 hexadecimal digits of a model directory, its config and its weight files, or of a GGUF file."""
     whole = hashlib.sha256()
-    files = [place] if place.is_file() else sorted([*weight_files(place), place / "config.json"])
+    files = weight_files(place) if place.is_file() else sorted([*weight_files(place), place / "config.json"])
     for path in files:
         if not path.is_file():
             continue
@@ -28,6 +29,8 @@ def digest_weights(place: Path) -> str:
     return whole.hexdigest()[:16]
 
 
-def weight_files(directory: Path) -> list[Path]:
-    """The weight files of a directory that are loaded: safetensors or, where there are none, pickles."""
-    return next((found for kind in _KINDS if (found := list(directory.glob(kind)))), [])
+def weight_files(place: Path) -> list[Path]:
+    """The weight files that are loaded: safetensors or, where there are none, pickles; of a GGUF file all its parts."""
+    if place.is_file():
+        return part_paths(place)
+    return next((found for kind in _KINDS if (found := list(place.glob(kind)))), [])

@@ -1,4 +1,4 @@
-"""Reading one GGUF file, llama.cpp's container (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): key-value
+"""Reading a GGUF file, llama.cpp's container (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): key-value
 metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for, or given as they are.
 
 The `gguf` package knows how tensors are stored; it is optional and imported here alone. F32, F16, BF16 and the types of
@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
+from outdraft.weights.gguf_files import find_parts, require_whole
 from outdraft.weights.gguf_header import GgufHeader, TensorPlace
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
@@ -35,26 +35,27 @@ class Stored:
 
 
 class GgufFile:
-    """Metadata by key, tensors by llama.cpp's name.
+    """Metadata by key, tensors by llama.cpp's name, of one file or of all its parts, whichever is named.
 
     Raises:
-        ModelLoadError: no `gguf` package, a damaged file, one part of several, a block type that is not known.
+        ModelLoadError: no `gguf` package, a damaged file, parts that do not fit, a block type that is not known.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self._gguf = _package(path)
+        self._tensors: dict[str, Stored] = {}
+        self._sizes: dict[str, tuple[int, ...]] = {}
+        headers, parts = [], find_parts(path)
         try:
-            self._header = GgufHeader(path)
-            self._tensors = {name: self._stored(place) for name, place in self._header.tensors.items()}
+            for part in parts:
+                headers.append(header := GgufHeader(part))
+                self._tensors |= {name: self._stored(header, place) for name, place in header.tensors.items()}
+                self._sizes |= {name: place.sizes for name, place in header.tensors.items()}
+            require_whole(parts, headers)
         except (ValueError, KeyError, OverflowError, MemoryError, OSError, RecursionError, struct.error) as error:
-            size = path.stat().st_size
-            raise ModelLoadError(f"{path} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
-        parts = check_value("split.count", self.get("split.count", 1), int, of=str(path), error=ModelLoadError)
-        if parts > 1:
-            raise ModelLoadError(
-                f"{path} is one of {parts} parts: merge them first (`llama-gguf-split --merge {path.name} whole.gguf`)"
-            )
+            size = part.stat().st_size
+            raise ModelLoadError(f"{part} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
+        self.path, self._header = parts[0], headers[0]
 
     def get(self, key: str, default: Any = None) -> Any:
         """The metadata value of this key: a number, a string, or a list of them."""
@@ -63,14 +64,14 @@ class GgufFile:
         except (ValueError, struct.error) as error:  # bytes that are no UTF-8
             raise ModelLoadError(f"{self.path}: the metadata {key!r} are damaged ({error}): {_CURE}") from error
 
-    def _stored(self, place: TensorPlace) -> Stored:
+    def _stored(self, header: GgufHeader, place: TensorPlace) -> Stored:
         """Raises `ValueError` for an unknown type, or data behind the file's end."""
         kind = self._gguf.GGMLQuantizationType(place.type)
         block, size = self._gguf.constants.GGML_QUANT_SIZES[kind]
         count = math.prod(place.sizes)
         if place.sizes[-1] % block:
             raise ValueError(f"rows of {place.sizes[-1]} numbers do not divide into blocks of {block}")
-        raw = np.frombuffer(self._header.data, np.uint8, count // block * size, self._header.data_start + place.start)
+        raw = np.frombuffer(header.data, np.uint8, count // block * size, header.data_start + place.start)
         if (numbers := _NUMBERS.get(kind.name)) is not None:
             return Stored(type=kind, data=raw.view(numbers).reshape(place.sizes))
         return Stored(type=kind, data=raw.reshape(*place.sizes[:-1], place.sizes[-1] // block * size))
@@ -84,7 +85,7 @@ class GgufFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Slowest dimension first, as everywhere but in GGUF."""
-        return self._header.tensors[name].sizes
+        return self._sizes[name]
 
     def kind(self, name: str) -> str:
         """The storage type: F32, F16, BF16, Q8_0, Q4_K, ..."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outdraft.options.errors import ModelLoadError
 from outdraft.options.read_file import open_file
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -31,7 +32,7 @@ class TensorPlace:
 
 
 class GgufHeader:
-    """Raises `ValueError` or `struct.error` for what is no GGUF file, cut short, or of another version."""
+    """Raises `ValueError` or `struct.error` for what is no GGUF file or cut short, `ModelLoadError` if big-endian."""
 
     def __init__(self, path: Path) -> None:
         with open_file(path) as file:
@@ -41,8 +42,12 @@ class GgufHeader:
             raise ValueError("it does not begin with GGUF")
         version = self._next("I")
         if version not in _VERSIONS:
-            other = " of another byte order" if version & 0xFFFF == 0 else ""
-            raise ValueError(f"version {version}{other} is not read, {' and '.join(map(str, _VERSIONS))} are")
+            if version & 0xFFFF == 0:
+                raise ModelLoadError(
+                    f"{path} is a big-endian GGUF file (its version reads as {version}), and only little-endian ones "
+                    f"are read: convert it (`gguf-convert-endian {path.name} little`), or download the other file"
+                )
+            raise ValueError(f"version {version} is not read, {' and '.join(map(str, _VERSIONS))} are")
         num_tensors, num_keys = self._next("Q"), self._next("Q")
         self._values: dict[str, tuple[int, int]] = {}  # key -> type, where the value begins
         for _ in range(num_keys):

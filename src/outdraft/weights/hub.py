@@ -1,10 +1,11 @@
-"""A model name to a directory: "zoo:<name>", a path, a snapshot in the Hugging Face cache, or a download.
-A GGUF file is a whole model, and stands for itself.
+"""A model name to a directory: "zoo:<name>", a path, "ollama:<name>" and "lmstudio:<name>" (`places.py`), a snapshot in
+the Hugging Face cache, or a download. A GGUF file is a whole model, and stands for itself.
 
 `huggingface_hub` is optional and imported only when a name is not a directory.
 """
 
 import importlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from outdraft.options.paths import user_path
 from outdraft.weights.pickled import PICKLED
 from outdraft.weights.safetensors import find_missing
 
+_LOCAL = ("zoo:", "ollama:", "lmstudio:")  # names of what is on this machine
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
@@ -23,26 +25,22 @@ def resolve(name: str | Path, *, also: Sequence[str] = (), revision: str | None 
 
     `revision`: the branch, tag or commit of a hub name; a directory has none.
     """
-    if isinstance(name, Path) and name.is_dir() and revision is None:
+    if isinstance(name, Path) and os.path.isfile(name / "config.json") and revision is None:
         return name
     name = str(check_value("model", name, str | Path, error=ModelLoadError))
-    if revision is not None and (name.startswith("zoo:") or user_path(name, error=ModelLoadError).exists()):
+    if revision is not None and (name.startswith(_LOCAL) or user_path(name, error=ModelLoadError).exists()):
         raise ModelLoadError(
             f"revision={revision!r} chooses a version on the hub, and {name} is on this machine: leave it out"
         )
     if name.startswith("zoo:"):
         return zoo.path(name.removeprefix("zoo:"))
     path = user_path(name, error=ModelLoadError)
-    if path.is_dir():
-        return path
-    if path.is_file() and path.suffix == ".gguf":
-        return path
-    if path.suffix == ".gguf" and not path.exists():
+    if name.startswith(_LOCAL) or path.exists():
+        from outdraft.weights.places import find_place  # not before: few models lie elsewhere
+
+        return find_place(name, path)
+    if path.suffix == ".gguf":
         raise ModelLoadError(f"{name} does not exist: give the path of a GGUF file, or a model directory")
-    if path.exists():
-        raise ModelLoadError(
-            f"{name} is a file: give the directory that holds config.json and model.safetensors, or a .gguf file"
-        )
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise ModelLoadError(f"{name} is not a directory: give a model directory or a name like 'owner/model'")
     try:

@@ -1,9 +1,11 @@
-"""`outdraft info`: what outdraft found on this machine: kernels, threads, memory, packages, models.
+"""`outdraft info`: what outdraft found on this machine: kernels, threads, memory, packages, models, and those of Ollama
+and LM Studio.
 
 With --model also what would run it. Nothing is downloaded and no weights are read.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
@@ -35,8 +37,12 @@ OPTIONAL = {  # package -> what needs it
 class Options:
     """What to look at beside the machine itself."""
 
-    model: str | None = flag(None, "also describe this model: a directory, a hub name, a GGUF file, or zoo:NAME")
-    json: bool = flag(False, "machine output: machine, kernels, memory, packages, models, model")
+    model: str | None = flag(
+        None, "also describe this model: a directory, a hub name, a GGUF file, zoo:NAME, ollama:NAME"
+    )
+    json: bool = flag(
+        False, "machine output: machine, kernels, memory, packages, models, models of other programs, model"
+    )
 
 
 def run(options: Options) -> int:
@@ -51,6 +57,8 @@ def run(options: Options) -> int:
     for heading, lines in told.items():
         console.print(heading, style="bold")
         for name, value in lines.items():
+            if isinstance(value, dict):
+                value = value.get("error") or f"{value['bytes'] / 2**20:.0f} MiB, {value['path']}"
             console.print(f"  {name:<{WIDTH}} {value}", markup=False, soft_wrap=True)
     return 0
 
@@ -64,6 +72,7 @@ def look(model: str | None = None) -> dict[str, dict[str, Any]]:
     machine["busy"] = "not known" if busy is None else f"other programs use {busy:.1f} cores now"
     told = {"machine": machine, "kernels": _kernels(), "memory": _memory(), "packages": _packages()}
     told["models"] = _models()
+    told["models of other programs"] = _others()
     return told | ({"model": _model(model)} if model is not None else {})
 
 
@@ -116,6 +125,19 @@ def _models() -> dict[str, Any]:
         "in the hub's cache": ", ".join(cached) or "none",
         "our own cache": f"{own}, {size / 2**20:.0f} MiB",
     }
+
+
+def _others() -> dict[str, Any]:
+    """What `LLM(name)` opens in the folders of Ollama and LM Studio."""
+    from outdraft.weights.places import MOST, folders, list_found
+
+    found = list(islice(list_found(), MOST + 1))
+    told: dict[str, Any] = dict(sorted(found[:MOST], key=lambda one: one[0]))
+    if not found:
+        told["none"] = "in " + ", ".join(map(str, folders()))
+    if len(found) > MOST:
+        told["not all"] = f"more than {MOST} are there"
+    return told
 
 
 def _entries(cache: "Path") -> "list[Path]":
@@ -183,8 +205,7 @@ def _size(directory: "Path") -> int:
     """Bytes of the files that hold weights."""
     from outdraft.weights.digest import weight_files
 
-    files = [directory] if directory.is_file() else weight_files(directory)
-    return sum(file.stat().st_size for file in files)
+    return sum(file.stat().st_size for file in weight_files(directory))
 
 
 def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:

@@ -33,7 +33,7 @@ Tell = Callable[[str], object]
 class Options:
     """What to round, how, and where to."""
 
-    model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, or zoo:NAME")
+    model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, zoo:NAME, or ollama:NAME")
     out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
     bits: int = flag(4, "8 or 4 bits a weight")
     group_size: int = flag(32, "inputs that share a scale: 32, 64, 128, or 0 for all inputs of an output")
@@ -169,5 +169,6 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
 
 
 def _weight_bytes(path: Path) -> int:
-    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
-    return sum(file.stat().st_size for file in files)
+    from outdraft.weights.digest import weight_files
+
+    return sum(file.stat().st_size for file in weight_files(path))

@@ -29,7 +29,7 @@ again, and it goes on where it was. Needs the extra outdraft[tune]. Examples:
 class Options:
     """Which model, on which texts, and how long to search."""
 
-    model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, or zoo:NAME")
+    model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, zoo:NAME, or ollama:NAME")
     out: str | None = flag(None, "the file to write", metavar="FILE")
     prompts: str | None = flag(
         None, "a text with a prompt a line; without it, pieces of the standard library", metavar="FILE"

@@ -30,6 +30,7 @@ from outdraft.kernels.threads import num_threads
 from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
 from outdraft.options.read_file import load_json
+from outdraft.weights.gguf_files import part_paths
 from outdraft.weights.user_cache import is_kept, user_cache
 
 SWITCH = "OUTDRAFT_REMEMBER"  # "off": nothing is read or written
@@ -133,7 +134,7 @@ def _files(directory: Path) -> list[list[Any]]:
     try:
         files = sorted([*directory.glob("*.safetensors"), directory / "config.json"])
         if directory.is_file():  # a GGUF file
-            files = [directory]
+            files = part_paths(directory)
         return [[one.name, one.stat().st_size, one.stat().st_mtime_ns] for one in files if one.is_file()]
     except OSError:
         return []

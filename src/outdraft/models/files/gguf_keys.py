@@ -21,20 +21,20 @@ _READ = (
     "tokenizer.ggml.pre",
     "tokenizer.ggml.tokens",
     "tokenizer.ggml.merges",
+    "tokenizer.ggml.scores",
     "tokenizer.ggml.token_type",
     "tokenizer.ggml.eos_token_ids",
     "tokenizer.ggml.e??_token_id",
     "tokenizer.ggml.fim_*_token_id",
     "tokenizer.ggml.add_bos_token",
+    "tokenizer.ggml.add_space_prefix",
     "tokenizer.chat_template*",
 )
-# Descriptions; scores and kinds of segments, which byte-level merges do not ask for; roles that only requests to fill a
-# gap in a text have.
+# Descriptions; kinds of segments; roles that only requests to fill a gap in a text have.
 _WITHOUT_EFFECT = (
     "general.*",
     "split.*",
     "quantize.*",
-    "tokenizer.ggml.scores",
     "tokenizer.ggml.token_type_count",
     "tokenizer.ggml.prefix_token_id",
     "tokenizer.ggml.suffix_token_id",
@@ -51,6 +51,8 @@ _UNKNOWN = "not read here"
 def require_model(file: GgufFile) -> None:
     """Raise `ModelLoadError` where the file is something else, or rounded by a version that is not read."""
     kind = file.get("general.type", "adapter" if file.keys("adapter.") else "model")
+    if file.get("general.architecture") == "clip":
+        kind = "mmproj"  # also in files of earlier converters, which do not say so
     if kind != "model":
         cure = _NO_MODELS.get(kind, "give the GGUF file of the model") if isinstance(kind, str) else ""
         raise ModelLoadError(f"{file.path}: general.type={shown(kind)}: the file is no model; {cure}")

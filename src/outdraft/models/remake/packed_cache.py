@@ -26,6 +26,7 @@ from outdraft.models.remake.pieces import Pieces
 from outdraft.models.remake.rounded_pieces import as_packed
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.weights.digest import digest_weights
+from outdraft.weights.gguf_files import part_paths
 from outdraft.weights.safetensors import INDEX
 from outdraft.weights.user_cache import cache_limit, is_kept, user_cache
 
@@ -170,5 +171,5 @@ def _make_room(cache: Path, size: int) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else [*path.glob("*.safetensors"), path / "config.json", path / INDEX]
+    found = part_paths(path) if path.is_file() else [*path.glob("*.safetensors"), path / "config.json", path / INDEX]
     return sorted(one for one in found if one.is_file())

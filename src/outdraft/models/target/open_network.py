@@ -34,6 +34,7 @@ from outdraft.nn.quant.config import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
+from outdraft.weights.gguf_files import part_paths
 from outdraft.weights.hub import resolve
 
 Rounding = Callable[[ModelConfig, bool], QuantConfig | None]  # (the model, do the kernels compute it) -> what to round
@@ -124,7 +125,7 @@ def read_network(model: OpenedModel, *, exact: bool, rounding: Rounding | None) 
 
 def _size(path: Path) -> int:
     """Bytes of a model's weight files."""
-    files = [path] if path.is_file() else path.glob("*.safetensors")
+    files = part_paths(path) if path.is_file() else path.glob("*.safetensors")
     return sum(file.stat().st_size for file in files)
 
 
