@@ -9,7 +9,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from outdraft import LLM
-from outdraft.codecs.gguf import _CUTS as CUTS
+from outdraft.codecs.gguf_cuts import CUTS, pre_tokenizer_of
 from outdraft.codecs.spelling import byte_of_character
 from outdraft.models.files.gguf_write import write_gguf
 from outdraft.models.files.load import load_model, save_model, tensors_of
@@ -74,11 +74,14 @@ def test_kinds_and_vocabulary(tmp_path: Path):
         assert codec.decode(codec.encode(text)) == wanted.decode(wanted.encode(text))
 
 
-def change(directory: Path, *, pre_tokenizer=None, normalizer=None, start: bool = False) -> None:
+def change(directory: Path, *, pre: str = "", start: bool = False, **parts) -> None:
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    tokenizer.normalizer = normalizer
-    if pre_tokenizer is not None:
-        tokenizer.pre_tokenizer = pre_tokenizer
+    if pre:
+        tokenizer.pre_tokenizer = pre_tokenizer_of(CUTS[pre])
+        tokenizer.normalizer = normalizers.NFC() if CUTS[pre].nfc else None
+        tokenizer.model.ignore_merges = CUTS[pre].whole
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
     tokenizer.save(str(directory / "tokenizer.json"))
     config = {"bos_token": "<s>", "add_bos_token": start}
     (directory / "tokenizer_config.json").write_text(json.dumps(config))
@@ -87,10 +90,10 @@ def change(directory: Path, *, pre_tokenizer=None, normalizer=None, start: bool 
 
 
 @pytest.mark.parametrize("start", [False, True])
-@pytest.mark.parametrize("pre", ["gpt-2", "qwen2", "llama-bpe", "smollm"])
+@pytest.mark.parametrize("pre", ["gpt-2", "qwen2", "llama-bpe", "dbrx", "smollm", "command-r", "deepseek-v3", "tekken"])
 def test_words_are_cut_as_before(pre: str, start: bool, tmp_path: Path):
     directory = model_directory(tmp_path / "model", windows=())
-    change(directory, pre_tokenizer=CUTS[pre](), normalizer=normalizers.NFC() if pre == "qwen2" else None, start=start)
+    change(directory, pre=pre, start=start)
     write_gguf(directory, tmp_path / "model.gguf")
     assert GgufFile(tmp_path / "model.gguf").get("tokenizer.ggml.pre") == pre
     text = "It's 12 ab12, e\u0301 <x>\n\n  x"
@@ -100,7 +103,7 @@ def test_words_are_cut_as_before(pre: str, start: bool, tmp_path: Path):
 
 def test_words_that_are_cut_otherwise_are_not_written(tmp_path: Path):
     directory = model_directory(tmp_path / "model", windows=())
-    change(directory, pre_tokenizer=CUTS["qwen2"]())  # without its normalizer
+    change(directory, pre="qwen2", normalizer=normalizers.NFKC())
     with pytest.raises(ModelLoadError, match="way of cutting words"):
         write_gguf(directory, tmp_path / "model.gguf")
 

@@ -50,9 +50,9 @@ def write_gguf(
     kind=F32,
     tokenizer: Tokenizer | None = None,
     metadata=lambda writer: None,
+    blocks=None,
     split_max_tensors: int = 0,
     small_first_shard: bool = False,
-    blocks=None,
     **extra,
 ) -> Path:
     """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add;

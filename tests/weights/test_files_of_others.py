@@ -54,6 +54,11 @@ VOCABULARY = {
     "tokenizer.ggml.eos_token_id": None,
     "tokenizer.ggml.token_type": None,
 }
+SPM = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": [*NAMES[:31], "\u2581", *NAMES[32:]],
+    "tokenizer.ggml.scores": [0.0] * 64,
+}
 TYPES = [CONTROL, UNKNOWN, NORMAL, USER, *[NORMAL] * 60]
 YARN = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}
 LOGIT_SCALE = "logit_scale"
@@ -142,10 +147,17 @@ CASES: dict[str, Case] = {
     ),
     "mistral3.rope.scaling.yarn_log_multiplier": Case(file="mistral3", value=0.5, reads=scaling("mscale", 0.5)),
     "phi3.rope.scaling.attn_factor": Case(file="phi3-long", value=0.5, reads=scaling("attention_factor", 0.5)),
-    "tokenizer.ggml.model": Case(value="llama"),
-    "tokenizer.ggml.pre": Case(value="tekken"),
+    "tokenizer.ggml.model": Case(value="bert", says="tokenizer.ggml.model='bert', which is WordPiece"),
+    "tokenizer.ggml.model: llama, gemma4": Case(
+        key="tokenizer.ggml.model", value="gemma4", reads=lambda codec: codec.decode([31]) == "\u0120"
+    ),
+    "tokenizer.ggml.pre": Case(value="chameleon", says="tokenizer.ggml.pre='chameleon'"),
     "tokenizer.ggml.tokens": Case(value=[*NAMES[:63], "th"], says="tokenizer.ggml.tokens has 'th' twice"),
     "tokenizer.ggml.merges": Case(),
+    "tokenizer.ggml.scores": Case(beside=SPM),
+    "tokenizer.ggml.add_space_prefix": Case(
+        value=False, beside=SPM, reads=lambda codec: codec.encode("a", add_special=False) == [5]
+    ),
     "tokenizer.ggml.token_type": Case(
         value=TYPES, reads=lambda codec: {0, 1} <= codec.special_ids and codec.decode([0, 1, 3]) == "<u>"
     ),

@@ -1,6 +1,6 @@
 """Which tokens end a text by the metadata of a GGUF file: those that it names by their role, and those whose text says
 so, of whatever type. The file has room for one id of each role, and models have more of them; llama.cpp, too, goes by
-the text.
+the text. Of its texts </s> is left out, which is a word of Gemma's and the end token by its role elsewhere.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,15 @@ _TEXTS = frozenset(
         "_<EOT>",
         "<|end_of_text|>",
         "<end_of_utterance>",
+        "<eos>",
+        "<turn|>",
+        "<|tool_response>",
+        "<|fim_pad|>",
+        "<|fim_repo|>",
+        "<|repo_name|>",
+        "<|file_sep|>",
+        "<fim_pad>",
+        "<reponame>",
         "<\uff5cend\u2581of\u2581sentence\uff5c>",
     )
 )

@@ -22,7 +22,7 @@ from outdraft.codecs.byte_level import byte_level, cure
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
 from outdraft.codecs.control_tokens import ControlTokens
 from outdraft.codecs.encoded import encoded
-from outdraft.codecs.spelling import read_spelling
+from outdraft.codecs.spelling import read_spelling, spell_byte_level
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_settings import (
     NEVER_ADDED,
@@ -48,7 +48,9 @@ class TextCodec:
         described = json.loads(tokenizer.to_str())
         self._tokenizer = tokenizer
         self._spelling = read_spelling(described["decoder"])
-        self._bytes: dict[int, bytes] = {}
+        # An added token is what a text holds, whatever byte its letters name: DeepSeek's "ü" is one.
+        plain = described["added_tokens"] if self._spelling.to_bytes is spell_byte_level else ()
+        self._bytes = {one["id"]: one["content"].encode() for one in plain if not one["special"]}
         self.strips_space = self._spelling.strips_space
         self.spells_all = spells_all(described)
         self._longest: int | None = None

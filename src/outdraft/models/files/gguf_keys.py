@@ -21,20 +21,20 @@ _READ = (
     "tokenizer.ggml.pre",
     "tokenizer.ggml.tokens",
     "tokenizer.ggml.merges",
+    "tokenizer.ggml.scores",
     "tokenizer.ggml.token_type",
     "tokenizer.ggml.eos_token_ids",
     "tokenizer.ggml.e??_token_id",
     "tokenizer.ggml.fim_*_token_id",
     "tokenizer.ggml.add_bos_token",
+    "tokenizer.ggml.add_space_prefix",
     "tokenizer.chat_template*",
 )
-# Descriptions; scores and kinds of segments, which byte-level merges do not ask for; roles that only requests to fill a
-# gap in a text have.
+# Descriptions; kinds of segments; roles that only requests to fill a gap in a text have.
 _WITHOUT_EFFECT = (
     "general.*",
     "split.*",
     "quantize.*",
-    "tokenizer.ggml.scores",
     "tokenizer.ggml.token_type_count",
     "tokenizer.ggml.prefix_token_id",
     "tokenizer.ggml.suffix_token_id",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.codecs.gguf import pre_of
+from outdraft.codecs.gguf_cuts import pre_of
 from outdraft.codecs.text import TextCodec
 from outdraft.codecs.tokenizer_file import read_tokenizer
 from outdraft.models.files.gguf import reorder_rows, theirs_of
