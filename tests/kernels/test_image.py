@@ -13,8 +13,9 @@ from outdraft.weights.units import MemoryBlock
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 IDS = torch.arange(9)
-# Of the header, in words: mark, window, turns, six norms, then kind, outputs, inputs, step, bias of each matrix.
-MARK, WINDOW, TURNS, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 3, 9, 10, 11, 12, 9 + 2 * 5
+# Of the header, in words: mark, window, turns, six norms, then of each matrix kind, outputs, inputs, step, bias, and
+# format and outputs of four parts.
+MARK, WINDOW, TURNS, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 3, 9, 10, 11, 12, 9 + 2 * 13
 
 
 def image(stack: Stack, unit: int) -> tuple[MemoryBlock, int]:
@@ -49,6 +50,7 @@ def test_what_was_written_computes_the_same_where_it_lies(shape):
         (TURNS, -2),
         (NORM, 0),
         (KIND, 4),
+        (KIND, 5),
         (KIND, -1),
         (OUTPUTS, 1 << 30),
         (OUTPUTS, 0),

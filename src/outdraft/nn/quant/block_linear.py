@@ -100,11 +100,7 @@ def floats_of(held: list[tuple[str, Tensor]], dtype: torch.dtype) -> Tensor:
     """Parts (type, bytes [rows, bytes of a row]) as the floats that they stand for: [out, in]."""
     with torch_threads(1):  # many small steps, in which several threads on busy cores would wait for each other
         made = [dequantize(rows, kind, dtype) for kind, rows in held]
-<<<<<<< HEAD
-    return made[0] if len(made) == 1 else torch.cat(made)
-=======
         return made[0] if len(made) == 1 else torch.cat(made)
->>>>>>> blocks
 
 
 def our_bits(parts: Parts) -> int:
