@@ -209,6 +209,7 @@ SIGNATURES = {
 
 
 STRUCTURES: dict[str, type[Structure]] = {
+    "od_blocks": CBlocks,
     "od_linear": CLinear,
     "od_norms": CNorms,
     "od_entrance": CEntrance,

@@ -23,7 +23,8 @@ from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block
 from outdraft.models.networks.config import llama_config
-from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of
+from outdraft.models.networks.packable import weight_of
 from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear

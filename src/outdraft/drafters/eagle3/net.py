@@ -26,7 +26,8 @@ from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block, blocks_of, make_linear, make_norm
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of
+from outdraft.models.networks.packable import weight_of
 from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from outdraft.kernels.decoder.entrance import ResidualBlock
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.guess import NativeGuesser, guess_with
-from outdraft.models.networks.native import NativeDecoder, norm_of, weight_of
+from outdraft.models.networks.native import NativeDecoder, norm_of
+from outdraft.models.networks.packable import weight_of
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm

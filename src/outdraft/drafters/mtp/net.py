@@ -33,7 +33,8 @@ from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_dire
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import blocks_of
-from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of
+from outdraft.models.networks.packable import weight_of
 from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.norm import RMSNorm

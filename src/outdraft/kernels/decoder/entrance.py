@@ -6,7 +6,7 @@ from enum import Enum
 from torch import Tensor
 
 from outdraft.kernels.declared import CEntrance, CLinear
-from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.matrix import Packable
 from outdraft.kernels.library import pointer
 
 
@@ -29,8 +29,8 @@ class Entrance:
 
     num_taps: int
     tap_width: int
-    fusion: Weight | None = None  # [D, taps * Dt]
-    join: Weight | None = None  # [D, 2 * D]
+    fusion: Packable | None = None  # [D, taps * Dt]
+    join: Packable | None = None  # [D, 2 * D]
     tap_norms: Tensor | None = None  # [taps, Dt] float32
     one_tap_norm: bool = False  # it is over all taps side by side, not over each
     tap_eps: float = 0.0
@@ -60,6 +60,6 @@ class Entrance:
 class ResidualBlock:
     """State h -> h + down silu(up norm(h))."""
 
-    up: Weight
-    down: Weight
+    up: Packable
+    down: Packable
     norm: Tensor  # [D] float32

@@ -71,10 +71,13 @@ class Weight:
         return grid.times_scales(grid.unpack(self.values, self.bits), self.scales)
 
 
+Packable = Weight | BlockWeight
+
+
 class PackedMatrix:
     """A weight in the kernels' layout."""
 
-    def __init__(self, weight: Weight | BlockWeight) -> None:
+    def __init__(self, weight: Packable) -> None:
         self._native = native = require_library()
         self.num_in, self.num_out = weight.num_in, weight.num_out
         self._handle = check(native.od_matrix_new(ctypes.byref(weight.describe())))

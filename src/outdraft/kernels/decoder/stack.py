@@ -15,8 +15,7 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.declared import CLinear, CNorms, CPass, CShape
-from outdraft.kernels.decoder.blocks import BlockWeight
-from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.matrix import Packable
 from outdraft.kernels.decoder.rows import Span, describe, ints, places, table_size
 from outdraft.kernels.library import check, pointer, require_library
 from outdraft.options.errors import CapabilityError
@@ -24,7 +23,6 @@ from outdraft.options.errors import CapabilityError
 ACTIVATIONS = ("silu", "gelu_tanh")  # Activation of native/model.h
 _NORMS = ("rms", "layer")  # Norm of native/model.h
 _NONE: Mapping[int, Tensor] = {}
-Packable = Weight | BlockWeight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

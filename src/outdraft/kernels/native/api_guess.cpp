@@ -16,7 +16,7 @@ Guesser* alone(Guesser* guesser, bool scores, Work work) {
         else std::lock(body, head);
         for (int i = 0; i < guesser->num_layers; i++) require_weights(guesser->body->layers[i], "of a layer");
         if (scores) require_weights(guesser->head->head, "of the head");
-        const int reads = guesser->entrance && !guesser->entrance->join.data ? 2 : 1;
+        const int reads = guesser->entrance && !guesser->entrance->join.num_out ? 2 : 1;
         if (guesser->num_layers && guesser->body->layers[0].qkv.num_in != reads * guesser->body->shape.hidden)
             throw std::runtime_error("the first layer reads another number of states than the entrance makes");
         work(*guesser->body->kernels);
@@ -59,12 +59,12 @@ OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_entrance* fro
     return guarded([&] {
         const int size = guesser->body->shape.hidden, all = from->taps * from->tap_width;
         if (from->tap_width % 16) throw std::runtime_error("taps have a width in steps of 16");
-        if (!from->fusion.weight && all != size) throw std::runtime_error("several taps, or of another width, need a fusion");
+        if (!from->fusion.num_out && all != size) throw std::runtime_error("several taps, or of another width, need a fusion");
         if (from->norms_carried && !guesser->norm) throw std::runtime_error("a carried state is normed by a norm that is not there");
         auto entrance = std::make_unique<Entrance>();
         entrance->taps = from->taps, entrance->tap_width = from->tap_width;
-        if (from->fusion.weight) entrance->fusion = pack(from->fusion, {size, all});
-        if (from->join.weight) entrance->join = pack(from->join, {size, 2 * size});
+        if (from->fusion.num_out) entrance->fusion = pack(from->fusion, {size, all});
+        if (from->join.num_out) entrance->join = pack(from->join, {size, 2 * size});
         entrance->tap_norms = copy(from->tap_norms, all), entrance->tap_eps = from->tap_eps;
         entrance->one_tap_norm = from->one_tap_norm && from->tap_norms;
         entrance->token_norm = copy(from->token_norm, size), entrance->feature_norm = copy(from->feature_norm, size);

@@ -13,6 +13,7 @@ extern "C" OD_API std::int64_t od_size_of(const char* name) {
         const char* name;
         std::size_t size;
     } known[] = {
+        {"od_blocks", sizeof(od_blocks)},
         {"od_linear", sizeof(od_linear)},
         {"od_norms", sizeof(od_norms)},
         {"od_entrance", sizeof(od_entrance)},

@@ -61,7 +61,7 @@ static inline void fuse(Guesser& g, const Feed& feed) {
     GuessSpace& space = g.space;
     const Entrance& in = *g.entrance;
     const int width = in.tap_width, all = in.taps * width;
-    float* to = in.fusion.data ? space.wide.get() : space.features.get();
+    float* to = in.fusion.num_out ? space.wide.get() : space.features.get();
     for (int r = 0; r < feed.rows; r++) {
         float* row = to + std::size_t(r) * all;
         for (int t = 0; t < in.taps; t++) {
@@ -70,7 +70,7 @@ static inline void fuse(Guesser& g, const Feed& feed) {
         }
         if (in.one_tap_norm) rms_norm(row, in.tap_norms.get(), row, all, in.tap_eps);
     }
-    if (in.fusion.data) multiply(*g.body->team, space.products, in.fusion, to, feed.rows, space.features.get());
+    if (in.fusion.num_out) multiply(*g.body->team, space.products, in.fusion, to, feed.rows, space.features.get());
 }
 
 // hidden [rows, hidden] = what the layers start from. Returns what the first of them reads in its place, or null.
@@ -98,7 +98,7 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
         norm_or_copy(line(space.hidden, r, size), in.token_norm.get(), both, size, g.eps);
         norm_or_copy(features + std::size_t(r) * size, in.feature_norm.get(), both + size, size, g.eps);
     }
-    if (in.join.data) multiply(*g.body->team, space.products, in.join, space.wide.get(), feed.rows, space.hidden.get());
+    if (in.join.num_out) multiply(*g.body->team, space.products, in.join, space.wide.get(), feed.rows, space.hidden.get());
     else std::memset(space.hidden.get(), 0, sizeof(float) * feed.rows * size);
     for (int r = 0; r < feed.rows && in.origin != Origin::zero; r++) {
         const bool normed = in.origin == Origin::normed_feature;
@@ -106,7 +106,7 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
         float* to = line(space.hidden, r, size);
         for (int i = 0; i < size; i += 16) store(to + i, load(to + i) + load(from + i));
     }
-    return in.join.data ? nullptr : space.wide.get();
+    return in.join.num_out ? nullptr : space.wide.get();
 }
 
 // hidden [rows, hidden] = the states after the layers.

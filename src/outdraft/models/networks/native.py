@@ -16,20 +16,19 @@ from torch import Tensor, nn
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
 from outdraft.kernels.decoder.blocks import BlockWeight
-from outdraft.kernels.decoder.matrix import STEP, Weight
+from outdraft.kernels.decoder.matrix import STEP
 from outdraft.kernels.decoder.rows import Span
-from outdraft.kernels.decoder.stack import LayerParts, Packable, Stack, StackShape
+from outdraft.kernels.decoder.stack import LayerParts, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import MLP, Attention, Block, embedding_rows, make_norm
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
+from outdraft.models.networks.packable import weight_of
 from outdraft.nn.context import AttentionContext, WatchedContext
-from outdraft.nn.linear import LinearMap
 from outdraft.nn.norm import LayerNorm
-from outdraft.nn.quant.block_linear import BlockEmbedding, BlockLinear, on_our_grid, our_bits
-from outdraft.nn.quant.linear import QuantLinear
+from outdraft.nn.quant.block_linear import BlockEmbedding
 from outdraft.nn.rope import RopeTables
 from outdraft.options.errors import CapabilityError
 
@@ -173,6 +172,7 @@ class NativeDecoder(PackedNetwork):
         self.config = config
         self.num_parameters = num_parameters
         self.embedding = embedding
+        self.table = embedding if isinstance(embedding, Tensor) else BlockWeight(parts=embedding.blocks.held())
         self.embedding_scale = embedding_scale(config)
         self.dtype, self.device = embedding.dtype, embedding.device
         self.rope = RopeTables(config.rope_kinds())
@@ -182,12 +182,6 @@ class NativeDecoder(PackedNetwork):
     @property
     def pass_bytes(self) -> int:
         return self.stack.num_bytes
-
-    @property
-    def table(self) -> Tensor | BlockWeight:
-        """The embedding, for what reads its rows in the kernels."""
-        table = self.embedding
-        return table if isinstance(table, Tensor) else BlockWeight(parts=table.blocks.held())
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
@@ -267,24 +261,6 @@ def parts_of(layer: Block) -> LayerParts:
         window=mixer.window or 0,
         turns=mixer.turns,
     )
-
-
-def weight_of(linear: LinearMap) -> Packable:
-    """A linear map, ready to be packed."""
-    bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
-    if isinstance(linear, QuantLinear):
-        return Weight(bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size)
-    if isinstance(linear, BlockLinear):
-        return weight_of_blocks(linear.blocks.held(), bias)
-    return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
-
-
-def weight_of_blocks(held: list[tuple[str, Tensor]], bias: Tensor | None) -> Packable:
-    """Blocks of a GGUF file, ready to be packed: on our own grid where they are."""
-    if not (bits := our_bits(tuple((kind, len(rows)) for kind, rows in held))):
-        return BlockWeight(parts=held, bias=bias)
-    values, scales = on_our_grid(held)
-    return Weight(bits=bits, values=values, scales=scales, bias=bias, group=32)
 
 
 def any_norm_of(norm: nn.Module | None) -> Tensor | None:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.kernels.decoder.matrix import STEP, PackedMatrix
-from outdraft.models.networks.native import NativeDecoder, weight_of
+from outdraft.models.networks.native import NativeDecoder
+from outdraft.models.networks.packable import weight_of
 from outdraft.nn.linear import LinearMap, RowRange
 
 

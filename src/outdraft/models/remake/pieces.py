@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from outdraft.kernels.decoder import grid
-from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.stack import LayerParts, Packable, Stack
+from outdraft.kernels.decoder.matrix import Packable, Weight
+from outdraft.kernels.decoder.stack import LayerParts, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads, torch_threads
 from outdraft.models.families.shared.naming import EMBEDDING, HEAD

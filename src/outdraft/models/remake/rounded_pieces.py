@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from outdraft.kernels.decoder import grid
-from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.stack import Packable
-from outdraft.models.networks.native import weight_of_blocks
+from outdraft.kernels.decoder.matrix import Packable, Weight
+from outdraft.models.networks.packable import weight_of_blocks
 from outdraft.nn.quant.block_linear import BlockEmbedding, Blocks
 from outdraft.nn.quant.config import QuantConfig
 

@@ -23,7 +23,8 @@ from outdraft.kernels.decoder.stack import LayerParts, Stack
 from outdraft.models.networks.block import embedding_rows
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.guess import NativeGuesser
-from outdraft.models.networks.native import NativeDecoder, embedding_scale, norm_of, shape_of, weight_of
+from outdraft.models.networks.native import NativeDecoder, embedding_scale, norm_of, shape_of
+from outdraft.models.networks.packable import weight_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.quant.config import QuantConfig
