@@ -128,7 +128,7 @@ def test_a_batch_does_not_change_a_chain(decoder):
 def test_a_state_that_is_not_finite_is_reported(decoder, monkeypatch):
     broken = decoder.embedding.clone()
     broken[5] = float("nan")
-    monkeypatch.setattr(decoder, "embedding", broken)
+    monkeypatch.setattr(decoder, "table", broken)
     assert run(decoder, [3], [None], [[5]]).tokens == [[-1, -1, -1]]
     assert run(decoder, [2], [draw_of(sequence([5]), 2)], [[5]]).tokens == [[-1, -1]]
 
