@@ -22,16 +22,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import LinkError
 
 HOME = Path("src/outdraft/kernels/native")
-COMMON = ["packed.cpp", "blocks.cpp", "image.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
-COMMON += [
-    "suffix_sort.cpp",
-    "suffix_search.cpp",
-    "suffix_tree.cpp",
-    "suffix_guess.cpp",
-    "automaton.cpp",
-    "api_index.cpp",
-    "api_sizes.cpp",
-]
+COMMON = ["packed.cpp", "blocks.cpp", "image.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "truncate.cpp"]
+COMMON += ["api.cpp", "api_guess.cpp", "api_index.cpp", "api_sizes.cpp"]
+COMMON += ["suffix_sort.cpp", "suffix_search.cpp", "suffix_tree.cpp", "suffix_guess.cpp", "automaton.cpp"]
 FLAGS = [
     "-O3",
     "-g0",
