@@ -14,10 +14,12 @@ from weights.gguf_files import finish, llama_cpp_tensors, write_gguf
 from outdraft import LLM, SamplingParams
 from outdraft.kernels.decoder import grid
 from outdraft.kernels.library import library
+from outdraft.models.files import load
 from outdraft.models.files.gguf import GgufModel
-from outdraft.models.files.load import load_model, open_weights, save_model
+from outdraft.models.files.load import open_weights, save_model
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake import packed_cache
+from outdraft.models.remake.cut import cut_decoder
 from outdraft.models.remake.packed_cache import packed_bytes, packed_file
 from outdraft.models.remake.pieces import Pieces
 from outdraft.models.target.open_network import load_network
@@ -29,6 +31,7 @@ from outdraft.nn.rope import RopeConfig
 from outdraft.options.errors import ModelLoadError
 from outdraft.testing.losslessness import SETTINGS, Auditor
 from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.training.possible import require_trainable
 
 CONVERTED = Path(__file__).parents[1] / "models/converted"
 KINDS = gguf.GGMLQuantizationType
@@ -61,6 +64,22 @@ def write_blocks(path: Path, kind_of, model=None, **raw) -> Path:
 
 def k_m(part: str) -> str:
     return K_M.get(part, "Q4_K")
+
+
+def load_model(path, dtype=None):
+    """As an engine reads it: blocks stay."""
+    decoder = load.fill_decoder(open_weights(path, dtype, blocks=True), torch.device("cpu"))
+    decoder.set_exact(True)
+    return decoder
+
+
+def test_what_is_trained_or_cut_is_floats(tmp_path):
+    path = write_blocks(tmp_path / "m.gguf", k_m)
+    floats, kept = load.load_model(path), load_model(path)
+    require_trainable(floats, "m.gguf")
+    assert cut_decoder(floats, (0,)).config.num_layers == 1
+    assert torch.equal(floats.layers[1].qkv.weight, kept.layers[1].qkv.matrix())
+    assert load.load_model(write_blocks(tmp_path / "q8.gguf", lambda part: "Q8_0")).config.quant is not None
 
 
 @pytest.fixture
@@ -243,7 +262,7 @@ def test_the_native_kernels(kind, tmp_path, whole, monkeypatch):
     monkeypatch.setattr(packed_cache, "SMALLEST", 0)
     path = write_blocks(tmp_path / "m.gguf", k_m if kind == "mixed" else lambda part: kind)
     made, found = load_network(path), load_network(path)
-    pieces = Pieces(stored=open_weights(path))
+    pieces = Pieces(stored=open_weights(path, blocks=True))
     inside, twin = pieces.pack(), whole(load_network, path)
     assert isinstance(twin, NativeDecoder) and pieces.num_parameters == twin.num_parameters
     h = torch.randn(5, 256, generator=torch.Generator().manual_seed(0))

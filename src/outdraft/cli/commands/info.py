@@ -169,7 +169,7 @@ def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], s
     """Of a model that outdraft computes itself; and what drafts for it."""
     from outdraft.models.files.load import open_weights
 
-    stored = open_weights(directory)
+    stored = open_weights(directory, blocks=True)
     stored.check_shapes()
     config = stored.config
     told = {

@@ -21,6 +21,7 @@ from outdraft.models.families.shared.naming import Entry, is_linear
 from outdraft.models.files.gguf_families import FACTORS, FAMILIES, LONGROPE
 from outdraft.models.files.gguf_keys import require_model
 from outdraft.models.files.gguf_meta import GgufMeta, shortest
+from outdraft.nn.quant.block_linear import our_bits
 from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.nn.quant.config import Parts, QuantConfig
 from outdraft.nn.rope import RopeConfig, frequencies
@@ -35,10 +36,14 @@ _log = logging.getLogger(__name__)
 
 
 class GgufModel(TensorSource):
-    """The tensors of a GGUF file by Hugging Face's names; `variant` names how they were rounded."""
+    """The tensors of a GGUF file by Hugging Face's names; `variant` names how they were rounded.
 
-    def __init__(self, path: Path) -> None:
-        self.origin = path
+    blocks: they stay what they are. Else only linear maps on our own grid do, and all others are made floats, which can
+    be trained and cut.
+    """
+
+    def __init__(self, path: Path, *, blocks: bool = False) -> None:
+        self.origin, self._blocks = path, blocks
         self._file = GgufFile(path)
         require_model(self._file)
         arch = self._file.get("general.architecture")
@@ -70,13 +75,15 @@ class GgufModel(TensorSource):
             theirs = [self._names[one] for one in entry.theirs if one in self]
             parts = tuple((self._file.kind(one), self._file.shape(one)[0]) for one in theirs)
             fits = len(parts) == len(entry.theirs) and (len(parts) == 1 or entry.heights == tuple(n for _, n in parts))
-            if not fits or not all(kind in BLOCKS for kind, _ in parts):
+            is_kept = self._blocks or (name != "embedding" and our_bits(parts) > 0)
+            if not fits or not is_kept or not all(kind in BLOCKS for kind, _ in parts):
                 whole += theirs
                 continue
             blocks[name] = parts
             for one in entry.theirs:
                 self._names[f"{one.removesuffix('weight')}blocks"] = self._names.pop(one)
-        self._tell(whole)
+        if self._blocks:
+            self._tell(whole)
         if "embedding" in blocks and not self._has_head:
             blocks["lm_head"] = blocks["embedding"]
         return QuantConfig(keep=("*",), blocks=tuple(blocks.items())) if blocks else None

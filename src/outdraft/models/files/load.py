@@ -129,10 +129,10 @@ class StoredWeights:
 
 
 def open_weights(
-    path: str | Path, dtype: str | torch.dtype | None = None, tables: TargetTables | None = None
+    path: str | Path, dtype: str | torch.dtype | None = None, tables: TargetTables | None = None, blocks: bool = False
 ) -> StoredWeights:
-    """A model's files by path or name, checked against its configuration; the rest as for `load_model`."""
-    raw, source = _open(resolve(path))
+    """As `load_model`; not yet read. `blocks`: those of a GGUF file stay what they are, for decoding only."""
+    raw, source = _open(resolve(path), blocks)
     borrowed = raw.pop(BORROWED, None)
     told = raw.pop("quantization_config", None)
     quant = None if told is None or isinstance(source, PublishedModel) else read_quant(told)
@@ -220,10 +220,10 @@ def tensors_of(decoder: nn.Module) -> dict[str, Tensor]:
     return tensors | {name: tensor for name, tensor in buffers if not name.endswith(".like")}
 
 
-def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
+def _open(path: Path, blocks: bool) -> tuple[dict[str, object], TensorSource]:
     """The configuration in Hugging Face's words, and the tensors under Hugging Face's names."""
     if path.is_file():
-        model = GgufModel(path)
+        model = GgufModel(path, blocks=blocks)
         return model.read_config(), model
     adapted = any(path.glob("adapter_*"))
     if adapted:

@@ -72,7 +72,7 @@ def open_model(
     check_model_impl(model_impl, streams=streams)
     if not streams and is_adapted(path, model_impl):
         return OpenedModel(path=path, dtype=dtype, device=device, stored=None, pieces=None)
-    stored = open_weights(path, dtype, tables)
+    stored = open_weights(path, dtype, tables, blocks=True)
     if stored.dtype == torch.float16:
         stored = in_kernels_type(stored, dtype, device)
     is_native = streams or can_pack(stored.config, stored.dtype, device)
