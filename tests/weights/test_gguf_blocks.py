@@ -276,3 +276,16 @@ def test_the_native_kernels(kind, tmp_path, whole, monkeypatch):
     assert inside.pass_bytes < twin.pass_bytes * {"Q8_0": 0.6, "mixed": 0.45}.get(kind, 0.35)
     size = packed_file(pieces).path.stat().st_size
     assert 0.6 * size < packed_bytes(pieces) < 1.1 * size
+
+
+@pytest.mark.parametrize("kind", [kind for kind, block in BLOCKS.items() if block.halves])
+@pytest.mark.parametrize("load", [load_model, load_network])
+def test_a_scale_that_is_no_number_is_refused(kind, load, tmp_path):
+    path = write_blocks(tmp_path / "m.gguf", lambda part: kind)
+    tensor = next(one for one in gguf.GGUFReader(path).tensors if "ffn_down" in one.name)
+    at = tensor.data_offset + 5 * BLOCKS[kind].size + BLOCKS[kind].halves[-1]
+    data = bytearray(path.read_bytes())
+    data[at : at + 2] = b"\x00\xfc"  # minus infinity
+    path.write_bytes(data)
+    with pytest.raises(ModelLoadError, match=rf"'{tensor.name}' in .*m.gguf has a scale that is no finite number"):
+        load(path)

@@ -108,7 +108,14 @@ class GgufModel(TensorSource):
 
     def __getitem__(self, name: str) -> Tensor:
         theirs = self._names[name]
-        return self._restored(name, self._file.blocks(theirs) if _is_blocks(name) else self._file.tensor(theirs))
+        if not _is_blocks(name):
+            return self._restored(name, self._file.tensor(theirs))
+        blocks = self._file.blocks(theirs)
+        if not BLOCKS[self._file.kind(theirs)].are_finite(blocks):
+            raise ModelLoadError(
+                f"tensor '{theirs}' in {self.origin} has a scale that is no finite number: download it again"
+            )
+        return self._restored(name, blocks)
 
     def _restored(self, name: str, tensor: Tensor) -> Tensor:
         """The rows in Hugging Face's order, and norms as it stores them."""

@@ -20,12 +20,18 @@ _FLOAT4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice wha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockType:
-    """One type. `floats`: bytes uint8 [B, size] -> float32 [B, weights]."""
+    """One type. `floats`: bytes uint8 [B, size] -> float32 [B, weights]; `halves`: where its float16 scales begin."""
 
     name: str
     weights: int
     size: int
     floats: Callable[[Tensor], Tensor]
+    halves: tuple[int, ...] = (0,)
+
+    def are_finite(self, raw: Tensor) -> bool:
+        """Whether all float16 scales of these rows, uint8 [N, bytes of a row], are numbers."""
+        blocks = raw.reshape(-1, self.size)
+        return not any(bool((blocks[:, at + 1] & 0x7C == 0x7C).any()) for at in self.halves)
 
     def row_bytes(self, num_in: int) -> int:
         """How many bytes a row of so many weights takes."""
@@ -173,18 +179,18 @@ def _nvfp4(block: Tensor) -> Tensor:
 
 _TYPES = (
     BlockType(name="Q4_0", weights=32, size=18, floats=_q4_0),
-    BlockType(name="Q4_1", weights=32, size=20, floats=_q4_1),
+    BlockType(name="Q4_1", weights=32, size=20, floats=_q4_1, halves=(0, 2)),
     BlockType(name="Q5_0", weights=32, size=22, floats=_q5_0),
-    BlockType(name="Q5_1", weights=32, size=24, floats=_q5_1),
+    BlockType(name="Q5_1", weights=32, size=24, floats=_q5_1, halves=(0, 2)),
     BlockType(name="Q8_0", weights=32, size=34, floats=_q8_0),
-    BlockType(name="Q2_K", weights=256, size=84, floats=_q2_k),
-    BlockType(name="Q3_K", weights=256, size=110, floats=_q3_k),
-    BlockType(name="Q4_K", weights=256, size=144, floats=_q4_k),
-    BlockType(name="Q5_K", weights=256, size=176, floats=_q5_k),
-    BlockType(name="Q6_K", weights=256, size=210, floats=_q6_k),
+    BlockType(name="Q2_K", weights=256, size=84, floats=_q2_k, halves=(80, 82)),
+    BlockType(name="Q3_K", weights=256, size=110, floats=_q3_k, halves=(108,)),
+    BlockType(name="Q4_K", weights=256, size=144, floats=_q4_k, halves=(0, 2)),
+    BlockType(name="Q5_K", weights=256, size=176, floats=_q5_k, halves=(0, 2)),
+    BlockType(name="Q6_K", weights=256, size=210, floats=_q6_k, halves=(208,)),
     BlockType(name="IQ4_NL", weights=32, size=18, floats=_iq4_nl),
     BlockType(name="IQ4_XS", weights=256, size=136, floats=_iq4_xs),
-    BlockType(name="MXFP4", weights=32, size=17, floats=_mxfp4),
-    BlockType(name="NVFP4", weights=64, size=36, floats=_nvfp4),
+    BlockType(name="MXFP4", weights=32, size=17, floats=_mxfp4, halves=()),
+    BlockType(name="NVFP4", weights=64, size=36, floats=_nvfp4, halves=()),
 )
 BLOCKS = {one.name: one for one in _TYPES}
