@@ -43,8 +43,8 @@ def decoder(request):
     return NativeDecoder(make(request.param))
 
 
-def run(decoder, depths, draws, texts=TEXTS, **options):
-    """Chains from fresh caches."""
+def run(decoder, depths, draws, texts=TEXTS, *, first=0, **options):
+    """Chains from fresh caches; `first`: the texts' first position."""
     config = decoder.config
     shape = (config.num_layers, config.num_kv_heads, config.head_dim)
     cache = DraftCache(*shape, torch.bfloat16, torch.device("cpu"), 256, exact=True)
@@ -52,7 +52,7 @@ def run(decoder, depths, draws, texts=TEXTS, **options):
         cache.add(seq)
     context = cache.extend(range(len(texts)), [len(text) for text in texts])
     cache.extend(range(len(texts)), depths)
-    places = [i for text in texts for i in range(len(text))]
+    places = [first + i for text in texts for i in range(len(text))]
     tokens = [token for text in texts for token in text]
     return guess_with(decoder).chain(tokens, places, context, depths, draws, **options)
 
@@ -123,6 +123,12 @@ def test_a_batch_does_not_change_a_chain(decoder):
         assert alone.tokens[0] == together.tokens[i]
         assert torch.equal(alone.states[0], together.states[i, : depth + 1])
         assert draw is None or torch.equal(alone.distributions[0], together.distributions[i])
+
+
+def test_positions_beyond_the_rotary_table_have_rows_of_their_own(decoder):
+    """A table begins short; a text that is turned by a constant has the same scores but for rounding."""
+    near, far = (run(decoder, [3], [None], TEXTS[:1], first=first).tokens for first in (0, 5000))
+    assert near == far
 
 
 def test_a_state_that_is_not_finite_is_reported(decoder, monkeypatch):

@@ -10,6 +10,7 @@ from outdraft.drafters.shared.heads.joint import JointLearner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.config import LoopConfig
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.team import Team
@@ -201,3 +202,9 @@ def test_of_a_data_directory_the_records_are_learned_and_not_its_readme(place):
     (place / "texts.jsonl").rename(place / "set/texts.jsonl")
     (place / "set/README.md").write_text("This is a data set.")  # a text, which this target cannot read
     assert course(place, data=(str(place / "set"),)).accounts.read == 40
+
+
+@pytest.mark.parametrize("field", ["seconds", "lr", "muon_lr", "weight_decay"])
+def test_a_number_below_zero_is_refused(field):
+    with pytest.raises(ConfigError, match=f"{field}=-1"):
+        LoopConfig(**{field: -1.0})
