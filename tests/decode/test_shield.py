@@ -13,7 +13,7 @@ from outdraft.decode.forced import Undrafted
 from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.engine.loop import Engine
-from outdraft.options.errors import CacheFullError
+from outdraft.options.errors import CacheFullError, RequestError
 from outdraft.options.params import SamplingParams
 from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget
 
@@ -275,3 +275,10 @@ def test_all_may_have_no_room(seqs):
     shield.begin(seqs)
     assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [1, 1, 1]
     assert not [verb for verb, _ in drafter.asked if verb == "propose"]
+
+
+@pytest.mark.parametrize(("error", "is_logged"), [(OSError("broken"), True), (RequestError("too much work"), False)])
+def test_a_requests_own_error_is_no_fault_of_the_drafter(seqs, caplog, error, is_logged):
+    _, shield = shielded()
+    shield.give_up(seqs[1:2], error)
+    assert not seqs[1].speculates and bool(caplog.records) == is_logged

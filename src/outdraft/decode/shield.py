@@ -22,7 +22,7 @@ from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.decode.forced import undrafted
-from outdraft.options.errors import CacheFullError
+from outdraft.options.errors import CacheFullError, RequestError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.shown import shown, told
 
@@ -149,8 +149,12 @@ class ShieldedDrafter:
                     self._tell(error)
 
     def give_up(self, seqs: Seq[Sequence], error: BaseException) -> None:
-        """These go on with plain decoding. What the drafter holds of them is let go, if it can be."""
-        self._tell(error)
+        """These go on with plain decoding. What the drafter holds of them is let go, if it can be.
+
+        A `RequestError` is the request's own, of a form that is too much work along a guess: no fault, and not logged.
+        """
+        if not isinstance(error, RequestError):
+            self._tell(error)
         for seq in seqs:
             if seq.speculates:
                 seq.speculates = False
