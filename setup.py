@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -68,13 +69,9 @@ class BuildKernels(build_ext):
         """Common files, then `isa.cpp` once for each instruction set, linked together."""
         temp, compiler = self.build_temp, self.compiler
         objects = compiler.compile([str(HOME / name) for name in COMMON], output_dir=temp, extra_preargs=FLAGS)
-        for isa, flags in SETS.items():
-            objects += compiler.compile(
-                [str(HOME / "isa.cpp")],
-                output_dir=str(Path(temp) / isa),
-                macros=[("OD_ISA", isa)],
-                extra_preargs=[*FLAGS, *flags],
-            )
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # each is a process of the compiler's
+            for made in pool.map(lambda one: self._compile_set(*one), SETS.items()):
+                objects += made
         library = self.get_ext_fullpath(ext.name)
         try:
             compiler.link_shared_object(objects, library, target_lang="c++", extra_postargs=[*LINK, *STATIC])
@@ -83,6 +80,15 @@ class BuildKernels(build_ext):
                 raise
             print("no static libstdc++ here: linking with the shared one")
             compiler.link_shared_object(objects, library, target_lang="c++", extra_postargs=LINK)
+
+    def _compile_set(self, isa: str, flags: list[str]) -> list[str]:
+        made: list[str] = self.compiler.compile(
+            [str(HOME / "isa.cpp")],
+            output_dir=str(Path(self.build_temp) / isa),
+            macros=[("OD_ISA", isa)],
+            extra_preargs=[*FLAGS, *flags],
+        )
+        return made
 
 
 class Wheel(bdist_wheel):
