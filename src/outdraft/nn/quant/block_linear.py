@@ -44,7 +44,7 @@ class Blocks(nn.Module):
 
 
 class BlockLinear(RoundedMap):
-    """x W^T + b."""
+    """x W^T + b of which W is the blocks of one or several tensors of the file."""
 
     def __init__(
         self, num_in: int, num_out: int, bias: bool, dtype: torch.dtype, device: torch.device, *, parts: Parts
@@ -53,7 +53,7 @@ class BlockLinear(RoundedMap):
         self.blocks = Blocks(parts, num_in, device)
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """As `RoundedMap`."""
+        """The floats that the blocks stand for: [out, in]."""
         return self.blocks.dequantize(dtype)
 
 
@@ -112,7 +112,8 @@ def our_bits(parts: Parts) -> int:
 def on_our_grid(held: list[tuple[str, Tensor]]) -> tuple[Tensor, Tensor]:
     """Parts for which `our_bits` knows a number: packed integers (`grid.pack`) and scales float32 [out, in / 32]."""
     bits = _GRIDS[held[0][0]]
-    blocks = torch.cat([rows for _, rows in held]).view(sum(len(rows) for _, rows in held), -1, {8: 34, 4: 18}[bits])
+    rows = torch.cat([rows for _, rows in held])
+    blocks = rows.view(len(rows), -1, BLOCKS[held[0][0]].size)
     scales = blocks[:, :, :2].contiguous().view(torch.float16).squeeze(2).float()
     values = blocks[:, :, 2:]
     if bits == 4:  # 16 low halves, then 16 high ones, each plus 8

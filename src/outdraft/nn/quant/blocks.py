@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.kernels.decoder.blocks import SPANS
+
 _AT_ONCE = 1 << 18  # weights: what lies between bytes and floats stays in the processor's cache
 _CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # IQ4's 16 levels
 _FLOAT4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice what 4-bit floats say
@@ -26,7 +28,7 @@ class BlockType:
     weights: int
     size: int
     floats: Callable[[Tensor], Tensor]
-    halves: tuple[int, ...] = (0,)
+    halves: tuple[int, ...]
 
     def are_finite(self, raw: Tensor) -> bool:
         """Whether all float16 scales of these rows, uint8 [N, bytes of a row], are numbers."""
@@ -177,20 +179,23 @@ def _nvfp4(block: Tensor) -> Tensor:
     return _scaled(_levels(_halves(_parts(block[:, 4:], 4)), _FLOAT4), scales).flatten(1)
 
 
-_TYPES = (
-    BlockType(name="Q4_0", weights=32, size=18, floats=_q4_0),
-    BlockType(name="Q4_1", weights=32, size=20, floats=_q4_1, halves=(0, 2)),
-    BlockType(name="Q5_0", weights=32, size=22, floats=_q5_0),
-    BlockType(name="Q5_1", weights=32, size=24, floats=_q5_1, halves=(0, 2)),
-    BlockType(name="Q8_0", weights=32, size=34, floats=_q8_0),
-    BlockType(name="Q2_K", weights=256, size=84, floats=_q2_k, halves=(80, 82)),
-    BlockType(name="Q3_K", weights=256, size=110, floats=_q3_k, halves=(108,)),
-    BlockType(name="Q4_K", weights=256, size=144, floats=_q4_k, halves=(0, 2)),
-    BlockType(name="Q5_K", weights=256, size=176, floats=_q5_k, halves=(0, 2)),
-    BlockType(name="Q6_K", weights=256, size=210, floats=_q6_k, halves=(208,)),
-    BlockType(name="IQ4_NL", weights=32, size=18, floats=_iq4_nl),
-    BlockType(name="IQ4_XS", weights=256, size=136, floats=_iq4_xs),
-    BlockType(name="MXFP4", weights=32, size=17, floats=_mxfp4, halves=()),
-    BlockType(name="NVFP4", weights=64, size=36, floats=_nvfp4, halves=()),
-)
-BLOCKS = {one.name: one for one in _TYPES}
+_FLOATS: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {  # and where float16 scales begin
+    "Q4_0": (_q4_0, (0,)),
+    "Q4_1": (_q4_1, (0, 2)),
+    "Q5_0": (_q5_0, (0,)),
+    "Q5_1": (_q5_1, (0, 2)),
+    "Q8_0": (_q8_0, (0,)),
+    "Q2_K": (_q2_k, (80, 82)),
+    "Q3_K": (_q3_k, (108,)),
+    "Q4_K": (_q4_k, (0, 2)),
+    "Q5_K": (_q5_k, (0, 2)),
+    "Q6_K": (_q6_k, (208,)),
+    "IQ4_NL": (_iq4_nl, (0,)),
+    "IQ4_XS": (_iq4_xs, (0,)),
+    "MXFP4": (_mxfp4, ()),
+    "NVFP4": (_nvfp4, ()),
+}
+BLOCKS = {
+    name: BlockType(name=name, weights=weights, size=size, floats=_FLOATS[name][0], halves=_FLOATS[name][1])
+    for name, (weights, size) in SPANS.items()
+}

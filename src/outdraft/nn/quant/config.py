@@ -64,11 +64,12 @@ class QuantConfig:
         return not any(fnmatchcase(name, pattern) for pattern in self.keep)
 
     def parts_of(self, name: str, num_out: int) -> Parts:
-        """The blocks of a linear map, or of "embedding", with so many outputs; () where it has none."""
+        """The blocks of a linear map, or of "embedding"; () where it has none.
+
+        One part has `num_out` outputs, whatever is stored here: what the model asks for, against which files are held.
+        """
         parts = next((parts for map_name, parts in self.blocks if map_name == name), ())
-        return (
-            parts if len(parts) != 1 else ((parts[0][0], num_out),)
-        )  # as config.json says, against which files are held
+        return parts if len(parts) != 1 else ((parts[0][0], num_out),)
 
     def bits_at(self, name: str) -> int:
         """Bits of a weight of the linear map `name`, if it is rounded."""

@@ -60,7 +60,7 @@ class QuantLinear(RoundedMap):
         self.fill(grid.round_to_grid(weight, scales, self.bits, self.group_size), scales)
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """As `RoundedMap`."""
+        """Integers times their scales, rounded once: [out, in]."""
         return grid.times_scales(grid.unpack(self.qweight, self.bits), self.scales).to(dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
