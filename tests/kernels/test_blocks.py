@@ -62,6 +62,22 @@ def test_products_and_bits_of_rows(name, kind):
         assert torch.equal(packed.multiply(x[:count], kind=kind), alone[:count])
 
 
+@pytest.mark.parametrize("kind", kinds)
+@pytest.mark.parametrize("name", SPANS)
+@pytest.mark.parametrize("byte", [0x00, 0x77, 0xFF])  # the least and the largest codes, also of a table
+def test_sums_of_the_largest_codes_stay_whole(name, kind, byte):
+    drawn = random_rows(name, 16, 256).view(16, -1, SPANS[name][1])
+    rows = torch.full_like(drawn, byte)
+    for at in _HALVES.get(name, (0,)):
+        rows[:, :, at : at + 2] = drawn[:, :, at : at + 2]
+    count = {"MXFP4": 1, "NVFP4": 4}.get(name, 0)
+    rows[:, :, :count] = drawn[:, :, :count]
+    x = torch.ones(2, 256) * torch.tensor([[1.0], [-1.0]])
+    found = PackedMatrix(BlockWeight(parts=[(name, rows.flatten(1))])).multiply(x, kind=kind)
+    expected = x.double() @ dequantize(rows.flatten(1), name).double().t()
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
 @pytest.mark.parametrize("name", SPANS)
 def test_a_packed_weight_takes_little_more_than_the_file(name):
     rows = random_rows(name, 128, 512)
