@@ -49,7 +49,9 @@ if wanted := os.environ.get("OUTDRAFT_SANITIZE"):
     STATIC = []
 AVX512 = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]
 AMX = [*AVX512, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
-X86 = {"portable": [], "avx2": ["-march=x86-64-v3"], "avx512": AVX512, "amx": AMX}
+# GCC would make all products of a tile before it adds them, and keep them in memory: AVX2 has 16 registers.
+AVX2 = ["-march=x86-64-v3", "-fno-tree-ter", "-fno-tree-reassoc"]
+X86 = {"portable": [], "avx2": AVX2, "avx512": AVX512, "amx": AMX}
 ARM = {"portable": [], "neon": ["-DOD_NEON"], "neon_dot": ["-DOD_NEON", "-march=armv8.2-a+dotprod"]}
 SETS = {"x86_64": X86, "AMD64": X86, "aarch64": ARM, "arm64": ARM}.get(platform.machine(), {"portable": []})
 

@@ -32,7 +32,7 @@ from outdraft.codecs.token_settings import (
     read_settings,
     special_tokens,
 )
-from outdraft.codecs.tokenizer_file import last_id, note, read_json, read_text, read_tokenizer, spells_all
+from outdraft.codecs.tokenizer_file import describe, note, read_json, read_text, read_tokenizer, spells_all
 from outdraft.options.errors import ModelLoadError, RequestError
 
 
@@ -45,7 +45,7 @@ class TextCodec:
         self, tokenizer: Tokenizer, *, config: Mapping[str, Any] | None = None, eos_token_ids: Iterable[int] = ()
     ) -> None:
         config = config or {}
-        described = json.loads(tokenizer.to_str())
+        described = describe(tokenizer)
         self._tokenizer = tokenizer
         self._spelling = read_spelling(described["decoder"])
         # An added token is what a text holds, whatever byte its letters name: DeepSeek's "ü" is one.
@@ -56,7 +56,7 @@ class TextCodec:
         self._longest: int | None = None
         self.vocab_size = tokenizer.get_vocab_size()
         self.added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
-        self._end = 1 + max((last_id(described["model"]["vocab"]), *self.added.values()))
+        self._end = 1 + max(tokenizer.get_vocab().values(), default=-1)
         self.special_ids = frozenset(token["id"] for token in described["added_tokens"] if token["special"])
         self.special_tokens = special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")

@@ -130,6 +130,16 @@ def described_part(part: Any) -> Any:
     return None if part is None else json.loads(part.__getstate__())
 
 
+def describe(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The parts of a tokenizer.json but for its tokens and merges, which are long to write and to read."""
+    model = tokenizer.model
+    decoded = sorted(tokenizer.get_added_tokens_decoder().items())
+    added = [{"id": i, **{key: getattr(one, key) for key in _TOKEN - {"id"}}} for i, one in decoded]
+    parts = {name: described_part(getattr(tokenizer, name)) for name in ("normalizer", "pre_tokenizer", "decoder")}
+    kind = {"type": type(model).__name__, "byte_fallback": getattr(model, "byte_fallback", False)}
+    return {**parts, "model": kind, "added_tokens": added}
+
+
 def steps_of(part: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
     """The steps of a normalizer or a pre-tokenizer; `name`: of its list where it is a sequence."""
     if part is None:
@@ -170,19 +180,8 @@ def _missing(given: Any, read: Any, where: str) -> Iterator[tuple[str, Any]]:
             yield from _missing(one, other, f"{where}[{number}]")
 
 
-def last_id(vocab: Any) -> int:
-    """The largest id of a tokenizer's own vocabulary: a table of ids, or a list of pieces with their scores."""
-    return max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
-
-
-SURE = 1 << 14  # characters; a shorter text is read
-_SHRINKS = 4  # NFC joins a letter and its marks: bytes become at most so many times fewer
+SHRINKS = 4  # NFC joins a letter and its marks: bytes become at most so many times fewer
 _KEEP = ("ByteLevel", "Digits", "Metaspace")  # pre-tokenizers that leave nothing out
-
-
-def fewest_tokens(num_characters: int, longest_token: int) -> int:
-    """A lower bound, for a tokenizer that `spells_all`. `longest_token`: in bytes."""
-    return -(-num_characters // (longest_token * _SHRINKS))
 
 
 def spells_all(described: Mapping[str, Any]) -> bool:
@@ -204,7 +203,7 @@ def _splits(step: Mapping[str, Any]) -> bool:
 
 
 def _lengthens(step: Mapping[str, Any]) -> bool:
-    """Whether a normalizer makes a text no shorter than `_SHRINKS` allows."""
+    """Whether a normalizer makes a text no shorter than `SHRINKS` allows."""
     match step:
         case {"type": "NFC" | "Prepend"}:
             return True

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from outdraft.codecs.text import TextCodec
-from outdraft.codecs.tokenizer_file import SURE, fewest_tokens
+from outdraft.codecs.tokenizer_file import SHRINKS
 from outdraft.server.errors import TOO_LONG, ApiError
 
 T = TypeVar("T")
+_SURE = 1 << 14  # characters; a shorter text is read
 _LONG = 1 << 17  # bytes of a body, or characters of a text
 
 
@@ -31,13 +32,14 @@ class LongTexts:
 
     def is_long(self, text: str) -> bool:
         """Whether it is read in its turn, or perhaps not at all."""
-        return len(text) >= SURE
+        return len(text) >= _SURE
 
     def check(self, text: str, codec: TextCodec | None, param: str) -> None:
         """Raise `ApiError` for a text that the context cannot hold, however it is read."""
-        if len(text) < SURE or codec is None or not codec.spells_all:
+        if len(text) < _SURE or codec is None or not codec.spells_all:
             return
-        if (least := fewest_tokens(len(text), codec.longest_token)) >= self._max_len:
+        least = -(-len(text) // (codec.longest_token * SHRINKS))  # a lower bound, where each byte is in a token
+        if least >= self._max_len:
             raise ApiError(
                 400,
                 f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "

@@ -106,10 +106,22 @@ class GgufHeader:
         if kind != _LIST:
             return self._next(self._code(kind))
         inner, count = self._next("I"), self._next("Q")
-        if inner in (_TEXT, _LIST):
+        if inner == _TEXT:
+            return self._texts(count)
+        if inner == _LIST:
             return [self._value(inner) for _ in range(count)]
         code = self._code(inner)
         return list(struct.unpack(f"<{count}{code}", self._bytes(count * struct.calcsize("<" + code))))
+
+    def _texts(self, count: int) -> list[str]:
+        begin = at = self._at
+        self._skip_texts(count)
+        data, length, found = self.data[begin : self._at], struct.Struct("<Q").unpack_from, []
+        while at < self._at:
+            end = at + 8 + length(data, at - begin)[0]
+            found.append(str(data[at + 8 - begin : end - begin], "utf-8"))
+            at = end
+        return found
 
     def _skip(self, kind: int) -> None:
         """Go on behind a value without making it."""

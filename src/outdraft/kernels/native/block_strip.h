@@ -114,7 +114,7 @@ static inline void open_scales(const std::uint8_t* w, f32x16 d, f32x16 m, GroupS
             if constexpr (format.scales == Scales::nibbles) {
                 to.scale[i] = d * to_float(bytes & 15), to.least[i] = m * to_float(bytes >> 4);
             } else if constexpr (format.scales == Scales::powers) {
-                to.scale[i] = (f32x16)(bytes < 2 ? bytes * 0x200000 + 0x200000 : (bytes - 1) << 23);
+                to.scale[i] = (f32x16)(bytes < 2 ? (bytes + 1) << 21 : (bytes - 1) << 23);
             } else {
                 const u16x16 halves = __builtin_convertvector(bytes << 7, u16x16);
                 std::uint16_t line[16];

@@ -41,7 +41,7 @@ static inline void open_scale(const std::uint8_t* w, int i, __m256 d, __m256 m, 
             scale = d * _mm256_cvtepi32_ps(_mm256_and_si256(bytes, _mm256_set1_epi32(15)));
             least = m * _mm256_cvtepi32_ps(_mm256_srli_epi32(bytes, 4));
         } else if constexpr (format.scales == Scales::powers) {
-            const __m256i low = _mm256_mullo_epi32(_mm256_add_epi32(bytes, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x200000));
+            const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(bytes, _mm256_set1_epi32(1)), 21);
             const __m256i high = _mm256_slli_epi32(_mm256_sub_epi32(bytes, _mm256_set1_epi32(1)), 23);
             scale = (__m256)_mm256_blendv_epi8(low, high, _mm256_cmpgt_epi32(bytes, _mm256_set1_epi32(1)));
         } else {

@@ -33,6 +33,17 @@ static inline void strip_bf16(const Matrix& m, int block, int column, const Oper
     OD_UNROLL for (int r = 0; r < R; r++)
         OD_UNROLL for (int c = 0; c < C; c++) acc[r][c] = _mm256_setzero_ps();
     for (int k = 0; k < m.num_in; k += 2, w += 2 * kBlock) {
+        if constexpr (R == 1) {  // as they are read: registers do not hold eight of each
+            const __m256i pair = repeat(lines + k);
+            const __m256 first = (__m256)_mm256_slli_epi32(pair, 16), second = (__m256)_mm256_and_si256(pair, upper);
+            OD_UNROLL for (int c = 0; c < C; c++) {
+                const __m256i words = read_ymm(w + 16 * c);
+                if (c % 2 == 0) __builtin_prefetch(w + kAhead / 2 + 16 * c);
+                acc[0][c] = _mm256_fmadd_ps((__m256)_mm256_slli_epi32(words, 16), first, acc[0][c]);
+                acc[0][c] = _mm256_fmadd_ps((__m256)_mm256_and_si256(words, upper), second, acc[0][c]);
+            }
+            continue;
+        }
         __m256 low[C], high[C];
         OD_UNROLL for (int c = 0; c < C; c++) {
             const __m256i words = read_ymm(w + 16 * c);
