@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 import torch
 from nn.test_quant_blocks import random_rows
@@ -80,6 +81,27 @@ def test_what_is_trained_or_cut_is_floats(tmp_path):
     assert cut_decoder(floats, (0,)).config.num_layers == 1
     assert torch.equal(floats.layers[1].qkv.weight, kept.layers[1].qkv.matrix())
     assert load.load_model(write_blocks(tmp_path / "q8.gguf", lambda part: "Q8_0")).config.quant is not None
+
+
+def test_a_factor_beside_a_tensor_is_a_part_of_its_weights(tmp_path, whole):
+    """NVFP4 files have one for each tensor (`.scale`), and one for its activations, which are not rounded here."""
+    one = {name: np.array([by], np.float32) for name, by in (("attn_q.scale", 0.5), ("attn_q.input_scale", 3.0))}
+    one |= {"ffn_down.scale": np.array([0.3], np.float32)}
+    raw = {f"blk.1.{name}": (number, KINDS.F32) for name, number in one.items()}
+    path = write_blocks(tmp_path / "m.gguf", lambda part: "NVFP4", **raw)
+    kept, twin = load_model(path, dtype="float32"), whole(load_model, path, dtype="float32")
+    plain = load_model(write_blocks(tmp_path / "plain.gguf", lambda part: "NVFP4"), dtype="float32")
+    assert kept.config.quant.factors_of("layers.1.qkv") == (0.5, 1.0, 1.0)
+    assert not kept.config.quant.factors_of("layers.0.qkv")
+    assert torch.equal(kept.layers[1].qkv.matrix()[:256], 0.5 * plain.layers[1].qkv.matrix()[:256])
+    assert torch.equal(kept.layers[1].qkv.matrix()[256:], plain.layers[1].qkv.matrix()[256:])
+    assert torch.equal(logits_of(kept), logits_of(twin)) and not torch.equal(logits_of(kept), logits_of(plain))
+    assert greedy(LLM(str(path), dtype="float32")) == greedy(whole(LLM, str(path), dtype="float32"))
+    path = write_blocks(
+        tmp_path / "stray.gguf", lambda part: "NVFP4", **{"blk.1.attn_qkv.scale": (one["ffn_down.scale"], KINDS.F32)}
+    )
+    with pytest.raises(ModelLoadError, match="attn_qkv"):
+        load_model(path)
 
 
 @pytest.fixture
