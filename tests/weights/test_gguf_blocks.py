@@ -47,8 +47,9 @@ def model_of(architecture="llama", tie=True, **changes):
     return random_decoder(replace(config, **changes), dtype=torch.float32, exact=False)
 
 
-def write_blocks(path: Path, kind_of, model=None, **raw) -> Path:
-    """A model of random blocks, of the type `kind_of(part)` says; parts of other types are rounded by the package."""
+def write_blocks(path: Path, kind_of, model=None, beside=None, **raw) -> Path:
+    """A model of random blocks, of the type `kind_of(part)` says; parts of other types are rounded by the package.
+    `beside`: tensors to add."""
     made = {}
     for seed, (name, array) in enumerate(llama_cpp_tensors(model := model or model_of()).items()):
         kind = kind_of(name.split(".")[-2])
@@ -60,7 +61,7 @@ def write_blocks(path: Path, kind_of, model=None, **raw) -> Path:
             start, stop, scale = FIRST.get(kind, (0, 0, 0))
             rows.reshape(-1, BLOCKS[kind].size)[:, start:stop] = scale
         made[name] = (rows, KINDS[kind])
-    return write_gguf(model, path, blocks=made | raw)
+    return write_gguf(model, path, blocks=made | raw, **(beside or {}))
 
 
 def k_m(part: str) -> str:
@@ -85,10 +86,9 @@ def test_what_is_trained_or_cut_is_floats(tmp_path):
 
 def test_a_factor_beside_a_tensor_is_a_part_of_its_weights(tmp_path, whole):
     """NVFP4 files have one for each tensor (`.scale`), and one for its activations, which are not rounded here."""
-    one = {name: np.array([by], np.float32) for name, by in (("attn_q.scale", 0.5), ("attn_q.input_scale", 3.0))}
-    one |= {"ffn_down.scale": np.array([0.3], np.float32)}
-    raw = {f"blk.1.{name}": (number, KINDS.F32) for name, number in one.items()}
-    path = write_blocks(tmp_path / "m.gguf", lambda part: "NVFP4", **raw)
+    factors = {"attn_q.scale": 0.5, "attn_q.input_scale": 3.0, "ffn_down.scale": 0.3}
+    beside = {f"blk.1.{name}": np.array([one], np.float32) for name, one in factors.items()}
+    path = write_blocks(tmp_path / "m.gguf", lambda part: "NVFP4", beside=beside)
     kept, twin = load_model(path, dtype="float32"), whole(load_model, path, dtype="float32")
     plain = load_model(write_blocks(tmp_path / "plain.gguf", lambda part: "NVFP4"), dtype="float32")
     assert kept.config.quant.factors_of("layers.1.qkv") == (0.5, 1.0, 1.0)
@@ -97,11 +97,9 @@ def test_a_factor_beside_a_tensor_is_a_part_of_its_weights(tmp_path, whole):
     assert torch.equal(kept.layers[1].qkv.matrix()[256:], plain.layers[1].qkv.matrix()[256:])
     assert torch.equal(logits_of(kept), logits_of(twin)) and not torch.equal(logits_of(kept), logits_of(plain))
     assert greedy(LLM(str(path), dtype="float32")) == greedy(whole(LLM, str(path), dtype="float32"))
-    path = write_blocks(
-        tmp_path / "stray.gguf", lambda part: "NVFP4", **{"blk.1.attn_qkv.scale": (one["ffn_down.scale"], KINDS.F32)}
-    )
+    stray = write_blocks(tmp_path / "stray.gguf", k_m, beside={"blk.1.attn_qkv.scale": np.ones(1, np.float32)})
     with pytest.raises(ModelLoadError, match="attn_qkv"):
-        load_model(path)
+        load_model(stray)
 
 
 @pytest.fixture

@@ -49,7 +49,9 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="the native kernels
 
 def load(directory, dtype="float32"):
     """As an engine reads it: blocks stay."""
-    return fill_decoder(open_weights(directory, dtype, blocks=True), torch.device("cpu"))
+    decoder = fill_decoder(open_weights(directory, dtype, blocks=True), torch.device("cpu"))
+    decoder.set_exact(True)
+    return decoder
 
 
 def maps_of(model):

@@ -18,7 +18,7 @@ from outdraft.weights.source import TensorSource
 
 def read_modelopt(source: TensorSource, told: Told) -> Found:
     """Raises `ModelLoadError` for settings that are not read and tensors that do not fit together."""
-    choose(told, ("quant_algo",), ("nvfp4", "w4a16_nvfp4", "fp8", "mixed_precision"))
+    choose(told, ("quant_algo",), ("nvfp4", "w4a16_nvfp4", "fp8", "fp8_per_channel_per_token", "mixed_precision"))
     told.get("config_groups"), told.get("group_size")  # the tensors say it too
     maps = {}
     for name in source:
