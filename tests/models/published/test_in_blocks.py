@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 
+import gguf
 import pytest
 import torch
 from kernels.test_stack import Feeder
@@ -11,8 +12,10 @@ from models.published import writers
 from models.published.test_published import logits_of
 from models.published.writers import change_tensors, publish
 
+from outdraft.kernels.decoder import grid
 from outdraft.kernels.library import library
 from outdraft.models.files.load import fill_decoder, load_model, open_weights, save_model
+from outdraft.models.files.published.blocks import float_blocks, integer_blocks
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.target.open_network import load_network
 from outdraft.nn.linear import Linear
@@ -74,6 +77,27 @@ def test_blocks_hold_the_weights_bit_for_bit(case, tmp_path):
     floats = load_model(published)  # what is trained or cut is floats, or on our grid
     assert not any(isinstance(one, BlockLinear) for one in maps_of(floats))
     assert (logits_of(floats) - logits_of(twin)).abs().max() < 1e-5 * logits_of(twin).abs().max()
+
+
+@pytest.mark.parametrize(("kind", "least"), [("Q4_0", -8), ("Q5_0", -16), ("Q8_0", -128)])
+def test_the_gguf_package_reads_the_same_integers(kind, least):
+    draw = torch.Generator().manual_seed(0)
+    integers = torch.randint(least, -least, (24, 128), generator=draw).to(torch.int8)
+    scales = (torch.rand(24, 4, generator=draw) + 0.1).half()
+    read = gguf.quants.dequantize(integer_blocks(integers, scales, kind).numpy(), gguf.GGMLQuantizationType[kind])
+    assert torch.equal(torch.from_numpy(read), grid.times_scales(integers, scales.float()))
+
+
+@pytest.mark.parametrize(("kind", "size"), [("MXFP4", 32), ("NVFP4", 16)])
+def test_the_gguf_package_reads_the_same_floats(kind, size):
+    draw = torch.Generator().manual_seed(0)
+    packed = torch.randint(256, (24, 64), dtype=torch.uint8, generator=draw)
+    scales = torch.randint(126, (24, 128 // size), dtype=torch.uint8, generator=draw)
+    wide = scales.view(torch.float8_e4m3fn).float() if kind == "NVFP4" else (scales.float() - 127).exp2()
+    codes = torch.stack((packed & 15, packed >> 4), 2).flatten(1).long()
+    values = torch.cat((writers.LEVELS, -writers.LEVELS))[codes]
+    read = gguf.quants.dequantize(float_blocks(packed, scales, kind).numpy(), gguf.GGMLQuantizationType[kind])
+    assert torch.equal(torch.from_numpy(read), grid.times_scales(values, wide))
 
 
 @pytest.mark.parametrize("case", GRID)
