@@ -34,7 +34,7 @@ CASES = {  # name -> (settings and writer, the blocks of every map)
     "packed-64-zeros": (writers.packed(group=64, symmetric=False), "Q5_0"),
     "nvfp4": (writers.fours(), "NVFP4"),
     "mxfp4": (writers.fours("mxfp4"), "MXFP4"),
-    "nvfp4-modelopt": (writers.fours(by="modelopt"), "NVFP4"),
+    "nvfp4-modelopt": (writers.modelopt(), "NVFP4"),
 }
 GRID = {  # what stays on our grid, and what is on neither
     "gptq-32": (writers.gptq(), QuantLinear),
@@ -201,13 +201,14 @@ def test_factors_are_saved_with_the_blocks(tmp_path):
     assert again.config.quant == ours.config.quant and again.config.variant == "compressed-tensors-4"
     require_weights_of(load_model(plain), again)
     told = json.loads((tmp_path / "saved/config.json").read_text())["quantization_config"]
-    for factors in ([1.0], {"layers.1.qkv": [1.0]}, {"layers.9.qkv": [1.0]}):
+    bad = ([1.0], {"layers.1.qkv": [1.0]}, {"layers.9.qkv": [1.0]}, {"layers.1.out": 1.0}, {"layers.1.out": ["1"]})
+    for factors in bad:
         with pytest.raises(ModelLoadError, match="factors"):
             read_quant({**told, "factors": factors})
 
 
 def test_older_files_of_modelopt_have_their_settings_beside(tmp_path):
-    published, plain = publish(tmp_path, *writers.fours(by="modelopt"))
+    published, plain = publish(tmp_path, *writers.modelopt())
     path = published / "config.json"
     raw = json.loads(path.read_text())
     del raw["quantization_config"]
@@ -228,11 +229,11 @@ def test_older_files_of_modelopt_have_their_settings_beside(tmp_path):
 
 
 def test_what_is_held_how_is_logged(tmp_path, caplog):
-    published, _ = publish(tmp_path, *writers.fours(by="modelopt"))
+    published, _ = publish(tmp_path, *writers.modelopt())
     with caplog.at_level(logging.INFO, "outdraft"):
         load(published)
     (told,) = [record.getMessage() for record in caplog.records if "modelopt-4" in record.getMessage()]
-    assert "8 maps stay integers" in told and "activations are not rounded" in told and "not read" not in told
+    assert "8 maps stay on few bits" in told and "activations are not rounded" in told and "not read" not in told
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def of_scheme(form="pack-quantized", kind="int", bits=4, **settings):
         (writers.packed(), writers.scheme("float-quantized", "float", 4), ("weight_scale", "no int of 4 bits")),
         (writers.fours(), of_scheme(group_size=16), ("weight_scale", "no float of 4 bits")),
         (writers.fours("mxfp4"), of_scheme(kind="float", group_size=16), ("weight_scale", "group_size=16")),
-        (writers.fours(by="modelopt"), {"quant_algo": "NVFP4_AWQ"}, ("quant_algo='NVFP4_AWQ'", "nvfp4")),
+        (writers.modelopt(), {"quant_algo": "NVFP4_AWQ"}, ("quant_algo='NVFP4_AWQ'", "nvfp4")),
         (writers.packed(), of_scheme(bits=8), ("weight_scale", "no int of 4 bits")),
         (writers.packed(), of_scheme(strategy="group", group_size=64), ("weight_scale", "group_size=64", "(128, 4)")),
         (writers.packed(), of_scheme(group_size=-1), ("weight_scale", "'channel'", "(128, 1)")),

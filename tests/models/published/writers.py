@@ -232,6 +232,10 @@ def fours(kind="nvfp4", by="compressed-tensors"):
     return scheme(f"{kind}-pack-quantized", "float", 4, strategy=strategy, group_size=size), write
 
 
+def modelopt():
+    return fours(by="modelopt")
+
+
 def change_tensors(directory, edit):
     path = directory / "model.safetensors"
     tensors = load_file(path)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import isfinite
 
 from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.options.checked import check_fields
@@ -138,7 +139,9 @@ def read_quant(raw: object) -> QuantConfig | None:
     if not isinstance(blocks, Mapping) or not all(isinstance(parts, list) for parts in blocks.values()):
         raise ModelLoadError(f"config.json: quantization_config has blocks={blocks!r}, not a table of lists")
     factors = raw.get("factors", {})
-    if not isinstance(factors, Mapping) or any(len(blocks.get(name, ())) != len(own) for name, own in factors.items()):
+    if not isinstance(factors, Mapping) or not all(
+        _is_one_each(one, blocks.get(name)) for name, one in factors.items()
+    ):
         raise ModelLoadError(
             f"config.json: quantization_config has factors={factors!r}, not one for each of its blocks"
         )
@@ -150,7 +153,17 @@ def read_quant(raw: object) -> QuantConfig | None:
             keep=tuple(keep),
             layer_bits=tuple(layer_bits.items()),
             blocks=tuple((name, tuple(tuple(part) for part in parts)) for name, parts in blocks.items()),
-            factors=tuple((name, tuple(map(float, own))) for name, own in factors.items()),
+            factors=tuple((name, tuple(own)) for name, own in factors.items()),
         )
     except (ConfigError, TypeError) as error:
         raise ModelLoadError(f"config.json: quantization_config: {error}") from error
+
+
+def _is_one_each(factors: object, parts: object) -> bool:
+    """Whether each of the parts of a map has a factor."""
+    return (
+        isinstance(factors, list)
+        and isinstance(parts, list)
+        and len(factors) == len(parts)
+        and all(isinstance(one, float) and isfinite(one) for one in factors)
+    )

@@ -117,7 +117,7 @@ class PublishedModel(TensorSource):
 
     def _tell(self, num_integers: int) -> None:
         """One line on what is held how, and what it costs."""
-        told = [f"{num_integers} maps stay integers"] if num_integers else []
+        told = [f"{num_integers} maps stay on few bits"] if num_integers else []
         if any(bits > linear.bits for linear, bits, _ in self._kept.values()):
             told.append("4 bits with zero points are held on 8, exactly")
         if self._maps:
