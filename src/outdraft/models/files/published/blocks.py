@@ -17,7 +17,7 @@ _LEAST = {"Q4_0": -8, "Q5_0": -16}  # what the code 0 stands for
 
 def integer_blocks(integers: Tensor, scales: Tensor, kind: str) -> Tensor:
     """int8 [out, in] and scales [out, in / 32], which float16 holds -> uint8 [out, bytes of a row]."""
-    groups = integers.unflatten(1, (-1, 32))
+    groups = integers.view(len(integers), -1, 32)
     scale = scales.half().unsqueeze(2).contiguous().view(torch.uint8)  # [out, in / 32, 2]
     if kind == "Q8_0":
         return torch.cat((scale, groups.view(torch.uint8)), 2).flatten(1)
@@ -25,7 +25,7 @@ def integer_blocks(integers: Tensor, scales: Tensor, kind: str) -> Tensor:
     parts = [scale, _paired(codes & 15)]
     if kind == "Q5_0":
         places = torch.arange(8, dtype=torch.uint8)
-        parts.insert(1, ((codes >> 4).unflatten(2, (4, 8)) << places).sum(3, dtype=torch.uint8))
+        parts.insert(1, ((codes >> 4).view(*codes.shape[:2], 4, 8) << places).sum(3, dtype=torch.uint8))
     return torch.cat(parts, 2).flatten(1)
 
 

@@ -31,8 +31,8 @@ from outdraft.options.shown import shown
 from outdraft.weights.source import TensorSource
 
 _FLOATS = ("F16", "BF16", "F32")
-_FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "dense")
-_FORMATS += ("nvfp4-pack-quantized", "mxfp4-pack-quantized")
+_BYTES = ("int-quantized", "float-quantized", "naive-quantized")
+_FORMATS = ("pack-quantized", *_BYTES, "nvfp4-pack-quantized", "mxfp4-pack-quantized", "dense")
 
 
 def read_compressed(source: TensorSource, told: Told) -> Found:
