@@ -241,8 +241,18 @@ def test_what_is_held_how_is_logged(tmp_path, caplog):
     [
         (writers.fours(), lambda t, x: t.pop(f"{x}.weight_scale"), ("lacks", "weight_scale")),
         (writers.fours(), lambda t, x: t[f"{x}.weight_global_scale"].zero_(), ("factor", "inf")),
-        (writers.fours(), lambda t, x: t[f"{x}.weight_scale"].fill_(float("nan")), ("weight_scale", "no number")),
-        (writers.fours("mxfp4"), lambda t, x: t[f"{x}.weight_scale"].fill_(255), ("weight_scale", "no number")),
+        (writers.modelopt(), lambda t, x: t.pop(f"{x}.weight_scale_2"), ("lacks", "weight_scale_2")),
+        (
+            writers.fours(),
+            lambda t, x: t[f"{x}.weight_scale"].fill_(float("nan")),
+            ("weight_scale", "no positive number"),
+        ),
+        (writers.fours(), lambda t, x: t[f"{x}.weight_scale"].fill_(-1), ("weight_scale", "no positive number")),
+        (
+            writers.fours("mxfp4"),
+            lambda t, x: t[f"{x}.weight_scale"].fill_(255),
+            ("weight_scale", "no positive number"),
+        ),
         (writers.fours("mxfp4"), lambda t, x: t[f"{x}.weight_scale"].resize_(256, 2), ("weight_scale", "shape")),
         (writers.awq(), lambda t, x: t[f"{x}.scales"].fill_(float("inf")), ("scales", "finite")),
     ],

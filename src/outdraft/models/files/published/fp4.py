@@ -19,7 +19,7 @@ from outdraft.options.errors import ModelLoadError
 from outdraft.weights.source import TensorSource
 
 _GROUPS = {"NVFP4": 16, "MXFP4": 32}
-_NAN = {"NVFP4": 0x7F, "MXFP4": 0xFF}  # the first byte of a scale that is no positive number
+_NAN = {"NVFP4": 0x7F, "MXFP4": 0xFF}  # from this byte on a scale is no positive number
 
 
 def four_bit_linear(source: TensorSource, stem: str, packed: str) -> StoredLinear:
@@ -35,20 +35,20 @@ def four_bit_linear(source: TensorSource, stem: str, packed: str) -> StoredLinea
             f"{BLOCKS[kind].weights}: take the unquantized model, or a GGUF file"
         )
     parts, factor = [weight, scale], 1.0
-    for part in ("weight_global_scale", "weight_scale_2"):
-        if (name := f"{stem}.{part}") in source:
-            require_part(source, name, () if source.shape(name) == () else (1,), ("F32",))
-            parts.append(name)
-            factor = float(source[name] if part == "weight_scale_2" else 1 / source[name])
+    if kind == "NVFP4":
+        divides = packed != "weight"
+        name = f"{stem}.{'weight_global_scale' if divides else 'weight_scale_2'}"
+        require_part(source, name, () if name in source and source.shape(name) == () else (1,), ("F32",))
+        parts.append(name)
+        factor = float(1 / source[name] if divides else source[name])
     if not 0 < factor < float("inf"):
         raise ModelLoadError(f"the factor of '{weight}' in {source.origin} is {factor}: download it again")
 
     def read() -> Tensor:
         scales = source[scale].view(torch.uint8)
-        scales = scales & 0x7F if kind == "NVFP4" else scales  # GGUF's have no sign, and these no negative numbers
         if bool((scales >= _NAN[kind]).any()):
             raise ModelLoadError(
-                f"tensor '{scale}' in {source.origin} has a scale that is no number: download it again"
+                f"tensor '{scale}' in {source.origin} has a scale that is no positive number: download it again"
             )
         return float_blocks(source[weight], scales, kind)
 
