@@ -1,4 +1,4 @@
-"""What float16 weights lose where they are computed in bfloat16, and by which rounding (docs/files_of_others.md).
+"""What float16 weights lose where they are computed in bfloat16, and by which rounding (docs/quantization.md).
 
     python -m lab.smollm2.float16 MODEL TEXT [TEXT ...]
 
