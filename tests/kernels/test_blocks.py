@@ -50,8 +50,9 @@ def test_the_table_is_the_formats():
 def test_products_and_bits_of_rows(name, kind):
     parts = [(name, random_rows(name, 80, 512)), ("Q8_0", random_rows("Q8_0", 24, 512, 1))]
     bias = torch.randn(104, generator=torch.Generator().manual_seed(2))
-    packed = PackedMatrix(BlockWeight(parts=parts, bias=bias))
-    weight = torch.cat([dequantize(rows, own) for own, rows in parts]).double()
+    factors = (0.37, 2.5)
+    packed = PackedMatrix(BlockWeight(parts=parts, bias=bias, factors=factors))
+    weight = torch.cat([by * dequantize(rows, own) for by, (own, rows) in zip(factors, parts, strict=True)]).double()
     x = torch.randn(17, 512, generator=torch.Generator().manual_seed(3)) * torch.logspace(-2, 2, 17)[:, None]
     x[5] = 0
     expected = rounded(x) @ weight.t() + bias.double()

@@ -14,8 +14,8 @@ from outdraft.weights.units import MemoryBlock
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 IDS = torch.arange(9)
 # Of the header, in words: mark, window, turns, six norms, then of each matrix kind, outputs, inputs, step, bias, and
-# format and outputs of four parts.
-MARK, WINDOW, TURNS, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 3, 9, 10, 11, 12, 9 + 2 * 13
+# format and outputs of four parts, and their factors.
+MARK, WINDOW, TURNS, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 3, 9, 10, 11, 12, 9 + 2 * 17
 
 
 def image(stack: Stack, unit: int) -> tuple[MemoryBlock, int]:

@@ -180,7 +180,7 @@ def loses_head(directory: Path) -> None:
 
 
 INDEX, ONE, CONFIG = "model.safetensors.index.json", "model.safetensors", "config.json"
-GPTQ, AWQ, PACKED, ROUND = "GPTQ", "AWQ", "compressed-tensors", "AutoRound"
+GPTQ, AWQ, PACKED, ROUND, MODELOPT = "GPTQ", "AWQ", "compressed-tensors", "AutoRound", "ModelOpt"
 EAGLE3 = "EAGLE-3, config.json"
 FILES = {
     (INDEX, "weight_map"): SHARDS(change=lambda at: place(at, "b.safetensors")),
@@ -246,7 +246,7 @@ FILES = {
     ("FP8", "fmt"): rounded(writers.fp8, fmt="e5m2"),
     ("FP8", "weight_block_size"): rounded(writers.fp8, weight_block_size=[3]),
     ("FP8", "activation_scheme"): rounded(writers.fp8, activation_scheme="dynamic"),
-    (PACKED, "format"): rounded(writers.packed, format="nvfp4-pack-quantized"),
+    (PACKED, "format"): rounded(writers.packed, format="marlin-24"),
     (PACKED, "quantization_status"): rounded(writers.packed, quantization_status="frozen"),
     (PACKED, "sparsity_config"): rounded(writers.packed, sparsity_config={"format": "sparse-24-bitmask"}),
     (PACKED, "transform_config"): rounded(writers.packed, transform_config={"config_groups": {"u": {}}}),
@@ -256,6 +256,9 @@ FILES = {
     (ROUND, "extra_config"): rounded(writers.auto_round, extra_config={"a": {"bits": 8}}),
     (ROUND, "act_bits"): rounded(writers.auto_round, act_bits=8),
     (ROUND, "any other key"): rounded(writers.auto_round, warp=3),
+    (MODELOPT, "quant_algo"): rounded(writers.modelopt, quant_algo="NVFP4_AWQ"),
+    (MODELOPT, "kv_cache_scheme"): rounded(writers.modelopt, kv_cache_scheme={"num_bits": 8}),
+    (MODELOPT, "any other key"): rounded(writers.modelopt, warp=3),
     (EAGLE3, f"eagle_config.{TAPS}"): eagle3(**{TAPS: [1, 2, 3]}),
     (EAGLE3, TAPS): eagle3("different taps", part=None, **{TAPS: [2, 3, 4]}),
     (EAGLE3, "target_layer_ids"): eagle3("different taps", part=None, target_layer_ids=[1, 2, 3]),

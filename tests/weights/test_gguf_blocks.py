@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 import torch
 from nn.test_quant_blocks import random_rows
@@ -46,8 +47,9 @@ def model_of(architecture="llama", tie=True, **changes):
     return random_decoder(replace(config, **changes), dtype=torch.float32, exact=False)
 
 
-def write_blocks(path: Path, kind_of, model=None, **raw) -> Path:
-    """A model of random blocks, of the type `kind_of(part)` says; parts of other types are rounded by the package."""
+def write_blocks(path: Path, kind_of, model=None, beside=None, **raw) -> Path:
+    """A model of random blocks, of the type `kind_of(part)` says; parts of other types are rounded by the package.
+    `beside`: tensors to add."""
     made = {}
     for seed, (name, array) in enumerate(llama_cpp_tensors(model := model or model_of()).items()):
         kind = kind_of(name.split(".")[-2])
@@ -59,7 +61,7 @@ def write_blocks(path: Path, kind_of, model=None, **raw) -> Path:
             start, stop, scale = FIRST.get(kind, (0, 0, 0))
             rows.reshape(-1, BLOCKS[kind].size)[:, start:stop] = scale
         made[name] = (rows, KINDS[kind])
-    return write_gguf(model, path, blocks=made | raw)
+    return write_gguf(model, path, blocks=made | raw, **(beside or {}))
 
 
 def k_m(part: str) -> str:
@@ -80,6 +82,24 @@ def test_what_is_trained_or_cut_is_floats(tmp_path):
     assert cut_decoder(floats, (0,)).config.num_layers == 1
     assert torch.equal(floats.layers[1].qkv.weight, kept.layers[1].qkv.matrix())
     assert load.load_model(write_blocks(tmp_path / "q8.gguf", lambda part: "Q8_0")).config.quant is not None
+
+
+def test_a_factor_beside_a_tensor_is_a_part_of_its_weights(tmp_path, whole):
+    """NVFP4 files have one for each tensor (`.scale`), and one for its activations, which are not rounded here."""
+    factors = {"attn_q.scale": 0.5, "attn_q.input_scale": 3.0, "ffn_down.scale": 0.3}
+    beside = {f"blk.1.{name}": np.array([one], np.float32) for name, one in factors.items()}
+    path = write_blocks(tmp_path / "m.gguf", lambda part: "NVFP4", beside=beside)
+    kept, twin = load_model(path, dtype="float32"), whole(load_model, path, dtype="float32")
+    plain = load_model(write_blocks(tmp_path / "plain.gguf", lambda part: "NVFP4"), dtype="float32")
+    assert kept.config.quant.factors_of("layers.1.qkv") == (0.5, 1.0, 1.0)
+    assert not kept.config.quant.factors_of("layers.0.qkv")
+    assert torch.equal(kept.layers[1].qkv.matrix()[:256], 0.5 * plain.layers[1].qkv.matrix()[:256])
+    assert torch.equal(kept.layers[1].qkv.matrix()[256:], plain.layers[1].qkv.matrix()[256:])
+    assert torch.equal(logits_of(kept), logits_of(twin)) and not torch.equal(logits_of(kept), logits_of(plain))
+    assert greedy(LLM(str(path), dtype="float32")) == greedy(whole(LLM, str(path), dtype="float32"))
+    stray = write_blocks(tmp_path / "stray.gguf", k_m, beside={"blk.1.attn_qkv.scale": np.ones(1, np.float32)})
+    with pytest.raises(ModelLoadError, match="attn_qkv"):
+        load_model(stray)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
 class CBlocks(Structure):
     """od_blocks of native/packed.h."""
 
-    _fields_ = (("type", c_int), ("num_out", c_int), ("rows", c_void_p))
+    _fields_ = (("type", c_int), ("num_out", c_int), ("rows", c_void_p), ("factor", c_float))
 
 
 class CLinear(Structure):

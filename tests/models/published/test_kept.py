@@ -27,6 +27,8 @@ CASES = {  # name -> (writer, a tensor that is changed, and how)
     "compressed-W4A16": (writers.packed(), "weight_packed", lambda one: one.bitwise_xor_(1)),
     "compressed-W8A16": (writers.packed(bits=8, group=-1), "weight_scale", lambda one: one.mul_(2)),
     "fp8": (writers.fp8((64, 64)), "weight_scale_inv", lambda one: one.mul_(2)),
+    "nvfp4": (writers.fours(), "weight_global_scale", lambda one: one.mul_(2)),
+    "mxfp4": (writers.fours("mxfp4"), "weight_scale", lambda one: one.add_(1)),
 }
 
 
@@ -42,7 +44,7 @@ def own_cache(tmp_path, monkeypatch):
 def reads(monkeypatch):
     """How many maps were read so far, as integers or floats."""
     counted = []
-    for name in ("integers", "whole"):
+    for name in ("integers", "whole", "blocks"):
         inside = getattr(StoredLinear, name)
         monkeypatch.setattr(
             StoredLinear, name, lambda self, *rest, inside=inside: counted.append(self.parts) or inside(self, *rest)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from outdraft.models.files.load import load_model
+from outdraft.models.files.load import fill_decoder, open_weights
 from outdraft.models.files.published.formats import FORMATS
 from outdraft.nn.context import CausalContext
-from outdraft.nn.quant import QuantLinear
+from outdraft.nn.linear import Linear
 
 MADE = Path(__file__).parent / "made"
 NAMES = sorted(path.name for path in MADE.iterdir())
@@ -26,12 +26,13 @@ def logits_of(model, ids):
     return model(ids, torch.arange(len(ids)), CausalContext(1, len(ids)))
 
 
+@pytest.mark.parametrize("blocks", [True, False])  # as an engine reads it, and what is trained or cut
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_and_logits_are_those_of_the_package(name):
+def test_weights_and_logits_are_those_of_the_package(name, blocks):
     said = load_file(MADE / name / "numbers.safetensors")
-    model = load_model(MADE / name, dtype="float32")
+    model = fill_decoder(open_weights(MADE / name, "float32", blocks=blocks), torch.device("cpu"))
     held = model.layers[0].qkv
-    weight = held.dequantize() if isinstance(held, QuantLinear) else held.weight
+    weight = held.weight if isinstance(held, Linear) else held.dequantize()
     expected = said["whole.model.layers.0.self_attn.k_proj"]
     assert (weight[KEYS] - expected).abs().max() <= ROUNDING * expected.abs().max()
     off = (logits_of(model, said["ids"]) - said["logits"]).abs().max()

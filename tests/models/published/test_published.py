@@ -142,7 +142,7 @@ def test_integers_are_logged_too(symmetric, level, tmp_path, caplog):
     with caplog.at_level(logging.INFO, "outdraft"):
         load_model(published)
     (told,) = [record for record in caplog.records if "gptq" in record.getMessage()]
-    assert told.levelno == level and "8 maps stay integers" in told.getMessage()
+    assert told.levelno == level and "8 maps stay on few bits" in told.getMessage()
     assert ("held on 8" in told.getMessage()) == (not symmetric) and "floats" not in told.getMessage()
 
 

@@ -10,7 +10,7 @@ from models.published.writers import change_tensors, publish
 from outdraft.models.files.load import load_model
 from outdraft.options.errors import ModelLoadError
 
-UNREAD = ("bitsandbytes", "mxfp4", "nvfp4", "exl2", "exl3", "hqq", "quanto", "torchao", "aqlm", "modelopt")
+UNREAD = ("bitsandbytes", "mxfp4", "nvfp4", "exl2", "exl3", "hqq", "quanto", "torchao", "aqlm")
 
 
 def change(directory, **changes):
@@ -49,11 +49,15 @@ def of_scheme(form="pack-quantized", kind="int", bits=4, **settings):
         (writers.awq(), {"quant_method": "compressed-tensors", "config_groups": {}}, ("no tensor there",)),
         (writers.packed(), {"sparsity_config": {"format": "sparse-24-bitmask"}}, ("sparsity_config",)),
         (writers.packed(), {"transform_config": {"config_groups": {"u": {}}}}, ("transform_config",)),
-        (writers.packed(), {"format": "nvfp4-pack-quantized"}, ("nvfp4-pack-quantized", "pack-quantized")),
+        (writers.packed(), {"format": "marlin-24"}, ("marlin-24", "pack-quantized")),
         (writers.packed(), {"quantization_status": "frozen"}, ("quantization_status='frozen'",)),
         (writers.packed(), {"config_groups": None}, ("config_groups=None",)),
         (writers.packed(), writers.scheme("pack-quantized", "int", 2), ("group_0", "'num_bits': 2")),
-        (writers.packed(), writers.scheme("float-quantized", "float", 4), ("group_0", "'type': 'float'")),
+        (writers.packed(), writers.scheme("float-quantized", "float", 6), ("group_0", "'type': 'float'")),
+        (writers.packed(), writers.scheme("float-quantized", "float", 4), ("weight_scale", "no int of 4 bits")),
+        (writers.fours(), of_scheme(group_size=16), ("weight_scale", "no float of 4 bits")),
+        (writers.fours("mxfp4"), of_scheme(kind="float", group_size=16), ("weight_scale", "group_size=16")),
+        (writers.modelopt(), {"quant_algo": "NVFP4_AWQ"}, ("quant_algo='NVFP4_AWQ'", "nvfp4")),
         (writers.packed(), of_scheme(bits=8), ("weight_scale", "no int of 4 bits")),
         (writers.packed(), of_scheme(strategy="group", group_size=64), ("weight_scale", "group_size=64", "(128, 4)")),
         (writers.packed(), of_scheme(group_size=-1), ("weight_scale", "'channel'", "(128, 1)")),

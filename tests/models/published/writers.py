@@ -197,6 +197,45 @@ def fp8(block=(128, 128), name="weight_scale_inv"):
     return floats({**settings, "weight_block_size": list(block) if block else None}, block or (0, 0), name)
 
 
+LEVELS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def fours(kind="nvfp4", by="compressed-tensors"):
+    """Floats of 4 bits, two neighbours in a byte. nvfp4: a factor of 8 bits for 16; mxfp4: a power of two for 32."""
+    size = 16 if kind == "nvfp4" else 32
+
+    def write(stem, weight):
+        tops = weight.unflatten(1, (-1, size)).abs().amax(2) / 6
+        if kind == "nvfp4":
+            over = (448 / tops.max()).float()
+            scales = (tops * over).to(torch.float8_e4m3fn)
+            factor = 1 / over
+            wide = scales.float()
+        else:
+            factor, exponents = torch.tensor(1.0), tops.log2().ceil()
+            scales, wide = (exponents + 127).to(torch.uint8), exponents.exp2()
+        near = weight / (wide * factor).clamp(min=1e-30).repeat_interleave(size, 1)
+        codes = (near.abs()[:, :, None] - LEVELS).abs().argmin(2)
+        whole = LEVELS[codes] * near.sign() * wide.repeat_interleave(size, 1) * factor
+        codes = (codes + 8 * (near < 0)).to(torch.uint8)
+        parts = {"weight_packed": codes[:, 0::2] | codes[:, 1::2] << 4, "weight_scale": scales}
+        if by == "modelopt":
+            parts["weight"] = parts.pop("weight_packed")
+            parts |= {"weight_scale_2": factor, "input_scale": torch.tensor(0.1)}
+        elif kind == "nvfp4":
+            parts |= {"weight_global_scale": over.view(1), "input_global_scale": torch.ones(1)}
+        return parts, whole
+
+    if by == "modelopt":
+        return {"quant_method": "modelopt", "quant_algo": "NVFP4", "producer": {"name": "modelopt"}}, write
+    strategy = "tensor_group" if kind == "nvfp4" else "group"
+    return scheme(f"{kind}-pack-quantized", "float", 4, strategy=strategy, group_size=size), write
+
+
+def modelopt():
+    return fours(by="modelopt")
+
+
 def change_tensors(directory, edit):
     path = directory / "model.safetensors"
     tensors = load_file(path)

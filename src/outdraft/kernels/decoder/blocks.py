@@ -39,10 +39,12 @@ class BlockWeight:
     Fields:
         parts: for each the name of its format and its rows, uint8 [outputs, bytes of a row], contiguous.
         bias: float32 [N].
+        factors: what the sums of each part are multiplied by; (): 1.
     """
 
     parts: Seq[tuple[str, Tensor]]
     bias: Tensor | None = None
+    factors: Seq[float] = ()
 
     def __post_init__(self) -> None:
         if not 0 < len(self.parts) <= MOST_PARTS:
@@ -70,8 +72,9 @@ class BlockWeight:
 
     def described_parts(self) -> Array[CBlocks]:
         """For the kernels; it does not hold the rows."""
+        parts = zip(self.parts, self.factors or (1.0,) * len(self.parts), strict=True)
         return (CBlocks * len(self.parts))(
-            *(CBlocks(_NUMBERS[kind], rows.shape[0], rows.data_ptr()) for kind, rows in self.parts)
+            *(CBlocks(_NUMBERS[kind], rows.shape[0], rows.data_ptr(), by) for (kind, rows), by in parts)
         )
 
     def describe(self) -> CLinear:

@@ -18,6 +18,7 @@
 extern "C" struct od_blocks {  // rows of blocks as a GGUF file has them
     int type, num_out;         // Block; outputs
     const std::uint8_t* rows;
+    float factor;              // of its sums, in products
 };
 
 namespace outdraft {

@@ -9,10 +9,11 @@ namespace outdraft {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::int32_t kMark = 0x0d1a7e03;  // the last byte counts formats
+constexpr std::int32_t kMark = 0x0d1a7e04;  // the last byte counts formats
 
 struct MatrixHeader {
     std::int32_t kind, num_out, num_in, step, biased, parts[kMostParts][2];  // of parts: format, outputs; no outputs: none
+    float factors[kMostParts];
 };
 struct Header {
     std::int32_t mark, window, turns, normed[6];
@@ -24,11 +25,12 @@ template <class Require>
 std::vector<BlockPart> parts_of(const MatrixHeader& told, Require require) {
     std::vector<BlockPart> parts;
     int first = 0, block = 0;
-    for (const auto& [type, num_out] : told.parts) {
+    for (int i = 0; i < kMostParts; i++) {
+        const auto& [type, num_out] = told.parts[i];
         if (!num_out) break;
         require(type >= 0 && type < kBlockTypes && num_out > 0 && num_out <= told.num_out - first);
         require(told.num_in % format_of(Block(type)).span == 0);
-        parts.push_back(BlockPart{Block(type), first, num_out, block, nullptr});
+        parts.push_back(BlockPart{Block(type), first, num_out, block, told.factors[i], nullptr});
         first += num_out, block += parts.back().blocks();
     }
     require(!parts.empty() && first == told.num_out);
@@ -68,9 +70,9 @@ void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to
     header.mark = kMark, header.window = layer.window, header.turns = layer.turns;
     each_matrix(layer, [&](const Matrix& m, int i) {
         MatrixHeader& own = header.matrices[i];
-        own = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr, {}};
+        own = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr, {}, {}};
         for (std::size_t p = 0; p < m.parts.size(); p++)
-            own.parts[p][0] = std::int32_t(m.parts[p].type), own.parts[p][1] = m.parts[p].num_out;
+            own.parts[p][0] = std::int32_t(m.parts[p].type), own.parts[p][1] = m.parts[p].num_out, own.factors[p] = m.parts[p].factor;
     });
     each_norm(layer, shape, [&](const Buffer<float>& norm, int i, int) { header.normed[i] = norm != nullptr; });
     std::memcpy(to, &header, sizeof header);

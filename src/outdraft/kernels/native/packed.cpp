@@ -149,7 +149,7 @@ Matrix pack_parts(const od_blocks* parts, int count, int num_out, int num_in) {
     int first = 0, block = 0;
     for (int i = 0; i < count; i++) {
         if (parts[i].type < 0 || parts[i].type >= kBlockTypes) throw std::runtime_error("this block format is not known");
-        BlockPart part{Block(parts[i].type), first, parts[i].num_out, block, nullptr};
+        BlockPart part{Block(parts[i].type), first, parts[i].num_out, block, parts[i].factor, nullptr};
         const Format& format = format_of(part.type);
         if (num_in % format.span) throw std::runtime_error("rows do not divide into blocks");
         const std::size_t strip = format.strip_bytes(num_in), row = std::size_t(num_in / format.span) * format.stored;

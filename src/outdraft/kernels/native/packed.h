@@ -43,6 +43,7 @@ enum class Kind { bf16, int8, int8g, int4, blocks };
 struct BlockPart {  // outputs of one format; blocks of 64, the last filled up with zeros
     Block type;
     int first_out, num_out, first_block;
+    float factor;  // of all sums
     Buffer<std::uint8_t> data;
     int blocks() const { return (num_out + kBlock - 1) / kBlock; }
 };

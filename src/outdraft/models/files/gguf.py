@@ -32,6 +32,7 @@ from outdraft.weights.source import TensorSource
 _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _DIVISORS = "rope_freqs.weight"  # Llama 3's slowed rotary pairs, as numbers instead of a rule
 _YARN = ("beta_fast", "beta_slow")
+_FACTORS = (".scale", ".input_scale")  # of a map's weights, and of its activations, which are not rounded here
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +57,10 @@ class GgufModel(TensorSource):
         self._meta = GgufMeta(self._file, arch, path)
         no_weights = (_DIVISORS, *(FACTORS.values() if self._family.has_factors else ()))
         names = [name for name in self._file.names() if name not in no_weights]
-        self._names = {_rename(name, self._family.layer_names): name for name in names}
+        of = {name: f"{name.rpartition('.')[0]}.weight" for name in names if name.endswith(_FACTORS)}
+        of = {name: weight for name, weight in of.items() if weight in names and weight != "token_embd.weight"}
+        self._factors = {of[name]: float(self._file.tensor(name)) for name in of if not name.endswith(_FACTORS[1])}
+        self._names = {_rename(name, self._family.layer_names): name for name in names if name not in of}
         self._has_head = "lm_head.weight" in self._names  # else it is the embedding
         rounding = self._file.rounding()
         self.variant = f"gguf-{rounding}" if rounding else ""
@@ -67,6 +71,7 @@ class GgufModel(TensorSource):
         A map of ours that is made of several of theirs needs all of them in blocks, of whatever types.
         """
         blocks: dict[str, Parts] = {}
+        factors: dict[str, tuple[float, ...]] = {}
         whole: list[str] = []  # tensors that do not stay integers
         for entry in table:
             name = entry.ours.removesuffix(".weight")
@@ -80,13 +85,17 @@ class GgufModel(TensorSource):
                 whole += theirs
                 continue
             blocks[name] = parts
+            if any(one in self._factors for one in theirs):
+                factors[name] = tuple(self._factors.get(one, 1.0) for one in theirs)
             for one in entry.theirs:
                 self._names[f"{one.removesuffix('weight')}blocks"] = self._names.pop(one)
         if self._blocks:
             self._tell(whole)
         if "embedding" in blocks and not self._has_head:
             blocks["lm_head"] = blocks["embedding"]
-        return QuantConfig(keep=("*",), blocks=tuple(blocks.items())) if blocks else None
+        if not blocks:
+            return None
+        return QuantConfig(keep=("*",), blocks=tuple(blocks.items()), factors=tuple(factors.items()))
 
     def _tell(self, whole: Iterable[str]) -> None:
         """One line on what it costs that some of the file's integers become floats."""
@@ -109,7 +118,8 @@ class GgufModel(TensorSource):
     def __getitem__(self, name: str) -> Tensor:
         theirs = self._names[name]
         if not _is_blocks(name):
-            return self._restored(name, self._file.tensor(theirs))
+            whole = self._file.tensor(theirs)
+            return self._restored(name, whole * self._factors[theirs] if theirs in self._factors else whole)
         blocks = self._file.blocks(theirs)
         if not BLOCKS[self._file.kind(theirs)].are_finite(blocks):
             raise ModelLoadError(

@@ -21,6 +21,7 @@ from outdraft.models.files.borrowed import BORROWED, TABLES, TargetTables, decla
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
 from outdraft.models.files.peft_adapter import WRAPPERS, refuse_lone_adapter, tell_adapter, without_wrapper
+from outdraft.models.files.published.settings import settings_of
 from outdraft.models.files.published.source import PublishedModel
 from outdraft.models.files.wrapper import text_part, text_tensors
 from outdraft.models.networks.base import Decoder
@@ -144,10 +145,8 @@ def open_weights(
     if isinstance(source, GgufModel | PublishedModel):
         quant = source.keep_integers(kind.table(config))
         config = replace(config, quant=quant, variant=source.variant)
-    elif quant is not None:
-        config = replace(config, quant=quant, variant=str(variant) or quant.variant)
     else:
-        config = replace(config, variant=str(variant))
+        config = replace(config, quant=quant, variant=str(variant) or (quant.variant if quant is not None else ""))
     if config.tie_embeddings and _has_own_head(source, kind, config):
         config = replace(config, tie_embeddings=False)
     entries = tuple(kind.table(config) if quant is None else stored_entries(kind.table(config), config))
@@ -238,9 +237,9 @@ def _open(path: Path, blocks: bool) -> tuple[dict[str, object], TensorSource]:
     wraps = isinstance(text, dict)
     if wraps:
         source = text_tensors(source)
-    told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None)
+    told = settings_of(raw, path)
     if told and not (isinstance(told, dict) and told.get("quant_method") == QUANT_METHOD):
-        source = PublishedModel(source, told)
+        source = PublishedModel(source, told, blocks=blocks)
     if wraps:
         raw = text_part(raw, source)
     if (ends := read_generation(path)) is not None:
@@ -305,6 +304,8 @@ def _resolve_names(
 
 def _has_own_head(source: TensorSource, kind: Architecture, config: ModelConfig) -> bool:
     """Whether a tied head is stored beside the embeddings with other values, as trainers leave it; a line says so."""
+    if isinstance(source, PublishedModel) and config.quant is not None and config.quant.parts_of("lm_head", 0):
+        return True
     table = {entry.ours: entry.theirs[0] for entry in kind.table(config)}
     head, rows = (
         next((name for name in (told, told.removeprefix(kind.prefix)) if name in source), "")

@@ -43,7 +43,7 @@ def make_linear(
     """The linear map called `name`, with small integers for weights if the configuration says so."""
     quant = config.quant
     if quant is not None and (parts := quant.parts_of(name, num_out)):
-        return BlockLinear(num_in, num_out, bias, dtype, device, parts=parts)
+        return BlockLinear(num_in, num_out, bias, dtype, device, parts=parts, factors=quant.factors_of(name))
     if quant is None or not quant.covers(name):
         return Linear(num_in, num_out, bias, dtype, device)
     return QuantLinear(

@@ -15,13 +15,13 @@ def weight_of(linear: LinearMap) -> Packable:
     if isinstance(linear, QuantLinear):
         return Weight(bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size)
     if isinstance(linear, BlockLinear):
-        return weight_of_blocks(linear.blocks.held(), bias)
+        return weight_of_blocks(linear.blocks.held(), bias, linear.blocks.factors)
     return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
 
 
-def weight_of_blocks(held: list[tuple[str, Tensor]], bias: Tensor | None) -> Packable:
-    """Blocks of a GGUF file, ready to be packed: on our own grid where they are."""
-    if not (bits := our_bits(tuple((kind, len(rows)) for kind, rows in held))):
-        return BlockWeight(parts=held, bias=bias)
+def weight_of_blocks(held: list[tuple[str, Tensor]], bias: Tensor | None, factors: tuple[float, ...]) -> Packable:
+    """Blocks of a file, ready to be packed: on our own grid where they are. factors: of its parts; (): 1."""
+    if factors or not (bits := our_bits(tuple((kind, len(rows)) for kind, rows in held))):
+        return BlockWeight(parts=held, bias=bias, factors=factors)
     values, scales = on_our_grid(held)
     return Weight(bits=bits, values=values, scales=scales, bias=bias, group=32)

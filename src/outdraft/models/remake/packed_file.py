@@ -27,7 +27,7 @@ from outdraft.weights.direct import align
 from outdraft.weights.units import MemoryBlock, Unit
 
 FORMAT = (
-    4  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
+    5  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
 )
 _MARK = b"outdraft packed\n"
 

@@ -34,7 +34,8 @@ def rounded_weight(quant: QuantConfig, name: str, read: Mapping[str, Tensor], bi
     if not (parts := quant.parts_of(name, 0)):
         bits, group = quant.bits_at(name), quant.group_size
         return Weight(bits=bits, values=read[f"{name}.qweight"], scales=read[f"{name}.scales"], bias=bias, group=group)
-    return weight_of_blocks([(kind, read[f"{name}.blocks.{i}"]) for i, (kind, _) in enumerate(parts)], bias)
+    held = [(kind, read[f"{name}.blocks.{i}"]) for i, (kind, _) in enumerate(parts)]
+    return weight_of_blocks(held, bias, quant.factors_of(name))
 
 
 def table_of_blocks(quant: QuantConfig, rows: Tensor, dtype: torch.dtype) -> BlockEmbedding:

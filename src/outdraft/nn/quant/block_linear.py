@@ -22,9 +22,9 @@ _GRIDS = {"Q8_0": 8, "Q4_0": 4}  # bits of the types that are our own grid: a fl
 class Blocks(nn.Module):
     """Rows of blocks, one buffer a part: "0", "1", ... uint8 [rows, bytes of a row], filled by the reader of files."""
 
-    def __init__(self, parts: Parts, num_in: int, device: torch.device) -> None:
+    def __init__(self, parts: Parts, num_in: int, device: torch.device, factors: tuple[float, ...] = ()) -> None:
         super().__init__()
-        self.parts, self.num_in = parts, num_in
+        self.parts, self.num_in, self.factors = parts, num_in, factors
         self.num_out = sum(rows for _, rows in parts)
         for i, (kind, rows) in enumerate(parts):
             if num_in % BLOCKS[kind].weights:
@@ -40,17 +40,25 @@ class Blocks(nn.Module):
 
     def dequantize(self, dtype: torch.dtype) -> Tensor:
         """All of the rows as floats: [out, in]."""
-        return floats_of(self.held(), dtype)
+        return floats_of(self.held(), dtype, self.factors)
 
 
 class BlockLinear(RoundedMap):
     """x W^T + b of which W is the blocks of one or several tensors of the file."""
 
     def __init__(
-        self, num_in: int, num_out: int, bias: bool, dtype: torch.dtype, device: torch.device, *, parts: Parts
+        self,
+        num_in: int,
+        num_out: int,
+        bias: bool,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        parts: Parts,
+        factors: tuple[float, ...] = (),
     ) -> None:
         super().__init__(num_in, num_out, bias, dtype, device)
-        self.blocks = Blocks(parts, num_in, device)
+        self.blocks = Blocks(parts, num_in, device, factors)
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The floats that the blocks stand for: [out, in]."""
@@ -96,10 +104,13 @@ class BlockEmbedding(nn.Module):
         return self.like.device
 
 
-def floats_of(held: list[tuple[str, Tensor]], dtype: torch.dtype) -> Tensor:
-    """Parts (type, bytes [rows, bytes of a row]) as the floats that they stand for: [out, in]."""
+def floats_of(held: list[tuple[str, Tensor]], dtype: torch.dtype, factors: tuple[float, ...] = ()) -> Tensor:
+    """Parts (type, bytes [rows, bytes of a row]), times their factors, as the floats that they stand for: [out, in]."""
     with torch_threads(1):  # many small steps, in which several threads on busy cores would wait for each other
-        made = [dequantize(rows, kind, dtype) for kind, rows in held]
+        if factors:
+            made = [(dequantize(one, kind) * by).to(dtype) for (kind, one), by in zip(held, factors, strict=True)]
+        else:
+            made = [dequantize(rows, kind, dtype) for kind, rows in held]
         return made[0] if len(made) == 1 else torch.cat(made)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import isfinite
 
 from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.options.checked import check_fields
@@ -34,7 +35,8 @@ class QuantConfig:
     method: str = "rtn"  # how the integers were chosen; the layout is the same
     keep: tuple[str, ...] = ("lm_head",)  # stay as they are
     layer_bits: tuple[tuple[str, int], ...] = ()  # (layers, their bits): the first that matches, before `bits`
-    blocks: tuple[tuple[str, Parts], ...] = ()  # maps, or "embedding", that keep the blocks of a GGUF file
+    blocks: tuple[tuple[str, Parts], ...] = ()  # maps, or "embedding", that keep the blocks of a file
+    factors: tuple[tuple[str, tuple[float, ...]], ...] = ()  # of a map's parts, beside their blocks: where one is not 1
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -71,6 +73,10 @@ class QuantConfig:
         parts = next((parts for map_name, parts in self.blocks if map_name == name), ())
         return parts if len(parts) != 1 else ((parts[0][0], num_out),)
 
+    def factors_of(self, name: str) -> tuple[float, ...]:
+        """What the parts of a linear map are multiplied by besides; () where that is 1."""
+        return next((factors for map_name, factors in self.factors if map_name == name), ())
+
     def bits_at(self, name: str) -> int:
         """Bits of a weight of the linear map `name`, if it is rounded."""
         return next((bits for pattern, bits in self.layer_bits if fnmatchcase(name, pattern)), self.bits)
@@ -98,6 +104,7 @@ class QuantConfig:
             "keep": list(self.keep),
             **({"layer_bits": dict(self.layer_bits)} if self.layer_bits else {}),
             **({"blocks": dict(self.blocks)} if self.blocks else {}),
+            **({"factors": dict(self.factors)} if self.factors else {}),
         }
 
 
@@ -131,6 +138,13 @@ def read_quant(raw: object) -> QuantConfig | None:
     blocks = raw.get("blocks", {})
     if not isinstance(blocks, Mapping) or not all(isinstance(parts, list) for parts in blocks.values()):
         raise ModelLoadError(f"config.json: quantization_config has blocks={blocks!r}, not a table of lists")
+    factors = raw.get("factors", {})
+    if not isinstance(factors, Mapping) or not all(
+        _is_one_each(one, blocks.get(name)) for name, one in factors.items()
+    ):
+        raise ModelLoadError(
+            f"config.json: quantization_config has factors={factors!r}, not one for each of its blocks"
+        )
     try:
         return QuantConfig(
             bits=raw.get("bits", 0),
@@ -139,6 +153,17 @@ def read_quant(raw: object) -> QuantConfig | None:
             keep=tuple(keep),
             layer_bits=tuple(layer_bits.items()),
             blocks=tuple((name, tuple(tuple(part) for part in parts)) for name, parts in blocks.items()),
+            factors=tuple((name, tuple(own)) for name, own in factors.items()),
         )
     except (ConfigError, TypeError) as error:
         raise ModelLoadError(f"config.json: quantization_config: {error}") from error
+
+
+def _is_one_each(factors: object, parts: object) -> bool:
+    """Whether each of the parts of a map has a factor."""
+    return (
+        isinstance(factors, list)
+        and isinstance(parts, list)
+        and len(factors) == len(parts)
+        and all(isinstance(one, float) and isfinite(one) for one in factors)
+    )

@@ -51,6 +51,8 @@ def _block_entries(name: str, entry: Entry) -> Iterable[Entry]:
         yield Entry(
             ours=f"{name}.blocks.{i}",
             theirs=(f"{theirs.removesuffix('.weight')}.blocks",),
+            layout=Layout.STACKED if entry.layout is Layout.TRANSPOSED else entry.layout,
+            num_heads=entry.num_heads,
             turned=entry.turned if any(heads) else 0,
             pairs=heads,
             lent=True,

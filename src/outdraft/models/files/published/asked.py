@@ -12,7 +12,8 @@ _MAKING = set(
     pad_token_id use_cuda_fp16 use_cuda_fp32 use_exllama disable_exllama max_input_length exllama_config do_fuse
     fuse_max_seq_len modules_to_fuse global_compression_ratio ignore ignored_layers modules_to_not_convert version
     autoround_version iters lr minmax_lr nsamples seqlen low_gpu_mem_usage gradient_accumulate_steps
-    enable_quanted_input enable_minmax_tuning enable_norm_bias_tuning amp scale_dtype run_compressed actorder
+    enable_quanted_input enable_minmax_tuning enable_norm_bias_tuning amp scale_dtype run_compressed actorder producer
+    exclude_modules quantized_layers
     """.split()
 )  # how the integers were found, and how other programs run them
 

@@ -61,4 +61,5 @@ def _linear(source: TensorSource, stem: str, group_size: int) -> StoredLinear:
         return Affine(codes=codes, zeros=zeros, scales=source[names["scales"]].t().contiguous(), groups=groups)
 
     found = find_grid(_BITS, num_in, zeros, 2 ** (_BITS - 1), groups)
-    return StoredLinear(shape=(num_out, num_in), parts=tuple(names.values()), bits=_BITS, read=read, grid=found)
+    parts, scales = tuple(names.values()), names["scales"]
+    return StoredLinear(shape=(num_out, num_in), parts=parts, bits=_BITS, read=read, grid=found, scales=scales)

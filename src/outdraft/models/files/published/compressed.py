@@ -6,6 +6,7 @@
                      not symmetric; weight_g_idx [in], if activation order moved inputs between groups
     int-quantized    weight int8 [out, in], weight_scale and weight_zero_point [out, groups], [out, 1] or one number
     float-quantized  weight e4m3 [out, in] with weight_scale (`fp8.py`)
+    nvfp4-pack-quantized, mxfp4-pack-quantized    weight_packed uint8 [out, in / 2] (`fp4.py`)
 
 Which maps are quantized, and on how many bits, is read off the tensors, so that `ignore` and `targets` need not be
 matched. Layout: compressed-tensors, compressors/quantized_compressors/pack_quantized.py and
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from outdraft.models.files.published.found import Found
+from outdraft.models.files.published.fp4 import four_bit_linear
 from outdraft.models.files.published.fp8 import ACTIVATION_PARTS, block_of, float_linear, require_cover
 from outdraft.models.files.published.linear import Affine, StoredLinear, find_grid, ordered_groups, require_part
 from outdraft.models.files.published.settings import CURE, Told, choose, refuse
@@ -29,7 +31,8 @@ from outdraft.options.shown import shown
 from outdraft.weights.source import TensorSource
 
 _FLOATS = ("F16", "BF16", "F32")
-_FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "dense")
+_BYTES = ("int-quantized", "float-quantized", "naive-quantized")
+_FORMATS = ("pack-quantized", *_BYTES, "nvfp4-pack-quantized", "mxfp4-pack-quantized", "dense")
 
 
 def read_compressed(source: TensorSource, told: Told) -> Found:
@@ -40,7 +43,11 @@ def read_compressed(source: TensorSource, told: Told) -> Found:
     for name in source:
         stem, _, kind = name.rpartition(".")
         if kind == "weight_packed":
-            maps[stem] = _packed(source, stem, schemes)
+            if source.dtype_name(name) != "U8":
+                maps[stem] = _packed(source, stem, schemes)
+                continue
+            maps[stem] = _with_zeros(source, stem, four_bit_linear(source, stem, kind))
+            require_strategy(source, f"{stem}.weight_scale", maps[stem].shape, ("float", 4), schemes)
         elif kind == "weight" and f"{stem}.weight_scale" in source:
             if source.dtype_name(name) == "I8":
                 maps[stem] = _bytes(source, stem, schemes)
@@ -78,11 +85,11 @@ def _schemes(told: Told) -> list[Told]:
             continue
         kind = (weights.get("type", "int"), weights.get("num_bits")) if isinstance(weights, Mapping) else None
         own = group.get("format")
-        if kind not in (("int", 4), ("int", 8), ("float", 8)) or own not in (None, *_FORMATS):
+        if kind not in (("int", 4), ("int", 8), ("float", 4), ("float", 8)) or own not in (None, *_FORMATS):
             raise ModelLoadError(
                 f"config.json: quantization_config of quant_method='compressed-tensors' has config_groups.{name} with "
                 f"weights={shown(weights)}, format={shown(own)}, which outdraft does not read (it reads int of 4 and 8 "
-                f"bits and float of 8): {CURE}"
+                f"bits and float of these): {CURE}"
             )
         schemes.append({"quant_method": "compressed-tensors", **weights})
     return schemes
@@ -117,7 +124,8 @@ def _packed(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinea
         return Affine(codes=codes, zeros=zeros, scales=scales, groups=groups)
 
     found = find_grid(bits, num_in, zeros, middle, groups)
-    return StoredLinear(shape=(num_out, num_in), parts=tuple(names.values()), bits=bits, read=read, grid=found)
+    parts, scales = tuple(names.values()), names["scale"]
+    return StoredLinear(shape=(num_out, num_in), parts=parts, bits=bits, read=read, grid=found, scales=scales)
 
 
 def _bytes(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinear:
@@ -137,7 +145,8 @@ def _bytes(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinear
         return Affine(codes=source[names[""]], zeros=zeros, scales=scales, groups=groups)
 
     found = find_grid(8, num_in, zeros, 0, groups)
-    return StoredLinear(shape=(num_out, num_in), parts=tuple(names.values()), bits=8, read=read, grid=found)
+    stored, scales = tuple(names.values()), names["_scale"]
+    return StoredLinear(shape=(num_out, num_in), parts=stored, bits=8, read=read, grid=found, scales=scales)
 
 
 def _order(source: TensorSource, name: str | None, num_in: int, num_groups: int) -> Tensor | None:

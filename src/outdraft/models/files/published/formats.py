@@ -10,6 +10,7 @@ from outdraft.models.files.published.compressed import read_compressed
 from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.fp8 import read_fp8
 from outdraft.models.files.published.gptq import read_gptq
+from outdraft.models.files.published.modelopt import read_modelopt
 from outdraft.models.files.published.settings import CURE, Told
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.near_miss import near_miss
@@ -22,12 +23,12 @@ FORMATS: Mapping[str, Callable[[TensorSource, Told], Found]] = {
     "compressed-tensors": read_compressed,
     "fp8": read_fp8,
     "auto-round": read_auto_round,
+    "modelopt": read_modelopt,
 }
 REFUSED = {  # quant_method -> what it is
     "bitsandbytes": "blocks of NF4, FP4 or LLM.int8() numbers of the bitsandbytes library",
     "mxfp4": "4-bit floats with a power of two for each 32",
     "nvfp4": "4-bit floats with an 8-bit float for each 16",
-    "modelopt": "8- and 4-bit floats of NVIDIA's Model Optimizer",
     "fbgemm_fp8": "8-bit floats of FBGEMM",
     "exl2": "ExLlamaV2's layers of mixed bits",
     "exl3": "ExLlamaV3's trellis codes",

@@ -23,6 +23,7 @@ SCALES = ("weight_scale_inv", "weight_scale")
 FACTORS = ("F32", "BF16", "F16", "F8_E8M0", "U8")
 ACTIVATION_PARTS = (
     ".input_scale",
+    ".input_global_scale",
     ".activation_scale",
     ".input_zero_point",
     ".output_scale",

@@ -80,7 +80,8 @@ def _linear(source: TensorSource, stem: str, bits: int, group_size: int, minus_o
 
     found = find_grid(bits, num_in, zeros, 2 ** (bits - 1), groups)
     parts = tuple(name for name in names.values() if name in source)
-    return StoredLinear(shape=(num_out, num_in), parts=parts, bits=bits, read=read, grid=found)
+    scales = names["scales"]
+    return StoredLinear(shape=(num_out, num_in), parts=parts, bits=bits, read=read, grid=found, scales=scales)
 
 
 def _ones(bits: int) -> int:

@@ -4,7 +4,8 @@
 
 Where groups are neighbouring inputs and the difference fits a byte, it is on our own grid (`kernels/decoder/grid.py`),
 and the integers are handed over as they are: symmetric 4 bits on 4, symmetric 8 bits on 8, and 4 bits with zero points
-(differences from -15 to 15) on 8. Everything else becomes a float weight.
+(differences from -15 to 15) on 8. Blocks of GGUF's types hold these integers too, the last on 5 bits (Q5_0), and floats
+of 4 bits. Everything else becomes a float weight.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.kernels.decoder import grid
+from outdraft.models.files.published.blocks import integer_blocks
 from outdraft.nn.quant.config import GROUP_SIZES
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.source import TensorSource
@@ -62,6 +64,23 @@ class StoredLinear:
     read: Callable[[], Affine] | None = None  # None: floats
     read_floats: Callable[[], Tensor] | None = None  # float32 [out, in]
     grid: Grid | None = None  # None: on no grid of ours
+    scales: str = ""  # which tensor holds them, of integers
+    read_blocks: Callable[[], Tensor] | None = None  # of floats of 4 bits: uint8 [out, bytes of a row]
+    floats: str = ""  # which type of blocks these are
+    factor: float = 1.0  # of the whole map, beside its blocks
+
+    @property
+    def kind(self) -> str:
+        """The type of blocks that holds it exactly, integers if float16 holds their scales; "": none."""
+        if self.floats or self.grid is None or self.shape[1] % 32:
+            return self.floats
+        return "Q8_0" if self.bits == 8 else {4: "Q4_0", 8: "Q5_0"}[self.grid.bits]
+
+    def blocks(self) -> Tensor:
+        """The weights in blocks of `kind`: uint8 [out, bytes of a row]."""
+        if self.read_blocks is not None:
+            return self.read_blocks()
+        return integer_blocks(*self.integers(32), self.kind)
 
     def integers(self, group_size: int) -> tuple[Tensor, Tensor]:
         """As `Affine.integers`; only where there is a grid."""

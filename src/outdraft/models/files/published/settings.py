@@ -1,12 +1,28 @@
 """The values of a published `quantization_config`, by name, with an error that names key, value and cure."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from outdraft.options.errors import ModelLoadError
+from outdraft.options.read_file import load_json
 from outdraft.options.shown import shown
 
 CURE = "take the unquantized model and run `outdraft quantize` on it, or take a GGUF file"
 Told = Mapping[str, object]  # a quantization_config
+
+_BESIDE = "hf_quant_config.json"  # where older programs of ModelOpt put them
+
+
+def settings_of(raw: Mapping[str, object], directory: Path) -> object:
+    """The quantization_config of a config.json, of its text part, or beside it; None or empty where there is none."""
+    text = raw.get("text_config")
+    told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, Mapping) else None)
+    if told or not (path := directory / _BESIDE).exists():
+        return told
+    try:
+        return {"quant_method": "modelopt", **load_json(path)["quantization"]}
+    except (ValueError, TypeError, LookupError, OSError) as error:
+        raise ModelLoadError(f"{path} has no settings of a quantization ({error!r}): download it again") from error
 
 
 def refuse(told: Told, key: str, why: str) -> ModelLoadError:

@@ -3,7 +3,7 @@
     strategy   scales of a weight [out, in]
     tensor     one number
     channel    [out, 1]
-    group      [out, in / group_size]
+    group      [out, in / group_size]; so tensor_group, which has a factor of the whole weight besides
     block      [ceil(out / b0), ceil(in / b1)] for block_structure [b0, b1]
 
 Which of several groups of layers a map belongs to is not resolved: its scales must be right for one that has the map's
@@ -53,7 +53,7 @@ def _shapes(scheme: Told, shape: tuple[int, int]) -> tuple[Shape, ...]:
             return (), (1,), (1, 1)
         case "channel":
             return (shape[0], 1), (shape[0],)
-        case "group" if isinstance(size := scheme.get("group_size"), int) and size > 0:
+        case "group" | "tensor_group" if isinstance(size := scheme.get("group_size"), int) and size > 0:
             return ((shape[0], -(-shape[1] // size)),)
         case "block" if (block := block_of(scheme, "block_structure")) is not None:
             return ((-(-shape[0] // block[0]), -(-shape[1] // block[1])),)
@@ -61,7 +61,7 @@ def _shapes(scheme: Told, shape: tuple[int, int]) -> tuple[Shape, ...]:
 
 
 def _words(scheme: Told, shape: tuple[int, int]) -> str:
-    key = {"group": "group_size", "block": "block_structure"}.get(str(_strategy(scheme)))
+    key = {"group": "group_size", "tensor_group": "group_size", "block": "block_structure"}.get(str(_strategy(scheme)))
     more = f" with {key}={shown(scheme.get(key))}" if key else ""
     found = _shapes(scheme, shape)
     return f"strategy={shown(_strategy(scheme))}{more}" + (f", shape {found[0]}" if found else ", which is not read")
