@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outdraft.codecs.text import TextCodec
-from outdraft.codecs.tokenizer_file import fewest_tokens, spells_all
+from outdraft.codecs.tokenizer_file import spells_all
+from outdraft.server.reading import fewest_tokens
 from outdraft.weights.hub import resolve
 
 CODEC = TextCodec.load(resolve("zoo:target"))

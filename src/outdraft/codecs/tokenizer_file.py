@@ -132,11 +132,10 @@ def described_part(part: Any) -> Any:
 
 def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     """The parts of a tokenizer.json but for its tokens and merges, which are long to write and to read."""
-    model = tokenizer.model
     decoded = sorted(tokenizer.get_added_tokens_decoder().items())
     added = [{"id": i, **{key: getattr(one, key) for key in _TOKEN - {"id"}}} for i, one in decoded]
     parts = {name: described_part(getattr(tokenizer, name)) for name in ("normalizer", "pre_tokenizer", "decoder")}
-    kind = {"type": type(model).__name__, "byte_fallback": getattr(model, "byte_fallback", False)}
+    kind = {"type": type(tokenizer.model).__name__, "byte_fallback": getattr(tokenizer.model, "byte_fallback", False)}
     return {**parts, "model": kind, "added_tokens": added}
 
 

@@ -38,8 +38,7 @@ class LongTexts:
         """Raise `ApiError` for a text that the context cannot hold, however it is read."""
         if len(text) < _SURE or codec is None or not codec.spells_all:
             return
-        least = -(-len(text) // (codec.longest_token * SHRINKS))  # a lower bound, where each byte is in a token
-        if least >= self._max_len:
+        if (least := fewest_tokens(len(text), codec.longest_token)) >= self._max_len:
             raise ApiError(
                 400,
                 f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "
@@ -47,3 +46,8 @@ class LongTexts:
                 param=param,
                 code=TOO_LONG,
             )
+
+
+def fewest_tokens(num_characters: int, longest_token: int) -> int:
+    """A lower bound, for a tokenizer that `spells_all`. `longest_token`: in bytes."""
+    return -(-num_characters // (longest_token * SHRINKS))

@@ -7,7 +7,9 @@ The `gguf` package knows how tensors are stored; it is optional and imported her
 
 import importlib
 import math
+import mmap
 import struct
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +57,7 @@ class GgufFile:
         except (ValueError, KeyError, OverflowError, MemoryError, OSError, RecursionError, struct.error) as error:
             size = part.stat().st_size
             raise ModelLoadError(f"{part} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
-        self.path, self._header = parts[0], headers[0]
+        self.path, self._header, self._maps = parts[0], headers[0], [one.data for one in headers]
 
     def get(self, key: str, default: Any = None) -> Any:
         """The metadata value of this key: a number, a string, or a list of them."""
@@ -75,6 +77,12 @@ class GgufFile:
         if (numbers := _NUMBERS.get(kind.name)) is not None:
             return Stored(type=kind, data=raw.view(numbers).reshape(place.sizes))
         return Stored(type=kind, data=raw.reshape(*place.sizes[:-1], place.sizes[-1] // block * size))
+
+    def _release(self) -> None:
+        """Let go of what memory holds of the mapped files: who reads a tensor again gets the system's copy of it."""
+        if sys.platform == "linux":
+            for data in self._maps:
+                data.madvise(mmap.MADV_DONTNEED)
 
     def names(self) -> list[str]:
         return list(self._tensors)
@@ -106,6 +114,7 @@ class GgufFile:
 
     def tensor(self, name: str) -> Tensor:
         """One tensor made whole: float32, or the very bfloat16 or float16 that is stored."""
+        self._release()
         tensor = self._tensors[name]
         kind = self.kind(name)
         try:
@@ -120,6 +129,7 @@ class GgufFile:
 
     def blocks(self, name: str) -> Tensor:
         """The bytes of a tensor that is stored in blocks: uint8 [out, bytes of a row] over the mapped file."""
+        self._release()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that it cannot be written
             return torch.from_numpy(self._tensors[name].data)

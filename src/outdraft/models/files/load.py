@@ -21,7 +21,7 @@ from outdraft.models.files.borrowed import BORROWED, TABLES, TargetTables, decla
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit
 from outdraft.models.files.peft_adapter import WRAPPERS, refuse_lone_adapter, tell_adapter, without_wrapper
-from outdraft.models.files.published.settings import settings_of
+from outdraft.models.files.published.settings import BESIDE, settings_beside
 from outdraft.models.files.published.source import PublishedModel
 from outdraft.models.files.wrapper import text_part, text_tensors
 from outdraft.models.networks.base import Decoder
@@ -233,11 +233,11 @@ def _open(path: Path, blocks: bool) -> tuple[dict[str, object], TensorSource]:
         source = without_wrapper(source)
     if adapted:
         tell_adapter(path)
-    text = raw.get("text_config")
-    wraps = isinstance(text, dict)
+    wraps = isinstance(text := raw.get("text_config"), dict)
     if wraps:
         source = text_tensors(source)
-    told = settings_of(raw, path)
+    told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None)
+    told = told or ((path / BESIDE).exists() and settings_beside(path / BESIDE))
     if told and not (isinstance(told, dict) and told.get("quant_method") == QUANT_METHOD):
         source = PublishedModel(source, told, blocks=blocks)
     if wraps:

@@ -9,6 +9,7 @@ Every byte of a mapped file is checked at the start, which takes as long as one 
 import ctypes
 import logging
 import mmap
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -50,6 +51,8 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
         found = pool.map(lambda part: checksum(start + part.offset, part.size), parts)
         if [part.checksum for part in parts] != list(found):
             return None
+    if sys.platform == "linux":  # of the table memory holds the rows that are looked up
+        pages.madvise(mmap.MADV_DONTNEED, file.embedding.offset, file.embedding.size)
     stack = pieces.empty_stack()
     stack.lender = pages
     for index, unit in enumerate(file.units):

@@ -5,7 +5,7 @@
     input_scale     of activations, which stay as they are here
 
 Which maps are which is read off the tensors. Older files have their settings in
-hf_quant_config.json (`settings.settings_of`).
+hf_quant_config.json (`settings.settings_beside`).
 Layout: Model Optimizer, modelopt/torch/export/quant_utils.py (https://github.com/NVIDIA/TensorRT-Model-Optimizer).
 """
 

@@ -10,15 +10,11 @@ from outdraft.options.shown import shown
 CURE = "take the unquantized model and run `outdraft quantize` on it, or take a GGUF file"
 Told = Mapping[str, object]  # a quantization_config
 
-_BESIDE = "hf_quant_config.json"  # where older programs of ModelOpt put them
+BESIDE = "hf_quant_config.json"  # where older programs of ModelOpt put them
 
 
-def settings_of(raw: Mapping[str, object], directory: Path) -> object:
-    """The quantization_config of a config.json, of its text part, or beside it; None or empty where there is none."""
-    text = raw.get("text_config")
-    told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, Mapping) else None)
-    if told or not (path := directory / _BESIDE).exists():
-        return told
+def settings_beside(path: Path) -> Told:
+    """The quantization_config that stands in a file of its own. Raises `ModelLoadError` for a damaged one."""
     try:
         return {"quant_method": "modelopt", **load_json(path)["quantization"]}
     except (ValueError, TypeError, LookupError, OSError) as error:
