@@ -151,8 +151,8 @@ def changed(source: Path, out: Path, arch: str = "llama", spoil: float | None = 
     "change, says",
     [
         ({"arch": "mamba"}, "architecture='mamba' is not rounded here"),
-        ({"spoil": float("nan")}, "'token_embd.weight' .* no finite number"),
-        ({"spoil": 1e9}, "'token_embd.weight' has weights too large for the scales of Q8_0"),
+        ({"spoil": float("nan")}, "'output.weight' .* no finite number"),
+        ({"spoil": 1e9}, "'output.weight' .* too large for Q8_0"),
     ],
 )
 def test_what_is_refused(change: dict, says: str, whole: Path, tmp_path: Path) -> None:
@@ -163,5 +163,5 @@ def test_what_is_refused(change: dict, says: str, whole: Path, tmp_path: Path) -
 
 
 def test_unknown_names(whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="type='q4_k_n' is not known, did you mean 'q4_k_m'"):
+    with pytest.raises(ConfigError, match="type='q4_k_n' is not known, did you mean 'q4_k_s'"):
         write_rounded_gguf(whole, tmp_path / "new.gguf", "q4_k_n")

@@ -48,9 +48,7 @@ def write_rounded_gguf(
         ModelLoadError: no `gguf` package, a damaged or unknown model, weights that are no finite numbers.
     """
     if mixture not in MIXTURES:
-        raise ConfigError(
-            f"type={mixture!r} is not known{near_miss(mixture, MIXTURES)}: it is one of {', '.join(MIXTURES)}"
-        )
+        raise ConfigError(f"type={mixture!r} is not known{near_miss(mixture, MIXTURES)} (known: {', '.join(MIXTURES)})")
     if out.exists():
         raise ConfigError(f"{out} exists already: name a new file, or remove it first")
     with new_file(out) as new, _opened(source, out.parent) as file:
@@ -143,15 +141,16 @@ class _Rounding:
             rows = self._file.floats(name, slice(start, start + step))
             if not np.isfinite(rows).all():
                 raise ModelLoadError(f"tensor '{name}' in {self._file.path} has a weight that is no finite number")
-            parts.append(_rounded(rows, kind, name))
+            parts.append(self._rounded(rows, kind, name))
             progress(min(start + step, num_rows) * width)
         return np.concatenate(parts)
 
-
-def _rounded(rows: np.ndarray[Any, Any], kind: str, name: str) -> np.ndarray[Any, Any]:
-    if kind not in BLOCKS:
-        return rows.astype(np.float16)
-    made = quantize(torch.tensor(rows), kind)
-    if not BLOCKS[kind].are_finite(made):
-        raise ModelLoadError(f"tensor '{name}' has weights too large for the scales of {kind}, which are 16-bit floats")
-    return made.numpy()
+    def _rounded(self, rows: np.ndarray[Any, Any], kind: str, name: str) -> np.ndarray[Any, Any]:
+        if kind not in BLOCKS:
+            return rows.astype(np.float16)
+        made = quantize(torch.tensor(rows), kind)
+        if not BLOCKS[kind].are_finite(made):
+            raise ModelLoadError(
+                f"tensor '{name}' in {self._file.path} has weights too large for {kind}, whose scales are 16-bit floats"
+            )
+        return made.numpy()
