@@ -2,8 +2,7 @@
 
     floats [N, K] -> groups of 16 or 32 -> scales by least squares (`block_search`) -> integers -> bytes [N, row]
 
-The errors of large weights count more, as without a text to measure them on they are the likelier to matter: squares
-are weighted by w^2 (one scale for a group), or by |w| and the group's root mean square (scale and least value).
+The errors of large weights count more: their squares are weighted by |w| plus the group's root mean square.
 """
 
 from collections.abc import Callable
@@ -55,10 +54,6 @@ def _around(count: int, middle: float, step: float) -> list[float]:
     return [middle + step * i for i in range(-count, count + 1)]
 
 
-def _energy(x: Tensor) -> Tensor:
-    return x.square()
-
-
 def _size(x: Tensor) -> Tensor:
     return x.abs() + x.square().mean(-1, keepdim=True).sqrt()
 
@@ -66,7 +61,7 @@ def _size(x: Tensor) -> Tensor:
 def _one_scale(x: Tensor, low: int, high: int) -> tuple[Tensor, Tensor]:
     """Blocks [B, n] of one scale: its bytes, and codes from 0."""
     nearest = to_whole(low, high)
-    d, raw = _half(find_scale(x, _energy(x), nearest, _around(9, low, 0.1)))
+    d, raw = _half(find_scale(x, _size(x), nearest, _around(9, low, 0.1)))
     return raw, (nearest(x * inverse(d)) - low).byte()
 
 
@@ -116,7 +111,7 @@ def _signed_scales(scales: Tensor, low: int, high: int) -> tuple[Tensor, Tensor,
 
 def _q3_k(x: Tensor) -> Tensor:
     groups, nearest = x.view(-1, 16, 16), to_whole(-4, 3)
-    found = find_scale(groups, _energy(groups), nearest, _around(9, -4, 0.1)).squeeze(-1)
+    found = find_scale(groups, _size(groups), nearest, _around(9, -4, 0.1)).squeeze(-1)
     raw, scales, d = _signed_scales(found, -32, 31)
     codes = (nearest(groups * inverse(d)) + 4).byte().flatten(1)
     parts = _split(codes >> 2, 1, 8, 32), _split(codes, 2, 2, 4, 32)
@@ -125,7 +120,7 @@ def _q3_k(x: Tensor) -> Tensor:
 
 def _q6_k(x: Tensor) -> Tensor:
     groups, nearest = x.view(-1, 16, 16), to_whole(-32, 31)
-    found = find_scale(groups, _energy(groups), nearest, _around(9, -32, 0.1)).squeeze(-1)
+    found = find_scale(groups, _size(groups), nearest, _around(9, -32, 0.1)).squeeze(-1)
     raw, scales, d = _signed_scales(found, -128, 127)
     codes = (nearest(groups * inverse(d)) + 32).byte().flatten(1)
     return torch.cat((_split(codes, 4, 2, 2, 64), _split(codes >> 4, 2, 2, 4, 32), scales ^ 128, raw), 1)
@@ -171,7 +166,7 @@ def _q5_k(x: Tensor) -> Tensor:
 def _on_curve(groups: Tensor) -> Tensor:
     """Scales [..., 1] of groups on the levels of IQ4."""
     tops = _around(7, CURVE[0], 1)
-    return find_scale(groups, _energy(groups), to_levels(_LEVELS), [*tops, -CURVE[0]])
+    return find_scale(groups, _size(groups), to_levels(_LEVELS), [*tops, -CURVE[0]])
 
 
 def _iq4_nl(x: Tensor) -> Tensor:
