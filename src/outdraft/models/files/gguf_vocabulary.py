@@ -53,7 +53,8 @@ def add_vocabulary(writer: Any, directory: Path, raw: Mapping[str, object], size
     writer.add_token_types(kinds)
     writer.add_add_bos_token(codec.encode("") != [])
     settings = read_settings(directory)
-    roles = {role: tokenizer.token_to_id(name) for role, name in special_tokens(settings).items() if role in ROLES}
+    named = special_tokens(settings).items()
+    roles: dict[str, Any] = {role: tokenizer.token_to_id(name) for role, name in named if role in ROLES}
     for role in ("bos_token", "eos_token"):
         token = raw.get(f"{role}_id")
         roles[role] = token[0] if isinstance(token, list) else roles.get(role) if token is None else token

@@ -115,9 +115,12 @@ class _Rounding:
             writer.write_kv_data_to_file()
             writer.write_ti_data_to_file()
             for name, kind in self._kinds.items():
-                writer.write_tensor_data(self._bytes(name, kind, lambda more, done=done: progress(done + more, total)))
-                done += prod(self._file.shape(name))
-                progress(done, total)
+                parts = []
+                for part in self._parts(name, kind):
+                    parts.append(part)
+                    done += len(part) * prod(self._file.shape(name)[1:])
+                    progress(done, total)
+                writer.write_tensor_data(parts[0] if len(parts) == 1 else np.concatenate(parts))
         return dict(self._kinds)
 
     def _add_metadata(self, writer: Any) -> None:
@@ -130,20 +133,18 @@ class _Rounding:
         writer.add_quantization_version(self._gguf.GGML_QUANT_VERSION)
         writer.add_file_type(self._gguf.LlamaFileType[f"MOSTLY_{self._mixture.upper()}"])
 
-    def _bytes(self, name: str, kind: str, progress: Callable[[int], object]) -> np.ndarray[Any, Any]:
-        """The tensor as the new file has it."""
+    def _parts(self, name: str, kind: str) -> Iterator[np.ndarray[Any, Any]]:
+        """The tensor as the new file has it, some rows after others."""
         if kind == self._file.kind(name):
-            return self._file.stored(name).data
+            yield self._file.stored(name).data
+            return
         num_rows, width = self._file.shape(name)
         step = max(1, _AT_ONCE // width)
-        parts = []
         for start in range(0, num_rows, step):
             rows = self._file.floats(name, slice(start, start + step))
             if not np.isfinite(rows).all():
                 raise ModelLoadError(f"tensor '{name}' in {self._file.path} has a weight that is no finite number")
-            parts.append(self._rounded(rows, kind, name))
-            progress(min(start + step, num_rows) * width)
-        return np.concatenate(parts)
+            yield self._rounded(rows, kind, name)
 
     def _rounded(self, rows: np.ndarray[Any, Any], kind: str, name: str) -> np.ndarray[Any, Any]:
         if kind not in BLOCKS:

@@ -138,7 +138,7 @@ def _both(x: Tensor, size: int, high: int, most: int, tops: Seq[float]) -> tuple
         whole.append(to_whole(0, most)(one * inverse(d)).byte())
         made.append((d * whole[-1].float()).unsqueeze(-1))
     codes = to_whole(0, high)((groups + made[1]) * inverse(made[0])).byte().flatten(1)
-    return torch.cat(raw, 1), *whole, codes
+    return torch.cat(raw, 1), whole[0], whole[1], codes
 
 
 def _q2_k(x: Tensor) -> Tensor:
