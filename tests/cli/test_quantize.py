@@ -126,3 +126,28 @@ def test_others_may_read_the_model(outdraft, tiny: Path, tmp_path: Path):
     assert ran.code == 0, ran.err
     files = [path for path in (tmp_path / "small").iterdir() if path.name != "tokenizer.json"]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
+
+
+def test_a_gguf_file(outdraft, tmp_path: Path):
+    pytest.importorskip("gguf")
+    source, out = Path(__file__).parents[1] / "models/converted/llama.gguf", tmp_path / "small.gguf"
+    told = outdraft("quantize", source, "--type", "q8_0", "--out", out)
+    assert told.code == 0 and "(q8_0: 30 Q8_0, 9 F32)" in told.out and "MB ->" in told.out, told.err
+    again = outdraft("quantize", out, "--type", "q4_0", "--out", tmp_path / "smaller.gguf", "--json")
+    report = json.loads(again.out)
+    assert report["type"] == "q4_0" and report["tensors"] == {"Q4_0": 29, "F32": 9, "Q8_0": 1}
+    assert report["bytes_after"] == (tmp_path / "smaller.gguf").stat().st_size < report["bytes_before"]
+    assert load_model(out).config.variant == "gguf-q8_0"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--type", "q4_m"), "type='q4_m' is not known, did you mean 'q4_k_m'"),
+        (("--type", "q4_0", "--bits", "8"), "--bits is for a directory"),
+        (("--type", "q4_0", "--keep", "lm_head"), "--keep is for a directory"),
+    ],
+)
+def test_a_gguf_file_that_is_not_written(outdraft, tiny: Path, tmp_path: Path, words: tuple[str, ...], says: str):
+    ran = outdraft("quantize", tiny, "--out", tmp_path / "new.gguf", *words)
+    assert ran.code == 2 and says in ran.err and not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from outdraft import LLM
 from outdraft.codecs.gguf_cuts import CUTS, pre_tokenizer_of
+from outdraft.codecs.gguf_spm import marked
 from outdraft.codecs.spelling import byte_of_character
 from outdraft.models.files.gguf_write import write_gguf
 from outdraft.models.files.load import load_model, save_model, tensors_of
@@ -53,6 +54,63 @@ def test_not_a_bit_changes(architecture: str, changes: dict, dtype: torch.dtype,
     assert theirs.config.rope == ours.config.rope and theirs.config.tie_embeddings == ours.config.tie_embeddings
     for name, tensor in tensors_of(ours).items():
         assert torch.equal(tensor.float(), tensors_of(theirs)[name].float()), name
+
+
+GEMMA = dict(score_scale=8**-0.5, embedding_scale=32**0.5, logit_cap=30.0, num_layers=8)
+
+
+def gemma(place: Path, **changes) -> Path:
+    """A tiny Gemma 3 with a window in five layers of six or elsewhere, and a vocabulary as SentencePiece's."""
+    every, near = RopeConfig(dim=8, theta=1e6, kind="linear", factor=8.0), RopeConfig(dim=8, theta=300.0)
+    windows = changes.pop("windows", tuple(None if i % 6 == 5 else 9 for i in range(8)))
+    ropes = tuple(near if window else every for window in windows)
+    directory = model_directory(
+        place, "gemma3_text", tie=True, **{**GEMMA, "windows": windows, "rope": every, "ropes": ropes, **changes}
+    )
+    letters = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(200)), *"\u2581abcdefgh", "\n"]
+    joined = [("a", "b"), ("\u2581", "ab"), ("c", "d"), ("ab", "cd"), ("\n", "\n")]
+    vocab = {name: i for i, name in enumerate([*letters, *map("".join, joined)])}
+    tokenizer = marked(vocab, joined, unknown="<unk>", leading=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in letters[:3]])
+    tokenizer.add_tokens([AddedToken("\n\n", normalized=False)])
+    tokenizer.save(str(place / "tokenizer.json"))
+    settings = {"bos_token": "<s>", "unk_token": "<unk>", "add_bos_token": True, "chat_template": "{{ messages }}"}
+    (place / "tokenizer_config.json").write_text(json.dumps(settings))
+    return directory
+
+
+@pytest.mark.parametrize("windows", [(9,) * 5 + (None,) + (9,) * 2, (None, 9) * 4])
+def test_gemma_3(windows: tuple, tmp_path: Path):
+    directory, path = gemma(tmp_path / "model", windows=windows), tmp_path / "model.gguf"
+    write_gguf(directory, path)
+    ours, theirs = load_model(directory), load_model(path)
+    assert (theirs.config.windows, theirs.config.ropes) == (windows, ours.config.ropes)
+    for name, tensor in tensors_of(ours).items():
+        assert torch.equal(tensor.float(), tensors_of(theirs)[name].float()), name
+    file, codec, wanted = GgufFile(path), load_codec(path), load_codec(directory)
+    assert file.get("tokenizer.ggml.model") == "llama" and file.get("tokenizer.chat_template") == "{{ messages }}"
+    assert file.get("tokenizer.ggml.token_type")[:4] == [2, 3, 3, 6]
+    for text in ("ab abcd\n\n\ncdab h!", "<s>a ab", ""):
+        assert codec.encode(text) == wanted.encode(text)
+        assert codec.decode(codec.encode(text)) == wanted.decode(wanted.encode(text))
+
+
+def test_merges_without_an_order_by_token_are_refused(tmp_path: Path):
+    directory = gemma(tmp_path / "model")
+    described = json.loads((directory / "tokenizer.json").read_text())
+    described["model"]["vocab"] |= {"bc": 230, "abc": 231}
+    described["model"]["merges"] = [["a", "b"], ["b", "c"], ["ab", "c"], ["c", "d"], ["a", "bc"]]
+    (directory / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(ModelLoadError, match="an order that no scores give"):
+        write_gguf(directory, tmp_path / "model.gguf")
+
+
+def test_what_a_file_would_say_otherwise_is_refused(tmp_path: Path):
+    directory = gemma(tmp_path / "model", score_scale=0.4)
+    with pytest.raises(ModelLoadError, match=r"score_scale of its config\.json cannot be written as GGUF here"):
+        write_gguf(directory, tmp_path / "model.gguf")
+    assert not (tmp_path / "model.gguf").exists()
 
 
 def test_rotary_options_without_a_place_are_refused(tmp_path: Path):

@@ -25,7 +25,7 @@ from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 
 _NONE = (None, "none", "no_vocab")  # of tokenizer.ggml.model: a model of ids alone
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # of tokenizer.ggml.token_type
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # of tokenizer.ggml.token_type
 _OTHERS = {"bert": "WordPiece", "t5": "Unigram", "rwkv": "RWKV", "plamo2": "PLaMo 2"}
 _MARKED = ("llama", "gemma4")
 _SPM_ROLES = {"unk_token": 0, "bos_token": 1, "eos_token": 2}  # of SentencePiece, where the file names none
@@ -58,15 +58,15 @@ def codec_from_gguf(get: Callable[[str], Any], of: str = "the GGUF file") -> Tex
     _require_known(get, of)
     names, config = _names(get, of), read_roles(get, of)
     is_typed = get("tokenizer.ggml.token_type") is not None
-    kinds = _per_token(get, "token_type", int, len(names), of) if is_typed else [_NORMAL] * len(names)
+    kinds = _per_token(get, "token_type", int, len(names), of) if is_typed else [NORMAL] * len(names)
     vocab = {name: i for i, name in enumerate(names)}
     if len(vocab) < len(names):
         twice = next(name for i, name in enumerate(names) if vocab[name] != i)
         raise ModelLoadError(f"{of}: tokenizer.ggml.tokens has {twice!r} twice: {_CURE}")
     ends = [one for one in end_ids(get, of) if 0 <= one < len(names)]
     tokenizer = _tokenizer(get, of, vocab, kinds, config.get("unk_token"))
-    special = [name for i, name in enumerate(names) if kinds[i] in (_CONTROL, _UNKNOWN) or i in ends]
-    own = {name for name, one in zip(names, kinds, strict=False) if one == _USER_DEFINED}.difference(special)
+    special = [name for i, name in enumerate(names) if kinds[i] in (CONTROL, UNKNOWN) or i in ends]
+    own = {name for name, one in zip(names, kinds, strict=False) if one == USER_DEFINED}.difference(special)
     strips = _strips(get)
     tokenizer.add_special_tokens([AddedToken(one, normalized=False, rstrip=strips(one)) for one in special])
     tokenizer.add_tokens([AddedToken(one, normalized=False, rstrip=strips(one)) for one in sorted(own)])
@@ -96,7 +96,7 @@ def _tokenizer(
     kind = get("tokenizer.ggml.model")
     if kind == "llama":
         scores = _per_token(get, "scores", float, len(vocab), of)
-        merges = merges_of({name: i for name, i in vocab.items() if kinds[i] != _BYTE}, scores)
+        merges = merges_of({name: i for name, i in vocab.items() if kinds[i] != BYTE}, scores)
     else:
         pairs = (pair.partition(" ") for pair in _listed(get, "merges", str, of))
         merges = [(left, right) for left, _, right in pairs]

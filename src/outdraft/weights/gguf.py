@@ -66,6 +66,10 @@ class GgufFile:
         except (ValueError, struct.error) as error:  # bytes that are no UTF-8
             raise ModelLoadError(f"{self.path}: the metadata {key!r} are damaged ({error}): {_CURE}") from error
 
+    def types(self, key: str) -> tuple[int, int | None]:
+        """As `GgufHeader.types`."""
+        return self._header.types(key)
+
     def _stored(self, header: GgufHeader, place: TensorPlace) -> Stored:
         """Raises `ValueError` for an unknown type, or data behind the file's end."""
         kind = self._gguf.GGMLQuantizationType(place.type)
@@ -112,20 +116,28 @@ class GgufFile:
         kinds = {self.kind(name) for name in self._tensors} - set(_FLOATS)
         return "-".join(sorted(kind.lower() for kind in kinds))
 
+    def stored(self, name: str) -> Stored:
+        """A tensor as it lies in the mapped file."""
+        return self._tensors[name]
+
     def tensor(self, name: str) -> Tensor:
         """One tensor made whole: float32, or the very bfloat16 or float16 that is stored."""
+        made = torch.tensor(self.floats(name))  # a copy: the file is mapped
+        return made.to({"BF16": torch.bfloat16, "F16": torch.float16}.get(self.kind(name), torch.float32))
+
+    def floats(self, name: str, rows: slice = slice(None)) -> np.ndarray[Any, Any]:
+        """A tensor, or these of its rows, as float32."""
         self._release()
-        tensor = self._tensors[name]
-        kind = self.kind(name)
+        tensor, kind = self._tensors[name], self.kind(name)
         try:
-            whole = self._gguf.quants.dequantize(tensor.data, tensor.type)
+            whole = self._gguf.quants.dequantize(tensor.data[rows], tensor.type)
         except NotImplementedError as error:  # what the package raises for a type that it does not know
             raise ModelLoadError(
                 f"tensor '{name}' in {self.path} is of type {kind}, which the gguf package cannot read: "
                 "take a Q4_K_M, Q8_0 or BF16 file of the same model"
             ) from error
-        made = torch.tensor(whole, dtype=torch.float32).reshape(self.shape(name))  # a copy: the file is mapped
-        return made.to({"BF16": torch.bfloat16, "F16": torch.float16}.get(kind, torch.float32))
+        made: np.ndarray[Any, Any] = np.asarray(whole, np.float32).reshape(-1, *self.shape(name)[1:])
+        return made
 
     def blocks(self, name: str) -> Tensor:
         """The bytes of a tensor that is stored in blocks: uint8 [out, bytes of a row] over the mapped file."""

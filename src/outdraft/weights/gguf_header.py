@@ -74,6 +74,11 @@ class GgufHeader:
         kind, self._at = self._values[key]
         return self._value(kind)
 
+    def types(self, key: str) -> tuple[int, int | None]:
+        """The format's numbers for the type of a key's value, and of the elements if that is a list."""
+        kind, self._at = self._values[key]
+        return kind, self._next("I") if kind == _LIST else None
+
     def names(self) -> Iterator[str]:
         """All keys, as they stand there."""
         return iter(self._values)

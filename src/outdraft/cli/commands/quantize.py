@@ -1,22 +1,24 @@
-"""`outdraft quantize`: write a model again with its weights on 8 or 4 bits, and say what that changed.
+"""`outdraft quantize`: write a model again with its weights on few bits, and say what that changed.
 
-The command plans, shows and writes; rounding is `models/remake/quantize.py`, the layout `docs/quantization.md`.
+The command plans, shows and writes; rounding is `models/remake/quantize.py`, the layout `docs/quantization.md`. With
+`--type` it writes a GGUF file (`cli/gguf_file.py`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.options import argument, flag
+from outdraft.cli.options import argument, default_of, flag, flag_name
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from torch import Tensor
 
-SUMMARY = "round a model's weights to 8 or 4 bits and save it"
+SUMMARY = "round a model's weights to 8 or 4 bits, or as a GGUF file, and save it"
 EPILOG = """A quantized model is another model with another distribution; decoding it speculatively keeps *its*
 distribution. The last quarter of the calibration text measures how far that is from the original's; gptq learns from
 the rest.
@@ -24,7 +26,8 @@ Examples:
   outdraft quantize zoo:target --out target-int4
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "layers.31.*" --layer-bits "*.down=8"
-  outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
+  outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json
+  outdraft quantize MODEL --out model-q4_k_m.gguf --type q4_k_m"""
 WINDOW = 256  # tokens that are read at once from an empty past
 Tell = Callable[[str], object]
 
@@ -34,7 +37,12 @@ class Options:
     """What to round, how, and where to."""
 
     model: str | None = argument(None, "a Hugging Face directory, a hub name, a GGUF file, zoo:NAME, or ollama:NAME")
-    out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
+    out: str | None = flag(None, "the new directory, or file with --type; must not exist yet", metavar="PATH")
+    type: str | None = flag(
+        None,
+        "write one GGUF file in this mixture of llama.cpp's: q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k_s, q3_k_m, "
+        "q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, iq4_nl, iq4_xs; no other option goes with it but --json",
+    )
     bits: int = flag(4, "8 or 4 bits a weight")
     group_size: int = flag(32, "inputs that share a scale: 32, 64, 128, or 0 for all inputs of an output")
     method: str = flag(
@@ -58,6 +66,9 @@ def run(options: Options) -> int:
     out = user_path(options.out)
     if out.exists():
         raise ConfigError(f"--out {out} exists already: name a new directory, or remove it first")
+    console = make_console(stderr=options.json)
+    if options.type is not None:
+        return _write_gguf(options, out, console)
     if options.method == "gptq" and options.calibration is None:
         raise ConfigError("--method gptq learns from a text: name one with --calibration FILE, or take --method rtn")
     keep = options.keep if options.head else (*options.keep, "lm_head")
@@ -68,7 +79,6 @@ def run(options: Options) -> int:
         keep=keep,
         layer_bits=tuple(options.layer_bits.items()),
     )
-    console = make_console(stderr=options.json)
     with console.status("loading") as status:
         report = quantize(options, config, out, status.update)
     if options.json:
@@ -89,6 +99,23 @@ def run(options: Options) -> int:
                 f"mean KL {far['kl']:.5f} nats/token, same first choice {far['top1']:.2%}",
                 markup=False,
             )
+    return 0
+
+
+def _write_gguf(options: Options, out: Path, console: "Console") -> int:
+    from outdraft.cli.console import write_json
+    from outdraft.cli.gguf_file import round_to_gguf, show
+
+    given = {one.name for one in fields(options) if getattr(options, one.name) != default_of(one)}
+    if others := sorted(given - {"model", "out", "type", "json"}):
+        raise ConfigError(
+            f"--{flag_name(others[0])} is for a directory of outdraft's own layout: leave it out, or leave --type out"
+        )
+    report = round_to_gguf(str(options.model), out, str(options.type), console)
+    if options.json:
+        write_json(report)
+    else:
+        show(report, console)
     return 0
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from outdraft.codecs.gguf_ends import end_ids
 from outdraft.models.families.shared.naming import Entry, is_linear
-from outdraft.models.files.gguf_families import FACTORS, FAMILIES, LONGROPE
+from outdraft.models.files.gguf_families import FACTORS, FAMILIES, LONGROPE, GgufFamily
 from outdraft.models.files.gguf_keys import require_model
 from outdraft.models.files.gguf_meta import GgufMeta, shortest
 from outdraft.nn.quant.block_linear import our_bits
@@ -248,14 +248,14 @@ def reorder_rows(rows: Tensor, num_heads: int) -> Tensor:
     return halves.transpose(1, 2).flatten(0, 2)
 
 
-def theirs_of(name: str) -> str:
+def theirs_of(name: str, family: GgufFamily) -> str:
     """Hugging Face's tensor name to llama.cpp's; raises `ModelLoadError` for a name that the two do not share."""
     stem, _, kind = name.rpartition(".")
     top = {ours: theirs for theirs, ours in _TOP.items()}
     if stem in top:
         return f"{top[stem]}.{kind}"
     parts = stem.split(".", 3)  # model layers N self_attn.q_proj
-    layer = {ours: theirs for theirs, ours in FAMILIES["llama"].layer_names.items()}
+    layer = {ours: theirs for theirs, ours in family.layer_names.items()}
     if parts[:2] != ["model", "layers"] or len(parts) < 4 or parts[3] not in layer:
         raise ModelLoadError(f"tensor '{name}' has no counterpart in GGUF files: use llama.cpp's convert_hf_to_gguf.py")
     return f"blk.{parts[2]}.{layer[parts[3]]}.{kind}"

@@ -16,7 +16,7 @@ from torch import Tensor
 from outdraft.kernels.decoder.blocks import SPANS
 
 _AT_ONCE = 1 << 18  # weights: what lies between bytes and floats stays in the processor's cache
-_CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # IQ4's 16 levels
+CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # IQ4's 16 levels
 _FLOAT4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # twice what 4-bit floats say
 
 
@@ -155,13 +155,13 @@ def _q6_k(block: Tensor) -> Tensor:
 
 
 def _iq4_nl(block: Tensor) -> Tensor:
-    return _scaled(_levels(_halves(block[:, 2:]), _CURVE), _half(block[:, :2])).flatten(1)
+    return _scaled(_levels(_halves(block[:, 2:]), CURVE), _half(block[:, :2])).flatten(1)
 
 
 def _iq4_xs(block: Tensor) -> Tensor:
     d, high, low, indices = torch.split(block, [2, 2, 4, 128], 1)
     scales = _shifted(low.unsqueeze(-1), 4).flatten(1) | _shifted(high.unsqueeze(-1), 2).flatten(1) << 4
-    levels = _levels(_halves(_parts(indices, 8)), _CURVE)
+    levels = _levels(_halves(_parts(indices, 8)), CURVE)
     return _scaled(levels, _half(d) * (scales.char() - 32).float()).flatten(1)
 
 
