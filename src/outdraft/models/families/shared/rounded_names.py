@@ -53,5 +53,4 @@ def _block_entries(name: str, entry: Entry) -> Iterable[Entry]:
             theirs=(f"{theirs.removesuffix('.weight')}.blocks",),
             turned=entry.turned if any(heads) else 0,
             pairs=heads,
-            lent=True,
         )
