@@ -48,8 +48,8 @@ class Logits:
     def of(self, chunk: int, rows: slice) -> Tensor:
         """[R, V] float64."""
         raw = np.ascontiguousarray(self._rows[chunk, rows])
-        scale, least = torch.from_numpy(raw[:, :4].copy().view(np.float32)).double().T.unsqueeze(-1)
-        return torch.from_numpy(raw[:, 4 : 4 + self.vocab].astype(np.float64)) * scale + least
+        scale, least = raw[:, :4].copy().view(np.float32).astype(np.float64).T[:, :, None]
+        return torch.from_numpy(raw[:, 4 : 4 + self.vocab] * scale + least)
 
 
 def cut(logits: Tensor) -> Tensor:
