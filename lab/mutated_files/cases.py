@@ -8,6 +8,7 @@ no file  one in twenty is no file at all: a pipe, a directory, a link to itself,
 import os
 import shutil
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from pathlib import Path
 from random import Random
 
@@ -31,7 +32,11 @@ _STREAMED = ("documents.jsonl",)  # a text that is read line by line may well co
 def load(directory: Path, seed: int) -> Callable[[int], Case]:
     """The case of a number: which file, and what is done to it."""
     files = Files(directory)
-    subjects = files.subjects()
+    return crossed(files, files.subjects(), seed)
+
+
+def crossed(files: Files, subjects: Seq[Subject], seed: int) -> Callable[[int], Case]:
+    """The same for these files alone."""
 
     def case_of(number: int) -> Case:
         subject, dice = subjects[number % len(subjects)], Random(f"{seed} {number}")

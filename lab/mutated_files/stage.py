@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from lab.mutated_files.block_files import VOCABULARIES, damage_gguf, write_blocks
 from lab.mutated_files.mutate import damage_bytes, damage_json
 from lab.strange.stage import CONTEXT, LETTERS, VOCAB, Stage
 from outdraft import zoo
@@ -78,9 +79,10 @@ class Files:
         made = []
         for home in sorted(self.models.iterdir()):
             for path in sorted(home.iterdir()):
-                damage = {".json": damage_json, ".safetensors": damage_safetensors}.get(path.suffix, damage_bytes)
+                damage = _DAMAGES.get(path.suffix, damage_bytes)
                 heads = {name: self._head(name) for name in _heads()}
-                opened = {"gguf": _open_gguf, "packed": self._stream, **heads}.get(home.name, _open_model)
+                blocks = dict.fromkeys(VOCABULARIES, open_blocks)
+                opened = {"gguf": _open_gguf, "packed": self._stream, **blocks, **heads}.get(home.name, _open_model)
                 if not (home.name == "packed" and path.suffix != ".packed"):
                     name = f"{home.name}/{path.name}"
                     made.append(Subject(name=name, home=home, file=path.name, damage=damage, open=opened))
@@ -135,6 +137,9 @@ class Files:
         (made / "llama/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
         (made / "gguf").mkdir()
         _save_gguf(made / "llama", made / "gguf/model.gguf")
+        for words in VOCABULARIES:
+            (made / words).mkdir()
+            write_blocks(made / words / "model.gguf", words)
         for name, method in _heads().items():  # of the zoo's target, untrained
             method.new(method.options(), load_model(zoo.path("target")), 0).save(made / name)
         others = self.directory / "others"
@@ -198,6 +203,12 @@ def _open_gguf(home: Path) -> Callable[[], object]:
     return _writing(LLM(home / "model.gguf", drafter="none", exact=False))
 
 
+def open_blocks(home: Path, dtype: str = "auto") -> Callable[[], object]:
+    """A file of `block_files`, which has words."""
+    llm = LLM(home / "model.gguf", drafter="none", exact=False, dtype=dtype)
+    return lambda: llm.generate("abcabc", FEW)
+
+
 def _save_gguf(source: Path, path: Path) -> None:
     """The model with a vocabulary of one merge, for a GGUF file without any is none."""
     names = [*LETTERS[: VOCAB - 1], LETTERS[1] + LETTERS[2]]
@@ -223,6 +234,7 @@ def _shard(home: Path) -> None:
     (home / SINGLE).unlink()
 
 
+_DAMAGES: dict[str, Damage] = {".json": damage_json, ".safetensors": damage_safetensors, ".gguf": damage_gguf}
 _BESIDE: dict[str, object] = {
     "tokenizer_config.json": {
         "bos_token": "a",

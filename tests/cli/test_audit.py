@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weights.test_gguf_blocks import write_blocks
 
 from outdraft.cli.commands import audit
 from outdraft.cli.options import add_flags, build
 from outdraft.core.events import Source
 from outdraft.engine.llm import LLM
+from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.options.params import SamplingParams
 from outdraft.testing import losslessness
 from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Setting
@@ -184,3 +186,11 @@ def test_guessed_positions():
     assert guessed_positions([p, a, a, b, r, p, a, r]) == [1, 4, 6]
     assert guessed_positions([p, a, a]) == [1]
     assert guessed_positions([]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_an_audit_of_a_file_in_each_type_of_block_passes(outdraft, kind: str, tmp_path: Path):
+    path = write_blocks(tmp_path / "m.gguf", lambda part: kind)
+    ran = outdraft("audit", "--model", path, "--drafter", "ngram", *SMALL)
+    assert ran.code == 0, ran.out + ran.err

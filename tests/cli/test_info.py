@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from gguf import GGUFReader
+from weights.test_gguf_blocks import write_blocks
 
 from outdraft import zoo
 from outdraft.analysis import tables
@@ -48,6 +51,16 @@ def test_info_tells_how_large_the_weights_are(outdraft):
         == f"{(zoo.path('target') / 'model.safetensors').stat().st_size / 2**20:.0f} MiB of files"
         != "0 MiB of files"
     )
+
+
+def test_info_names_the_types_of_a_gguf_file(outdraft, tmp_path: Path):
+    path = write_blocks(tmp_path / "m.gguf", lambda part: "Q4_K" if part.startswith("ffn") else "Q8_0")
+    shares = json.loads(outdraft("info", "--json", "--model", path).out)["model"]["types by bytes"].split(", ")
+    sizes = Counter()
+    for tensor in GGUFReader(path).tensors:
+        sizes[tensor.tensor_type.name] += int(tensor.n_bytes)
+    assert shares == [f"{100 * size / sizes.total():.1f} % {kind}" for kind, size in sizes.most_common()]
+    assert [one.split(" ")[2] for one in shares] == ["Q8_0", "Q4_K", "F32"]
 
 
 def test_info_names_the_reason_without_kernels(outdraft, monkeypatch: pytest.MonkeyPatch):

@@ -24,8 +24,9 @@ def random_rows(name: str, num_out: int, num_in: int, seed: int = 0) -> torch.Te
     generator = torch.Generator().manual_seed(seed)
     raw = torch.randint(0, 256, (num_out, num_in // span, size), dtype=torch.uint8, generator=generator)
     for at in _HALVES.get(name, (0,)):
-        halves = (torch.rand(num_out, num_in // span, 1, generator=generator) * 0.02 + 0.001).half()
-        raw[:, :, at : at + 2] = halves.view(torch.uint8)
+        halves = torch.rand(num_out, num_in // span, 1, generator=generator) * 0.02 + 0.001
+        halves *= torch.randint(0, 2, halves.shape, generator=generator) * 2 - 1
+        raw[:, :, at : at + 2] = halves.half().view(torch.uint8)
     if name == "MXFP4":
         raw[:, :, 0] = 120 + raw[:, :, 0] % 8
     if name == "NVFP4":
@@ -77,6 +78,18 @@ def test_sums_of_the_largest_codes_stay_whole(name, kind, byte):
     found = PackedMatrix(BlockWeight(parts=[(name, rows.flatten(1))])).multiply(x, kind=kind)
     expected = x.double() @ dequantize(rows.flatten(1), name).double().t()
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("kind", kinds)
+@pytest.mark.parametrize(("name", "count", "last"), [("MXFP4", 1, 5), ("NVFP4", 4, 255)])
+def test_scales_that_are_no_float16(name, count, last, kind):
+    """Powers of two below the normal floats, and all floats of 8 bits: without a sign, and one of them no number."""
+    rows = random_rows(name, 16, 256).view(16, -1, SPANS[name][1])
+    rows[:, :, :count] = (torch.arange(rows[:, :, :count].numel()) % (last + 1)).view(16, -1, count)
+    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(1)) * (2.0**100 if name == "MXFP4" else 1)
+    expected = rounded(x) @ dequantize(rows.flatten(1), name).double().t()
+    found = PackedMatrix(BlockWeight(parts=[(name, rows.flatten(1))])).multiply(x, kind=kind)
+    assert (found - expected).abs().max() < 1e-6 * expected.abs().max()
 
 
 @pytest.mark.parametrize("name", SPANS)

@@ -46,10 +46,13 @@ def random_tree(rng: random.Random, n: int) -> tuple[int, ...] | None:
 
 def run_case(seed: int, kind: str) -> list[float]:
     """How far the rows of one pass are from float32, as a share of `TOO_FAR`; bits are compared here."""
-    rng = random.Random(seed)
     shape = list(SHAPES)[seed % len(SHAPES)]
-    native, wide = decoders(shape, kind)
-    config = native.config
+    return run_pass(seed, *decoders(shape, kind), shape)
+
+
+def run_pass(seed: int, native: NativeDecoder, wide: Decoder, shape: str) -> list[float]:
+    """The same of any decoder and its twin."""
+    rng, config = random.Random(seed), native.config
 
     def ids(n: int) -> Tensor:
         return torch.tensor([rng.randrange(config.vocab_size) for _ in range(n)], dtype=torch.long)

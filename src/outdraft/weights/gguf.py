@@ -11,6 +11,7 @@ import mmap
 import struct
 import sys
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,13 @@ class GgufFile:
     def num_bytes(self, name: str) -> int:
         """How many bytes the tensor takes in the file."""
         return self._tensors[name].data.nbytes
+
+    def shares(self) -> dict[str, float]:
+        """Each storage type's share of the tensors' bytes, the largest first."""
+        sizes: Counter[str] = Counter()
+        for name in self._tensors:
+            sizes[self.kind(name)] += self.num_bytes(name)
+        return {kind: size / sizes.total() for kind, size in sizes.most_common() if size}
 
     def rounding(self) -> str:
         """The block types of this file, sorted: "q4_k-q6_k"; "" if there are none."""

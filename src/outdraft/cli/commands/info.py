@@ -167,6 +167,7 @@ def _model(name: str) -> dict[str, Any]:
 
 def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], str]:
     """Of a model that outdraft computes itself; and what drafts for it."""
+    from outdraft.models.files.gguf import GgufModel
     from outdraft.models.files.load import open_weights
 
     stored = open_weights(directory, blocks=True)
@@ -181,6 +182,10 @@ def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], s
         "weights": f"{_size(directory) / 2**20:.0f} MiB of files",
         "stored in": str(stored.dtype).removeprefix("torch."),
     }
+    if isinstance(stored.source, GgufModel):
+        told["types by bytes"] = ", ".join(
+            f"{100 * share:.1f} % {kind}" for kind, share in stored.source.shares().items()
+        )
     return told, _default(config, stored.dtype, companions)
 
 

@@ -65,6 +65,10 @@ class GgufModel(TensorSource):
         rounding = self._file.rounding()
         self.variant = f"gguf-{rounding}" if rounding else ""
 
+    def shares(self) -> dict[str, float]:
+        """As `GgufFile.shares`."""
+        return self._file.shares()
+
     def keep_integers(self, table: Iterable[Entry]) -> QuantConfig | None:
         """Offer the blocks of linear maps and of the embedding as they are stored; None if there are none.
 

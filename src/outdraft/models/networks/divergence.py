@@ -37,6 +37,11 @@ def compare_distributions(original: Network, variant: Network, windows: Tensor) 
 
 
 def _log_distribution(model: Network, ids: Tensor) -> Tensor:
+    return model.logits(states_of(model, ids)).double().log_softmax(1)
+
+
+def states_of(model: Network, ids: Tensor) -> Tensor:
+    """The last states [T, D] of ids [T] that are read from an empty past."""
     count, ids = len(ids), ids.to(model.device)
     config = model.config
     cache = CacheConfig().build_with(
@@ -46,5 +51,4 @@ def _log_distribution(model: Network, ids: Tensor) -> Tensor:
     cache.reserve(0, count)
     context = CachedContext(cache, [Segment(seq=0, start=0, stop=count, base=0, bulk=count)])
     positions = torch.arange(count, device=ids.device)
-    hidden = model.run(model.embed(ids, positions), positions, context).hidden
-    return model.logits(hidden).double().log_softmax(1)
+    return model.run(model.embed(ids, positions), positions, context).hidden

@@ -94,13 +94,12 @@ class Pieces:
     def ends(self) -> Ends:
         """Everything but the layers, read now. Raises `ModelLoadError`."""
         tied = HEAD if self.config.tie_embeddings else ()
-        apart, stored = (*tied, EMBEDDING[1]), self.stored
-        read = self._read(name for name in self._asked if not name.startswith("layers.") and name not in apart)
-        for rows in (one for one in stored.entries if one.ours == EMBEDDING[1]):  # where they lie: they are looked up
-            read[rows.ours] = stored.source[stored.names[rows.theirs[0]]]
+        read = self._read(name for name in self._asked if not name.startswith("layers.") and name not in tied)
         read |= {name: read[like] for name, like in zip(tied, EMBEDDING, strict=False) if name in self._asked}
+        norm = self._norm(read, "final_norm")
+        assert norm is not None
         table = read["embedding"] if "embedding" in read else self.table_over(read["embedding.blocks.0"])
-        return Ends(embedding=table, norm=self.final_norm(), head=self._weight(read, "lm_head"))
+        return Ends(embedding=table, norm=norm, head=self._weight(read, "lm_head"))
 
     def table_over(self, rows: Tensor) -> Tensor | BlockEmbedding:
         """The embedding that these bytes are."""

@@ -2,8 +2,8 @@
 
     qkv    q, k: Q4_K [rows, bytes]    v: Q6_K [rows, bytes]      a map of ours may be several of theirs
 
-The bytes may lie in a mapped file, which no layer writes to. A map is multiplied as `RoundedMap` says; an embedding
-makes floats of the rows that are looked up. A tied head holds the same `Blocks` as its embedding.
+A map is multiplied as `RoundedMap` says; an embedding makes floats of the rows that are looked up. A tied head
+holds the same `Blocks` as its embedding.
 """
 
 import torch

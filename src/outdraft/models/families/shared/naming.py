@@ -46,7 +46,6 @@ class Entry:
     )
     pairs: tuple[int, ...] = ()  # of each stored tensor, how many heads are stored so; 0: none
     offset: float = 0.0  # what is added to the stored numbers: norms that are stored as w and mean 1 + w
-    lent: bool = False  # nothing writes to them: ours is the very memory that is stored, where it can be
 
     def join(self, stored: Sequence[Tensor]) -> Tensor:
         if self.layout is Layout.TRANSPOSED:
@@ -63,9 +62,7 @@ class Entry:
 
     def fill(self, ours: Tensor, stored: Sequence[Tensor]) -> None:
         """Copy the stored tensors into ours, without a joined copy between them where they merely stand one by one."""
-        if self.lent and ours.device.type == "cpu":
-            ours.set_(self.join(stored))  # type: ignore[call-overload]
-        elif self.layout is Layout.STACKED and not self.turned and not self.offset:
+        if self.layout is Layout.STACKED and not self.turned and not self.offset:
             for part, one in zip(torch.split(ours, [len(one) for one in stored]), stored, strict=True):
                 part.copy_(one)
         else:

@@ -55,5 +55,4 @@ def _block_entries(name: str, entry: Entry) -> Iterable[Entry]:
             num_heads=entry.num_heads,
             turned=entry.turned if any(heads) else 0,
             pairs=heads,
-            lent=True,
         )
