@@ -140,7 +140,7 @@ static inline void block_strip(const std::uint8_t* w, int k_size, const Operand&
         w += 32 * format.heads();
 #pragma GCC unroll 1
         for (int g = first; g < first + groups; g++, w += format.group_bytes()) {
-            for (int i = 0; i < format.group_bytes(); i += 64) __builtin_prefetch(w + kAhead + i);
+            for (int i = 0; i < format.group_bytes(); i += 64) __builtin_prefetch(w + (R == 1 ? kAhead / 4 : kAhead) + i);
             const std::uint8_t *codes = w + format.scale_bytes(), *numbers = lines + g * kGroup;
             const auto add_sub = [&](auto sub) {
                 constexpr int i = decltype(sub)::value;
