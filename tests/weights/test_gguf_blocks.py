@@ -14,10 +14,12 @@ from weights.gguf_files import finish, llama_cpp_tensors, write_gguf
 
 from outdraft import LLM, SamplingParams
 from outdraft.kernels.decoder import grid
+from outdraft.kernels.decoder.matrix import PackedMatrix
 from outdraft.kernels.library import library
 from outdraft.models.files import load
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.load import open_weights, save_model
+from outdraft.models.networks import packable
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake import packed_cache
 from outdraft.models.remake.cut import cut_decoder
@@ -265,6 +267,22 @@ def test_blocks_on_our_grid(kind):
     bits = 8 if kind == "Q8_0" else 4
     assert scales.shape == (24, 8) and values.shape == (24, 256 * bits // 8)
     assert torch.equal(grid.times_scales(grid.unpack(values, bits), scales), dequantize(raw, kind))
+
+
+@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+def test_both_layouts_of_our_grid_give_the_same_bits(kind, monkeypatch):
+    raw = torch.from_numpy(random_rows(kind, 80, 256))
+    x = torch.randn(13, 256, generator=torch.Generator().manual_seed(5))
+    packed = {}
+    for asked in ("avx2", "amx"):
+        monkeypatch.setattr(packable, "wanted_kind", lambda asked=asked: asked)
+        weight = packable.weight_of_blocks([(kind, raw)], None, ())
+        packed[type(weight).__name__] = PackedMatrix(weight)
+    assert set(packed) == {"BlockWeight", "Weight"}
+    for count in (1, 4, 13):
+        first, second = (one.multiply(x[:count]) for one in packed.values())
+        assert torch.equal(first, second)
 
 
 @pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")

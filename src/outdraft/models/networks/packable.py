@@ -4,6 +4,7 @@ from torch import Tensor
 
 from outdraft.kernels.decoder.blocks import BlockWeight
 from outdraft.kernels.decoder.matrix import Packable, Weight
+from outdraft.kernels.library import wanted_kind
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.block_linear import BlockLinear, on_our_grid, our_bits
 from outdraft.nn.quant.linear import QuantLinear
@@ -20,8 +21,13 @@ def weight_of(linear: LinearMap) -> Packable:
 
 
 def weight_of_blocks(held: list[tuple[str, Tensor]], bias: Tensor | None, factors: tuple[float, ...]) -> Packable:
-    """Blocks of a file, ready to be packed: on our own grid where they are. factors: of its parts; (): 1."""
-    if factors or not (bits := our_bits(tuple((kind, len(rows)) for kind, rows in held))):
+    """Blocks of a file, ready to be packed. factors: of its parts; (): 1.
+
+    Where they are on our own grid they take its layout, which has the products of the matrix unit; AVX2 multiplies
+    blocks sooner. Both give the same bits.
+    """
+    bits = our_bits(tuple((kind, len(rows)) for kind, rows in held))
+    if factors or not bits or wanted_kind() == "avx2":
         return BlockWeight(parts=held, bias=bias, factors=factors)
     values, scales = on_our_grid(held)
     return Weight(bits=bits, values=values, scales=scales, bias=bias, group=32)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from outdraft.kernels.library import library_file
+from outdraft.kernels.library import library_file, wanted_kind
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.remake.packed_file import FORMAT, PackedFile, read_index, write_packed
@@ -91,7 +91,7 @@ def place_of(pieces: Pieces, *, cache: Path) -> Path:
     rounded = None if rounding is None else asdict(rounding)
     kernels = hashlib.sha256(library_file().read_bytes()).hexdigest()
     told = [FORMAT, kernels, str(path.resolve()), digest_weights(path), times, str(stored.dtype), rounded]
-    told.append(repr(stored.config))
+    told += [wanted_kind(), repr(stored.config)]  # processors want other layouts
     digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
     return cache / f"{path.stem}-{digest[:16]}.packed"
 
