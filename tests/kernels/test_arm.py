@@ -23,7 +23,7 @@ FLAGS += ("-Wno-maybe-uninitialized", "-Werror", "-ffp-contract=off", f"-I{NATIV
 def built_sets() -> dict[str, dict[str, list[str]]]:
     """The instruction sets that setup.py builds, with their flags, for each kind of machine."""
     tree = ast.parse((HOME.parents[1] / "setup.py").read_text())
-    names = {"AVX512", "AMX", "X86", "ARM"}
+    names = {"AVX2", "AVX512", "AMX", "X86", "ARM"}
     kept = [
         one
         for one in tree.body
