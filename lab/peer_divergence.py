@@ -46,7 +46,7 @@ class Logits:
         self._rows = np.memmap(path, np.uint16, "r", 20 + 4 * ids.size, shape)
 
     def of(self, chunk: int, rows: slice) -> Tensor:
-        """[R, V] float64."""
+        """Log probabilities of these rows, [R, V] float64."""
         raw = np.ascontiguousarray(self._rows[chunk, rows])
         scale, least = raw[:, :4].copy().view(np.float32).astype(np.float64).T[:, :, None]
         return torch.from_numpy(raw[:, 4 : 4 + self.vocab] * scale + least)

@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from statistics import median
@@ -20,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from outdraft.bench.memory import forget_peak, read_peak
+from outdraft.weights.gguf import GgufFile
 
 ROWS = (5, 9)
 PROMPT = 661  # tokens
@@ -81,14 +81,9 @@ def _run(program: Path, path: str, threads: int, words: list[str]) -> tuple[str,
 
 
 def shares(path: str) -> str:
-    """The share of each type in the matrices of a file: "Q4_K 70 %, Q6_K 30 %"."""
-    from gguf import GGUFReader
-
-    sizes: Counter[str] = Counter()
-    for tensor in GGUFReader(path).tensors:
-        if len(tensor.shape) > 1:
-            sizes[tensor.tensor_type.name] += int(tensor.n_bytes)
-    return ", ".join(f"{name} {round(100 * size / sizes.total())} %" for name, size in sizes.most_common())
+    """The share of each type in a file that has one per cent or more: "Q4_K 70 %, Q6_K 30 %"."""
+    found = GgufFile(Path(path)).shares()
+    return ", ".join(f"{name} {round(100 * share)} %" for name, share in found.items() if share >= 0.01)
 
 
 def measure(path: str, asked: argparse.Namespace) -> dict[str, Any]:

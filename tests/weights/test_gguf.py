@@ -341,3 +341,30 @@ def test_the_package_is_named_where_it_is_missing(tmp_path, monkeypatch):
     path = write_gguf(model_of(), tmp_path / "m.gguf")
     monkeypatch.setitem(sys.modules, "gguf", None)
     fails(path, "gguf package", "pip install")
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def resident(path):
+    """Bytes of the mapped file that this process holds."""
+    with open("/proc/self/smaps", encoding="utf-8") as file:
+        lines = iter(file.read().splitlines())
+    return sum(
+        int(next(one for one in lines if one.startswith("Rss:")).split()[1]) << 10
+        for line in lines
+        if line.endswith(str(path))
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and only Linux lets go of mapped pages")
+def test_what_was_read_of_a_mapped_file_is_let_go(tmp_path):
+    writer = gguf.GGUFWriter(path := tmp_path / "large.gguf", "llama")
+    for name in "ab":
+        writer.add_tensor(name, np.zeros((64, 8 << 10), np.uint8), raw_dtype=KINDS.I8)
+    finish(writer)
+    file = GgufFile(path)
+    assert file.blocks("a").sum() == 0 and resident(path) >= 512 << 10
+    file.blocks("b")
+    assert resident(path) < 256 << 10
+    assert file.blocks("a").sum() == 0  # it can be read again

@@ -275,8 +275,8 @@ def test_both_layouts_of_our_grid_give_the_same_bits(kind, monkeypatch):
     raw = torch.from_numpy(random_rows(kind, 80, 256))
     x = torch.randn(13, 256, generator=torch.Generator().manual_seed(5))
     packed = {}
-    for asked in ("avx2", "amx"):
-        monkeypatch.setattr(packable, "wanted_kind", lambda asked=asked: asked)
+    for prefers in (True, False):
+        monkeypatch.setattr(packable, "prefers_blocks", lambda prefers=prefers: prefers)
         weight = packable.weight_of_blocks([(kind, raw)], None, ())
         packed[type(weight).__name__] = PackedMatrix(weight)
     assert set(packed) == {"BlockWeight", "Weight"}

@@ -29,7 +29,7 @@ def round_to_gguf(model: str, out: Path, mixture: str, console: Console) -> dict
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """Two lines."""
+    """What was written, and how large it is: two lines."""
     before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
     held = ", ".join(f"{count} {kind}" for kind, count in report["tensors"].items())
     console.print(f"{report['model']} -> {report['out']}  ({report['type']}: {held})", markup=False, soft_wrap=True)

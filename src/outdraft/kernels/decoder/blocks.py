@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from outdraft.kernels.declared import CBlocks, CLinear
+from outdraft.kernels.library import wanted_kind
 from outdraft.options.errors import CapabilityError
 
 SPANS = {  # inputs and bytes of a block, in the order of Block of native/blocks.h
@@ -82,3 +83,9 @@ class BlockWeight:
         parts = self.described_parts()
         bias = self.bias.data_ptr() if self.bias is not None else None
         return CLinear(0, self.num_out, self.num_in, 0, None, None, bias, parts, len(parts))
+
+
+def prefers_blocks() -> bool:
+    """Whether integers on our own grid are multiplied sooner as blocks than in the grid's layout: on AVX2. The matrix
+    unit has products for the grid alone."""
+    return wanted_kind() == "avx2"

@@ -2,9 +2,8 @@
 
 from torch import Tensor
 
-from outdraft.kernels.decoder.blocks import BlockWeight
+from outdraft.kernels.decoder.blocks import BlockWeight, prefers_blocks
 from outdraft.kernels.decoder.matrix import Packable, Weight
-from outdraft.kernels.library import wanted_kind
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.block_linear import BlockLinear, on_our_grid, our_bits
 from outdraft.nn.quant.linear import QuantLinear
@@ -23,11 +22,10 @@ def weight_of(linear: LinearMap) -> Packable:
 def weight_of_blocks(held: list[tuple[str, Tensor]], bias: Tensor | None, factors: tuple[float, ...]) -> Packable:
     """Blocks of a file, ready to be packed. factors: of its parts; (): 1.
 
-    Where they are on our own grid they take its layout, which has the products of the matrix unit; AVX2 multiplies
-    blocks sooner. Both give the same bits.
+    Where they are on our own grid they may take its layout. Both give the same bits.
     """
     bits = our_bits(tuple((kind, len(rows)) for kind, rows in held))
-    if factors or not bits or wanted_kind() == "avx2":
+    if factors or not bits or prefers_blocks():
         return BlockWeight(parts=held, bias=bias, factors=factors)
     values, scales = on_our_grid(held)
     return Weight(bits=bits, values=values, scales=scales, bias=bias, group=32)
