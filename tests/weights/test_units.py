@@ -1,6 +1,7 @@
 """Units of weights under a budget: what stays, what is read when, and what happens to a damaged file."""
 
 import ctypes
+import os
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.library import library
 from outdraft.options.errors import ConfigError, ModelLoadError
-from outdraft.weights.direct import ALIGN, DirectFile, align
+from outdraft.weights.direct import ALIGN, TICK, DirectFile, align, settled_stamp
 from outdraft.weights.units import Unit, UnitReader, choose_resident, held_bytes
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
@@ -111,3 +112,42 @@ def test_a_slow_disk_takes_its_time(stored, monkeypatch):
     reader.bring(0)
     reader._forget_ahead()
     assert slept and slept[0] > 7  # 8192 bytes
+
+
+def test_a_write_in_the_tick_of_another_is_seen(stored, monkeypatch):
+    path, units = stored
+    monkeypatch.setattr("outdraft.weights.direct.TICK", 60)  # so that this test lies within one
+    reader = UnitReader(DirectFile(path), units, budget=2 * align(9000))
+    reader.bring(0)  # and unit 1 is read ahead
+    reader._forget_ahead()
+    written = path.stat()
+    data = bytearray(path.read_bytes())
+    data[units[0].offset] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))  # as a clock that has not ticked since
+    monkeypatch.setattr("outdraft.weights.direct.TICK", 0)
+    with pytest.raises(ModelLoadError, match="damaged"):
+        reader.bring(0)
+
+
+def test_a_unit_of_a_settled_file_is_checked_once(stored, monkeypatch):
+    path, units = stored
+    os.utime(path, (1, 1))
+    reader, checked = UnitReader(DirectFile(path), units, budget=2 * align(9000)), []
+    monkeypatch.setattr(
+        "outdraft.weights.units.checksum", lambda address, size: checked.append(size) or checksum(address, size)
+    )
+    for index in (0, 1, 2, 3, 0, 1, 2, 3):
+        reader.bring(index)
+    reader._forget_ahead()
+    assert len(checked) == len(SIZES)
+
+
+def test_a_fresh_stamp_is_taken_after_a_tick(stored, monkeypatch):
+    path, slept = stored[0], []
+    monkeypatch.setattr("outdraft.weights.direct.sleep", slept.append)
+    with path.open("rb") as file:
+        settled_stamp(file.fileno())
+        os.utime(path, (1, 1))
+        assert settled_stamp(file.fileno()) == (path.stat().st_size, 10**9)
+    assert slept == [TICK]

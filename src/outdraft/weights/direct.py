@@ -8,11 +8,12 @@ disk of so many gigabytes a second, for measurements.
 import os
 from pathlib import Path
 from threading import Lock
-from time import perf_counter, sleep
+from time import perf_counter, sleep, time_ns
 
 from outdraft.options.errors import ModelLoadError
 
 ALIGN = 4096
+TICK = 0.1  # seconds: clocks of files tick every 1 to 10 ms, and a second write in one tick leaves no trace
 
 
 def align(size: int) -> int:
@@ -21,9 +22,21 @@ def align(size: int) -> int:
 
 
 def read_stamp(descriptor: int) -> tuple[int, int]:
-    """Of an open file: the size and the time of the last change, which every write moves."""
+    """Of an open file: the size and the time of the last change, which every write moves by a tick or not at all."""
     told = os.fstat(descriptor)
     return told.st_size, told.st_mtime_ns
+
+
+def is_fresh(stamp: tuple[int, int]) -> bool:
+    """Whether the last change is so near that another one may still come, or be under way, without moving the stamp."""
+    return abs(time_ns() - stamp[1]) < TICK * 1e9
+
+
+def settled_stamp(descriptor: int) -> tuple[int, int]:
+    """The stamp, after a tick where the last change is fresh."""
+    if is_fresh(read_stamp(descriptor)):
+        sleep(TICK)
+    return read_stamp(descriptor)
 
 
 class DirectFile:
@@ -52,9 +65,9 @@ class DirectFile:
         self._open()
 
     def was_written(self) -> bool:
-        """Whether another program has written to the file since it was opened, or since this was asked last."""
+        """Whether another program may have written to the file since it was opened, or since this was asked last."""
         before, self._stamp = self._stamp, read_stamp(self._fd)
-        return before != self._stamp
+        return before != self._stamp or is_fresh(self._stamp)
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):

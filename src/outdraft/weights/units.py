@@ -166,10 +166,11 @@ class UnitReader:
             self._read_checked(index, block)
 
     def _read_checked(self, index: int, block: MemoryBlock) -> None:
-        """A unit is checked when it is read first, and again when another program wrote to the file."""
+        """A unit is checked when it is read first, and again until it was read when no program had just written."""
         unit = self.units[index]
         self.file.read_into(block.memory[: align(unit.size)], unit.offset)
-        if self.file.was_written():
+        was_written = self.file.was_written()
+        if was_written:
             self._checked.clear()
         if index not in self._checked:
             if checksum(block.address, unit.size) != unit.checksum:
@@ -177,4 +178,5 @@ class UnitReader:
                     f"{self.file.path} is damaged at byte {unit.offset}: delete it, and it will be made again "
                     "from the model"
                 )
-            self._checked.add(index)
+            if not was_written:  # else the bytes may have been read before the write, and the next ones after it
+                self._checked.add(index)

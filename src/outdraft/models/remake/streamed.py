@@ -32,7 +32,7 @@ from outdraft.models.remake.pieces import Pieces
 from outdraft.nn.quant.blocks import dequantize
 from outdraft.nn.rope import RopeTables
 from outdraft.options.errors import ModelLoadError
-from outdraft.weights.direct import DirectFile, read_stamp
+from outdraft.weights.direct import DirectFile, read_stamp, settled_stamp
 from outdraft.weights.units import UnitReader
 
 
@@ -144,7 +144,7 @@ class EmbeddingRows:
         """Of the file that stands there now: over pages that the system may take back at any time."""
         table = self._packed.embedding
         self._file = self._packed.path.open("rb", buffering=0)
-        self._stamp = read_stamp(self._file.fileno())
+        self._stamp = settled_stamp(self._file.fileno())
         if self._stamp[0] < table.offset + table.size:
             return False
         with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
