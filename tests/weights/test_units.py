@@ -122,12 +122,12 @@ def test_a_write_in_the_tick_of_another_is_seen(stored, monkeypatch):
     reader._forget_ahead()
     written = path.stat()
     data = bytearray(path.read_bytes())
-    data[units[0].offset] ^= 1
+    data[units[1].offset] ^= 1
     path.write_bytes(data)
     os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))  # as a clock that has not ticked since
     monkeypatch.setattr("outdraft.weights.direct.TICK", 0)
     with pytest.raises(ModelLoadError, match="damaged"):
-        reader.bring(0)
+        reader.bring(1)
 
 
 def test_a_unit_of_a_settled_file_is_checked_once(stored, monkeypatch):
