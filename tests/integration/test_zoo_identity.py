@@ -1,7 +1,7 @@
 """The promise on the models that ship: same seed, same text, whatever drafts it, how far, and who else is in the batch.
 
-float32, temperature 1, every drafter, k = 1..8, each of seven unequal prompts alone and all seven as one batch. Where
-slow tests do not run: k = 4, four prompts as one batch, one alone.
+float32, temperature 1, every drafter: k = 4, four of seven unequal prompts as one batch, one alone. With `-m slow`
+longer texts in three other k of 1..8; prompts and k go round, so that every k meets every prompt and many drafters.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,8 @@ PROMPTS = [
     '"Well!" said Alice to herself, "after such a fall as this, I shall think nothing of tumbling down stairs! ' * 3,
     "import os\nimport sys\n\nclass Reader(object):\n" * 4,
 ]
-DEPTHS = range(1, 9)
+DEPTHS = (1, 2, 3, 5, 6, 7, 8)
+TOGETHER = 4
 
 
 def settings(num_tokens: int) -> list[SamplingParams]:
@@ -53,37 +54,42 @@ def options(plain, tmp_path_factory) -> dict[str, dict[str, str]]:
 
 
 def check(
-    plain: LLM,
-    wanted: list[tuple[int, ...]],
-    drafter: str,
-    own: dict[str, str],
-    depth: int,
-    num_tokens: int,
-    batch: slice = slice(None),
-    alone: slice = slice(None),
+    plain: LLM, wanted: list[tuple[int, ...]], drafter: str, own: dict[str, str], depth: int, num_tokens: int, turn: int
 ) -> None:
+    """Prompts `turn` and the three after it as one batch, and the last of these alone."""
     llm = plain.with_drafter({"name": drafter, **own}, num_speculative_tokens=depth)
     params = settings(num_tokens)
-    together = llm.generate(PROMPTS[batch], params[batch])
-    assert [r.token_ids for r in together] == wanted[batch], f"{drafter}, k={depth}, batch of {len(together)}"
-    for prompt, setting, ids in list(zip(PROMPTS, params, wanted, strict=True))[alone]:
-        assert llm.generate(prompt, setting).token_ids == ids, f"{drafter}, k={depth}, alone: {prompt[:30]!r}"
+    batch = [(turn + i) % len(PROMPTS) for i in range(TOGETHER)]
+    together = llm.generate([PROMPTS[i] for i in batch], [params[i] for i in batch])
+    assert [r.token_ids for r in together] == [wanted[i] for i in batch], f"{drafter}, k={depth}, batch of {batch}"
+    alone = batch[-1]
+    assert llm.generate(PROMPTS[alone], params[alone]).token_ids == wanted[alone], (
+        f"{drafter}, k={depth}, {alone} alone"
+    )
 
 
 COSTLY = ("specexec",)  # a tree of 256 nodes in every round
 QUICK = [pytest.param(name, marks=[pytest.mark.slow] * (name in COSTLY)) for name in names("drafter")]
+LONG = [
+    (name, DEPTHS[(i + 2 * j) % len(DEPTHS)], 3 * i + j) for i, name in enumerate(names("drafter")) for j in range(3)
+]
 
 
 @pytest.mark.parametrize("drafter", QUICK)
 def test_same_seed_same_text(plain, wanted, options, drafter):
-    check(plain, wanted(12), drafter, options.get(drafter, {}), 4, 12, slice(4), slice(3, 4))
+    check(plain, wanted(12), drafter, options.get(drafter, {}), 4, 12, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drafter", names("drafter"))
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_same_seed_same_text_long(plain, wanted, options, drafter, depth):
-    check(plain, wanted(64), drafter, options.get(drafter, {}), depth, 64)
+@pytest.mark.parametrize(("drafter", "depth", "turn"), LONG)
+def test_same_seed_same_text_long(plain, wanted, options, drafter, depth, turn):
+    check(plain, wanted(32), drafter, options.get(drafter, {}), depth, 32, turn)
+
+
+def test_every_depth_meets_every_prompt_and_many_drafters():
+    met = {(depth, (turn + i) % len(PROMPTS)) for _, depth, turn in LONG for i in range(TOGETHER)}
+    assert len(met) == len(DEPTHS) * len(PROMPTS)
+    assert all(sum(one == depth for _, one, _ in LONG) >= len(LONG) // 9 for depth in DEPTHS)
 
 
 def test_another_seed_is_another_text(plain, wanted):
