@@ -74,6 +74,5 @@ def test_sixteen_at_once(served: tuple[str, Service]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3, 4])
-def test_sixty_four_at_once(served: tuple[str, Service], seed: int) -> None:
-    check(served, mixed(64, seed))
+def test_sixty_four_at_once(served: tuple[str, Service]) -> None:
+    check(served, mixed(64, seed=2))

@@ -2,7 +2,8 @@
 
 A tiny target teaches a draft. The trainer's own passes, with the network in memory, promise tokens a pass; the files
 are drafted with in an engine. `Checked` calls a promise broken where both are more than 2 % and three standard errors
-apart. Sampled texts are others on both sides: there are rounds enough that three standard errors are below 3 %.
+apart. Sampled texts are others on both sides: of EAGLE-3 there are rounds enough that three standard errors are below
+3 %, of the others 6 %. These are asked greedy or sampled, in turn.
 """
 
 from math import hypot
@@ -28,7 +29,7 @@ from outdraft.training.record import Promise, PromiseTerms
 from .toys import draft_loop, draft_objective, rows, trained_target
 
 VOCAB, DEPTH, TOKENS = 31, 3, 64
-TEXTS = {0.0: 220, 1.0: 600}
+TEXTS, MANY = 180, 600
 CASES = {name: (name, {}) for name in learner_names()} | {
     f"{name}-{label}": (name, options) for name in learner_names() for label, options in learning(name).items()
 }
@@ -49,9 +50,9 @@ def taught(kind, options, place):
     return learner, teacher, place / "draft" / TARGET if isinstance(learner, TargetLearner) else place / "target"
 
 
-def terms(temperature):
+def terms(temperature, num_texts=TEXTS):
     generator = torch.Generator().manual_seed(11)
-    prompts = torch.randint(VOCAB, (TEXTS[temperature], 5), generator=generator).tolist()
+    prompts = torch.randint(VOCAB, (num_texts, 5), generator=generator).tolist()
     return PromiseTerms(prompts=tuple(map(tuple, prompts)), max_tokens=TOKENS, depth=DEPTH, temperature=temperature)
 
 
@@ -73,15 +74,17 @@ def served(kind, place, target, asked):
 def test_the_engine_keeps_every_promise(case, tmp_path):
     kind, options = CASES[case]
     learner, teacher, target = taught(kind, options, tmp_path)
-    for temperature in TEXTS:
-        asked = terms(temperature)
+    turn = list(CASES).index(case) % 2
+    for temperature in (0.0, 1.0) if case == "eagle3" else (float(turn),):
+        asked = terms(temperature, MANY if case == "eagle3" and temperature else TEXTS)
         said = promised(learner, teacher, target, asked)
         seen = served(kind, tmp_path / "draft", target, asked)
         checked = Checked(promise=said, measured=seen)
         assert sum(seen.rounds) >= LEAST_ROUNDS and checked.outcome == "holds", checked.line
         assert said.tau > 1.2, f"it learnt nothing that could be lost: {checked.line}"
-        if temperature:  # so that 3 % would be seen
-            assert ERRORS * hypot(said.standard_error, seen.standard_error) < 0.03 * said.tau, checked.line
+        if temperature:
+            error = ERRORS * hypot(said.standard_error, seen.standard_error) / said.tau
+            assert error < (0.03 if case == "eagle3" else 0.06), checked.line
         else:
             assert seen.tau == pytest.approx(said.tau, rel=2e-3), "greedy, both speak of the same texts"
 
@@ -100,7 +103,7 @@ def lose_norm(place):
 def test_a_norm_that_was_lost_on_the_way_breaks_a_promise(kind, tmp_path):
     """The file loads, and drafts worse; one broken promise is enough for `train check` to fail."""
     learner, teacher, target = taught(kind, {}, tmp_path)
-    said = {temperature: promised(learner, teacher, target, terms(temperature)) for temperature in TEXTS}
+    said = {temperature: promised(learner, teacher, target, terms(temperature)) for temperature in (0.0, 1.0)}
     lose_norm(tmp_path / "draft")
     found = [
         Checked(promise=one, measured=served(kind, tmp_path / "draft", target, terms(temperature)))

@@ -150,12 +150,12 @@ def test_two_workers_that_share_the_parameters_are_one(scene, more):
     assert left == ["shards-30"]
 
 
-@pytest.mark.parametrize("kind", ["draft_model", "medusa"])
-def test_a_sharded_run_that_is_killed_ends_with_the_same_bits(scene, kind):
+def test_a_sharded_run_that_is_killed_ends_with_the_same_bits(scene):
+    kind = "draft_model"
     rng = random.Random(f"shard{kind}")
     whole = train(scene, f"whole-shard-{kind}", kind, 2, *SHARDED)
     name, steps = f"killed-shard-{kind}", []
-    for kill in range(3):
+    for kill in range(2):
         kill_at_random(scene, rng, name, kind, 2, *SHARDED, *(["--resume"] if kill else []))
         steps.append(load_state(scene / name / "run/checkpoint.pt").progress.step)
     parts = train(scene, name, kind, 2, *SHARDED, "--resume")
@@ -163,15 +163,16 @@ def test_a_sharded_run_that_is_killed_ends_with_the_same_bits(scene, kind):
     assert all(torch.equal(parts[weight], one) for weight, one in whole.items())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("kind", ["draft_model", "eagle", "medusa", "acceptance_head", JOINT])
+@pytest.mark.parametrize(
+    ("kind", "workers"), [("draft_model", 1), ("eagle", 2), ("medusa", 1), ("acceptance_head", 2), (JOINT, 2)]
+)
 def test_a_run_that_is_killed_ends_with_the_same_bits(scene, kind, workers):
-    """Five kills at random moments: between steps, in one, or while a checkpoint is written."""
+    """Three kills at random moments: between steps, in one, or while a checkpoint is written."""
     rng = random.Random(f"{kind}{workers}")
     whole = train(scene, f"whole-{kind}{workers}", kind, workers)
     name = f"killed-{kind}{workers}"
     steps = []
-    for kill in range(5):
+    for kill in range(3):
         kill_at_random(scene, rng, name, kind, workers, *(["--resume"] if kill else []))
         steps.append(load_state(scene / name / "run/checkpoint.pt").progress.step)
     parts = train(scene, name, kind, workers, "--resume")

@@ -42,7 +42,7 @@ def test_texts_have_the_targets_distribution_in_detail(name, parents, sampled, s
     target = random_table(8, 2, 3)
     drafter = blend(target, random_table(8, 2, 4), share)
     result = sample_distribution(
-        rule(name), target, drafts_from(drafter, parents, sampled=sampled), num_tokens=60_000, seed=7
+        rule(name), target, drafts_from(drafter, parents, sampled=sampled), num_tokens=12_000, seed=7
     )
     assert result.passes, result
 

@@ -116,7 +116,7 @@ def test_every_spelling_has_one_meaning(model_dir):
     assert Words(drafter="draft_model", draft_model="m", num_speculative_tokens=3).read() == wanted
     assert Words(drafter={"name": "draft_model", "model": "m"}, num_speculative_tokens=3).read() == wanted
     assert Words(drafter={"width": 2}, draft_model="m").read().drafter_options == {"width": 2, "model": "m"}
-    assert Words(drafter="lookahead").read() != Words(drafter="recipe:lookahead").read()
+    assert Words(drafter="pia").read() != Words(drafter="recipe:pia").read()
     assert (
         Words(drafter="pipeinfer", draft_model="m").read() == Words(drafter="recipe:pipeinfer", draft_model="m").read()
     )
