@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from outdraft.core.registry import find_learner, learner_names
+from outdraft.learn.muon import Muon, orthogonal
 from outdraft.learn.step import Optimizer
 from outdraft.nn.linear import LinearMap
 from outdraft.testing.tiny import tiny_model
@@ -46,7 +47,7 @@ def test_output_heads_and_tables_of_every_kind_are_adamws(kind):
         for part, _ in made._parts
         for g in part.param_groups
         for p in g["params"]
-        if isinstance(part, torch.optim.Muon)
+        if isinstance(part, Muon)
     ]
     assert len(muons) > 1
     for name in muons:
@@ -83,3 +84,30 @@ def test_a_step_is_cut_to_its_norm_and_one_without_a_finite_gradient_is_left_out
     assert optimizer.update(1.0, clip=1.0) and weight.grad.norm() <= 1.0 and (weight < 0).all()
     before, weight.grad = weight.detach().clone(), torch.tensor([1.0, torch.inf, 0.0, 0.0])
     assert not optimizer.update(1.0, clip=1.0) and torch.equal(weight.detach(), before)
+
+
+@pytest.mark.parametrize("shape", [(24, 40), (40, 24), (16, 16)])
+def test_muon_is_pytorchs_in_float32(shape):
+    """Ten steps with decay; PyTorch's rounds each to bfloat16."""
+    generator = torch.Generator().manual_seed(3)
+    start, gradients = (torch.randn(*more, *shape, generator=generator) for more in ((), (10,)))
+    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    made = Muon([ours], lr=0.01, weight_decay=0.1)
+    like = torch.optim.Muon([theirs], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for gradient in gradients:
+        for parameter, optimizer in ((ours, made), (theirs, like)):
+            parameter.grad = gradient.clone()
+            optimizer.step()
+    moved = (theirs - start).norm()
+    assert (ours - theirs).norm() < 0.02 * moved
+    assert torch.equal(
+        made.state_dict()["state"][0]["momentum_buffer"], like.state_dict()["state"][0]["momentum_buffer"]
+    )
+
+
+def test_a_frozen_matrix_stays_and_a_matrix_of_zeros_has_no_direction():
+    frozen, still = nn.Parameter(torch.ones(3, 4)), nn.Parameter(torch.ones(3, 4))
+    still.grad = torch.zeros(3, 4)
+    Muon([frozen, still], lr=0.1, weight_decay=0.0).step()
+    assert torch.equal(frozen, torch.ones(3, 4)) and torch.equal(still, torch.ones(3, 4))
+    assert torch.equal(orthogonal(torch.zeros(2, 5)), torch.zeros(2, 5))

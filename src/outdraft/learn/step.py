@@ -1,10 +1,9 @@
-"""PyTorch's Muon for the matrices and its AdamW for the rest, as one optimiser, with one schedule.
+"""Muon (`muon.py`) for the matrices and PyTorch's AdamW for the rest, as one optimiser, with one schedule.
 
-Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon/): the momentum of a matrix is replaced by a nearly
-orthogonal matrix of the same row and column space, so that all directions are learned at one speed; scaled as large as
-AdamW's step (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Tables, output heads and vectors take AdamW: a matrix
-is a table or a head if one of its sides is as long as the vocabulary, or if its name says so (`TABLES`). Moments are
-float32, as the parameters are; what computes in bfloat16 does so under autocast.
+Muon replaces the momentum of a matrix by a nearly orthogonal matrix of the same row and column space, so that all
+directions are learned at one speed. Tables, output heads and vectors take AdamW: a matrix is a table or a head if one
+of its sides is as long as the vocabulary, or if its name says so (`TABLES`). Moments are float32, as the parameters
+are; what computes in bfloat16 does so under autocast.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from outdraft.options.errors import ConfigError
+from outdraft.learn.muon import Muon
 
 TABLES = {"embedding", "positions", "places", "lm_head", "projections"}  # parts of names, in every network of ours
 
@@ -24,7 +23,7 @@ class Optimizer:
     """One step for parameters that have their gradients. `named`: each with its name in the module.
 
     `lr`: the peak rate of AdamW; `muon_lr`: of Muon, 0: AdamW for everything; `shares`: parameters that learn at a
-    share of these. Raises `ConfigError` where PyTorch has no Muon.
+    share of these.
     """
 
     def __init__(
@@ -48,14 +47,8 @@ class Optimizer:
         rest = [p for p in self.parameters if id(p) not in taken]
         self._parts: list[tuple[torch.optim.Optimizer, float]] = []
         if matrices:
-            if not hasattr(torch.optim, "Muon"):
-                raise ConfigError(
-                    f"muon_lr={muon_lr:g} needs PyTorch 2.9 or later, and this is {torch.__version__}: set it "
-                    "to 0, so that AdamW trains everything"
-                )
             alike = _alike([{"params": matrices}], shares)
-            muon = torch.optim.Muon(alike, lr=muon_lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
-            self._parts.append((muon, muon_lr))
+            self._parts.append((Muon(alike, lr=muon_lr, weight_decay=weight_decay), muon_lr))
         if rest:
             groups = [
                 {"params": [p for p in rest if p.dim() > 1], "weight_decay": weight_decay},
