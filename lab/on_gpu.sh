@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in under six minutes, on a machine with Python and PyTorch: kernels against their
-# reference, recorded passes against launched ones, whole texts, then speeds.
+# Everything that wants a GPU, in under eight minutes, on a machine with Python and PyTorch: kernels against their
+# reference, recorded passes against launched ones, whole texts, packed weights, then speeds.
 #
 #   bash lab/on_gpu.sh [OUTDIR] [--device cpu] [--size tiny]       writes OUTDIR/on_gpu.json, and a log of each part
 #
@@ -48,6 +48,7 @@ else
   echo '{"part": "tests", "skipped": "no pytest"}' | tee -a "$OUT/parts.jsonl"
 fi
 wait
+part packed 120 "$PY" -m lab.gpu.packed --device "$DEVICE" --size "$SIZE" --out "$OUT/packed.jsonl"
 part bench 170 "$PY" -m lab.gpu --device "$DEVICE" --size "$SIZE" --minutes 2.3 --out "$OUT/bench.jsonl"
 "$PY" -m lab.gpu.gather "$OUT"
 echo "on_gpu: $SECONDS s, written to $OUT/on_gpu.json"

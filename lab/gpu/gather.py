@@ -1,7 +1,7 @@
 """`python -m lab.gpu.gather DIR`: what the parts of `lab/on_gpu.sh` wrote into DIR, as one file, DIR/on_gpu.json.
 
-{"parts": [{"part", "status", "seconds", "said"}], "texts": [...], "bench": [...]}: `said` is the end of a log. The
-texts are those of all files `texts*.jsonl`.
+{"parts": [{"part", "status", "seconds", "said"}], "texts": [...], "packed": [...], "bench": [...]}: `said` is the end
+of a log. The texts are those of all files `texts*.jsonl`.
 """
 
 import json
@@ -14,7 +14,7 @@ LINES = 12  # of a log
 
 def gather(place: Path) -> dict[str, Any]:
     """Everything in one object; a part that wrote nothing has an empty list, and a half line is left out."""
-    found = {name: _lines(place, name) for name in ("parts", "texts", "bench")}
+    found = {name: _lines(place, name) for name in ("parts", "texts", "packed", "bench")}
     for part in found["parts"]:
         log = place / f"{part['part']}.log"
         part["said"] = log.read_text("utf-8", "replace").splitlines()[-LINES:] if log.exists() else []

@@ -27,6 +27,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
+from outdraft.nn.quant.rounded import tell_floats
 from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError
 
@@ -62,6 +63,7 @@ class GraphedRunner(Runner):
         self._pool = self.cache
         if self.shared is not None:
             self.shared.unit = PAGE  # nothing is promised about bits
+        tell_floats(decoder)
         decoder.tile_rows(row_tile)
         if self.plain_rows is not None:
             self.plain_rows.chains = row_tile is not None

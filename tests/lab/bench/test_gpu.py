@@ -8,6 +8,7 @@ import torch
 
 from lab.gpu import peer
 from lab.gpu.__main__ import main
+from lab.gpu.packed import time_products
 from lab.gpu.pair import make_pair
 from lab.gpu.rounds import Way, measure
 from lab.gpu.rows import examine_rows
@@ -59,3 +60,13 @@ def test_the_time_limit_is_kept_and_written(tmp_path):
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert lines[0]["section"] == "machine" and len(lines) > 20
     assert all("skipped" in line for line in lines[1:])
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_packed_products_have_figures(bits):
+    """On a CPU, with the CPU's operator."""
+    told = time_products(64, 32, bits, 0, torch.device("cpu"))
+    assert told["bytes"]["packed"] < told["bytes"]["bfloat16"] == 2 * 64 * 32
+    assert max(told["off"].values()) < 0.03 and told["layout"] < 0.03 and told["rows_with_other_bits"][9] == 0
+    assert set(told["us"]) == {"packed", "bfloat16"} | ({"int8pack"} if bits == 8 else set())
+    assert all(one > 0 for times in told["us"].values() for one in times.values())

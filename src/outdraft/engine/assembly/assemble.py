@@ -21,9 +21,9 @@ from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.parts import Parts
-from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
+from outdraft.engine.assembly.elastic import ElasticEngine, elastic_ladder
 from outdraft.engine.assembly.memory import read_memory
-from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions, Ladder
+from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import Variant
@@ -234,19 +234,19 @@ def _elastic(setup: Setup, model: OpenedModel) -> Assembled:
     network = _read(setup, model, FULL)
     setup = replace(setup, combination=fitting(network, setup.combination, setup.guard))
     first = _build(setup, network, setup.combination)
-    levels = elastic_levels(setup, network, first.parts.drafter)
-    settings = _settings(setup, network)
+    ladder = elastic_ladder(setup, network, first.parts.drafter, options)
+    settings, is_native = _settings(setup, network), network.kernels != "pytorch"
     del network
     threads = torch.get_num_threads()
 
     def load(level: str) -> Variant:
-        small_draft = DRAFT_INT4 in levels and level != FULL
+        small_draft = DRAFT_INT4 in ladder.levels and level != FULL
         combination = setup.combination.rounded("int4") if small_draft else setup.combination
         with torch_threads(threads):  # a step has one
             return _build(setup, _read(setup, setup.open_model(), level), combination)
 
-    engine = ElasticEngine(first, load, Ladder(levels, options), **settings)
-    return Assembled(engine=engine, config=engine.config, native=True)
+    engine = ElasticEngine(first, load, ladder, **settings)
+    return Assembled(engine=engine, config=engine.config, native=is_native)
 
 
 def _settings(setup: Setup, network: Network) -> dict[str, Any]:

@@ -9,16 +9,22 @@ One set of weights is held at a time, and requests keep their order. A change co
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import torch
+
 from outdraft.core.drafter import Drafter
-from outdraft.engine.assembly.memory import give_back
-from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, Ladder
+from outdraft.engine.assembly.memory import Memory, give_back, read_memory
+from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions, Ladder
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.loop import Engine
+from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.network import Network
 from outdraft.models.remake.quantize import mixed_precision
+from outdraft.nn.linear import LinearMap
+from outdraft.nn.quant.rounded import RoundedMap
 from outdraft.options.errors import CapabilityError
 
 
@@ -50,28 +56,28 @@ class ElasticEngine(Engine):
         if not self._empty:
             self.composition.let_go()
         self._empty = True
-        give_back()
+        _give_back()
         loaded = self._load(level)
         self.parts, self.variant = loaded.parts, loaded.name
         self.config = self._describe(level, loaded)
         self.ladder.hold(level, loaded.num_bytes)
         self._empty = False
-        give_back()
+        _give_back()
 
     def _describe(self, level: str, variant: Variant) -> dict[str, Any]:
         """What runs, in one piece, for other threads read it while this one changes it."""
         return {**variant.config, "precision": {"name": ELASTIC, **self.ladder.describe(), "level": level}}
 
 
-def elastic_levels(setup: Setup, network: Network, drafter: Drafter) -> tuple[str, ...]:
-    """The levels that save memory here; `drafter` as it is at the top.
+def elastic_ladder(setup: Setup, network: Network, drafter: Drafter, options: ElasticOptions) -> Ladder:
+    """The levels that save memory here, and whose memory is read; `drafter` as it is at the top.
 
     Raises `CapabilityError` where the target's middle layers cannot be held on 4 bits.
     """
-    if network.kernels == "pytorch":
+    if network.kernels == "pytorch" and (reason := _why_floats(network)):
         raise CapabilityError(
-            f"precision={ELASTIC!r} saves memory on the native kernels only, and {setup.directory.name} runs through "
-            "PyTorch here: name a precision"
+            f"precision={ELASTIC!r} saves memory on the native kernels and on CUDA, and {setup.directory.name} runs "
+            f"through PyTorch here with floats ({reason}): name a precision"
         )
     if network.config.variant:
         raise CapabilityError(
@@ -81,6 +87,30 @@ def elastic_levels(setup: Setup, network: Network, drafter: Drafter) -> tuple[st
     mixed_precision(network.config.num_layers)  # it raises where there are too few layers
     may_shrink = setup.combination.quantization == "auto"
     weights = drafter.traits.weights
-    if may_shrink and weights and all(one.can_shrink for one in weights):
-        return FULL, DRAFT_INT4, MIXED
-    return FULL, MIXED
+    shrinks = may_shrink and weights and all(one.can_shrink for one in weights)
+    read = partial(device_memory, network.device) if network.device.type == "cuda" else read_memory
+    return Ladder((FULL, DRAFT_INT4, MIXED) if shrinks else (FULL, MIXED), options, read)
+
+
+def _why_floats(network: Network) -> str:
+    """Why PyTorch would hold middle layers on 4 bits as floats; "" where it would not."""
+    from outdraft.nn.quant.four_bits import why_not  # for GPUs alone
+
+    if not isinstance(network, Decoder) or network.device.type not in RoundedMap.packs_on:
+        return f"4 bits stay packed on {' and '.join(RoundedMap.packs_on)} only"
+    if network.exact:
+        return "exact=True needs them"
+    maps = [one for layer in network.layers[1:-1] for one in layer.modules() if isinstance(one, LinearMap)]
+    return next(filter(None, (why_not(one.shape, network.dtype, network.device) for one in maps)), "")
+
+
+def device_memory(device: torch.device) -> Memory:
+    """Of a GPU; what PyTorch keeps for later tensors is free."""
+    free, total = torch.cuda.mem_get_info(device)
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return Memory(free=free + kept, total=total)
+
+
+def _give_back() -> None:
+    give_back()
+    torch.cuda.empty_cache()  # it does nothing where there is no CUDA

@@ -6,6 +6,8 @@ A map is multiplied as `RoundedMap` says; an embedding makes floats of the rows 
 holds the same `Blocks` as its embedding.
 """
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 
@@ -63,6 +65,17 @@ class BlockLinear(RoundedMap):
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The floats that the blocks stand for: [out, in]."""
         return self.blocks.dequantize(dtype)
+
+    def off_grid(self) -> str:
+        if self.blocks.factors or not our_bits(self.blocks.parts):
+            return f"no product is known of {' beside '.join(sorted({kind for kind, _ in self.blocks.parts}))}"
+        return ""
+
+    def on_grid(self) -> tuple[int, Tensor, Tensor]:
+        return our_bits(self.blocks.parts), *on_our_grid(self.blocks.held())
+
+    def to_host(self) -> None:
+        self.blocks = deepcopy(self.blocks).cpu()  # an embedding may share them, and looks rows up on its device
 
 
 class BlockEmbedding(nn.Module):

@@ -63,6 +63,12 @@ class QuantLinear(RoundedMap):
         """Integers times their scales, rounded once: [out, in]."""
         return grid.times_scales(grid.unpack(self.qweight, self.bits), self.scales).to(dtype)
 
+    def on_grid(self) -> tuple[int, Tensor, Tensor]:
+        return self.bits, self.qweight, self.scales
+
+    def to_host(self) -> None:
+        self.qweight, self.scales = self.qweight.cpu(), self.scales.cpu()
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Every `.to()` comes here: scales change their device and never their type."""
         scales = self.scales
