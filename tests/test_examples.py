@@ -4,6 +4,7 @@ Examples run in this process, with texts of `MOST` tokens at most; the program o
 """
 
 import json
+import os
 import re
 import runpy
 import shlex
@@ -57,7 +58,13 @@ def first_program(page, language):
 
 def output_of(program, tmp_path):
     (tmp_path / "program.py").write_text(program)
-    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=300)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=300, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -24,7 +24,7 @@ SHOWN = {
     "server/endpoints/answering.py": "created",
     "server/endpoints/responses.py": "completed_at",
     "server/service.py": "when the server began",
-    "weights/direct.py": "whether a file was written a tick ago; another clock, and its units are checked by stamp alone",
+    "weights/direct.py": "the age of a last write, to a tick; a jump leaves the check by stamps",
 }
 
 

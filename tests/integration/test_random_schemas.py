@@ -1,4 +1,4 @@
-"""Every text under a random schema is of that schema, and is plain decoding's: 24 in each run, 1,000 if slow."""
+"""Every text under a random schema is of that schema, and is plain decoding's: 24 in each run, 300 more if slow."""
 
 import random
 
@@ -45,8 +45,8 @@ def test_texts_of_some_schemas(llms):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(10))
-def test_texts_of_a_thousand_schemas(llms, hundred):
+@pytest.mark.parametrize("hundred", range(3))
+def test_texts_of_three_hundred_schemas(llms, hundred):
     print(write(llms, range(1000 + 100 * hundred, 1100 + 100 * hundred)))
 
 

@@ -103,7 +103,7 @@ def test_a_ragged_pass_has_the_bits_of_its_paths_alone(seed, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", kinds)
-def test_four_thousand_ragged_passes(kind):
+def test_a_thousand_ragged_passes(kind):
     """One row in a thousand may be far: random weights make twenty times of a rounding, here and there."""
-    far = [off for seed in range(4_000) for off in run_case(seed, kind)]
+    far = [off for seed in range(1_000) for off in run_case(seed, kind)]
     assert sum(off > 1 for off in far) < len(far) / 1_000
