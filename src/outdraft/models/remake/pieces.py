@@ -200,5 +200,5 @@ def tensors_for(config: ModelConfig, dtype: torch.dtype) -> Iterator[tuple[str, 
 
 def _unfilled(like: Tensor) -> Tensor:
     """In memory; floats are NaN, so that what is not read shows."""
-    made = torch.empty_like(like, device="cpu")
+    made = torch.empty(like.shape, dtype=like.dtype)
     return made.fill_(float("nan")) if made.is_floating_point() else made
