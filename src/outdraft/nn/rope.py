@@ -119,12 +119,12 @@ class Rope:
         """Cosines and sines of at least the first `length` positions: [T, 1, dim] each."""
         known = self._tables.get((dtype, device))
         if known is None or length > known[0].shape[0]:
-            known = self._tables[dtype, device] = self._table(length, dtype, device)
+            known = self._tables[dtype, device] = self.make_table(length, dtype, device)
         return known
 
     @torch.inference_mode(False)  # a table made while serving must still serve training
-    def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """cos and signed sin for at least so many positions: [T, 1, dim] each."""
+    def make_table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """cos and signed sin for at least so many positions: [T, 1, dim] each. They are not kept."""
         blocks = 4
         while blocks * _BLOCK < length:
             blocks *= 2
@@ -157,7 +157,7 @@ class RopeTables:
         """Cosines and signed sines of at least the first `length` positions: [kinds, T, 1, dim] each."""
         known = self._tables.get((dtype, device))
         if known is None or length > known[0].shape[1]:
-            pairs = [rope.table(length, dtype, device) for rope in self._ropes]
+            pairs = [rope.make_table(length, dtype, device) for rope in self._ropes]
             known = torch.stack([cos for cos, _ in pairs]), torch.stack([sin for _, sin in pairs])
             self._tables[dtype, device] = known
         return known
