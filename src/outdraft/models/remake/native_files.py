@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from outdraft.core.c_library import give_back_freed
 from outdraft.kernels.checksum import checksum
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake.packed_cache import kept_file
@@ -25,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 def load_native(pieces: Pieces) -> NativeDecoder:
     """The decoder, its weights in memory once. Raises `ModelLoadError` for files that are not right."""
+    give_back_freed()  # the lists that a tokenizer was made of, before as much is mapped
     for _ in range(2):  # a damaged file is made again, once
         kept = kept_file(pieces)
         if kept is None:
