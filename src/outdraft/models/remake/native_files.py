@@ -48,18 +48,19 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
     with file.path.open("rb") as opened:
         pages = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)  # never written; a writable view has an address
     start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    parts = [*file.units, file.embedding]
+    parts = [*file.units] if pieces.is_tied else [*file.units, file.embedding]
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         found = pool.map(lambda part: checksum(start + part.offset, part.size), parts)
         if [part.checksum for part in parts] != list(found):
             return None
-    if sys.platform == "linux":  # of the table memory holds the rows that are looked up
-        pages.madvise(mmap.MADV_DONTNEED, file.embedding.offset, file.embedding.size)
     stack = pieces.empty_stack()
     stack.lender = pages
     for index, unit in enumerate(file.units):
         stack.lend_unit(index, start + unit.offset, unit.size)
-    table = torch.frombuffer(pages, dtype=torch.uint8, count=file.embedding.size, offset=file.embedding.offset)
-    return NativeDecoder.over(
-        pieces.config, stack, pieces.table_over(table), pieces.final_norm(), pieces.num_parameters
-    )
+    table = None  # the head has its rows
+    if not pieces.is_tied:
+        if sys.platform == "linux":  # memory holds the rows that are looked up, and what the system maps around them
+            pages.madvise(mmap.MADV_DONTNEED, file.embedding.offset, file.embedding.size)
+        rows = torch.frombuffer(pages, dtype=torch.uint8, count=file.embedding.size, offset=file.embedding.offset)
+        table = pieces.table_over(rows)
+    return NativeDecoder.over(pieces.config, stack, table, pieces.final_norm(), pieces.num_parameters)
