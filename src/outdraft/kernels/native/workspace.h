@@ -10,8 +10,7 @@ struct Workspace {
     int rows = 0, line = 0, inputs = 0;
     Buffer<float> normed, wide, narrow, scales, sums;
     float *qkv = nullptr, *mixed = nullptr;  // attention's; they lie in `wide`, which the feed-forward fills behind it
-    Buffer<std::uint16_t> half;
-    Buffer<std::uint8_t> bytes;
+    Buffer<std::uint16_t> half;  // or bytes: a product takes one of them
     Buffer<std::int32_t> offsets;
 
     float* normed_row(int row) { return normed.get() + std::size_t(row) * line; }
@@ -32,7 +31,6 @@ struct Workspace {
         narrow = make_buffer<float>(n * shape.hidden);
         const std::size_t whole = (n + 31) / 32 * 32;  // the matrix unit reads whole tiles
         half = make_buffer<std::uint16_t>(whole * (widest + kFill / 2));
-        bytes = make_buffer<std::uint8_t>(whole * (widest + kFill));
         scales = make_buffer<float>(whole * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(whole * 2 * (widest / kGroup + 1));
         sums = make_buffer<float>(whole * (widest / kGroup + 1));
