@@ -263,7 +263,8 @@ def test_what_was_freed_goes_back_before_weights_are_mapped(tmp_path, own_cache,
     save_model(make("llama"), tmp_path / "model")
     order = []
     honest = native_files._mapped
-    monkeypatch.setattr(native_files, "give_back_freed", lambda: order.append("freed"))
+    for each in (native_files, packed_cache):
+        monkeypatch.setattr(each, "give_back_freed", lambda name=each.__name__: order.append(name.rpartition(".")[2]))
     monkeypatch.setattr(native_files, "_mapped", lambda *how: (order.append("mapped"), honest(*how))[1])
-    load_network(tmp_path / "model")
-    assert order == ["freed", "mapped"]
+    load_network(tmp_path / "model"), load_network(tmp_path / "model")
+    assert order == ["native_files", "packed_cache", "mapped", "native_files", "mapped"]
