@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from outdraft.cache.config import CacheConfig
+from outdraft.cache.static import StaticCache
 from outdraft.core.cache import PAGE, KVCache
 from outdraft.options.errors import CapabilityError, ConfigError
 
@@ -279,3 +280,14 @@ def test_bytes_are_kept_where_they_are_asked_for_alone(layout):
             assert (memory.value_scales[0, page] > 2 * memory.key_scales[0, page])[..., :3].all()
         else:
             assert memory.key_scales is None and memory.value_scales is None
+
+
+def test_rows_that_fill_a_block_have_room_for_the_next_one():
+    """A prompt's first chunk would else leave a block that the second one has to copy."""
+    cache = StaticCache(1, 1, 32, torch.bfloat16, "cpu", 4096)
+    cache.add(0)
+    cache.reserve(0, 512)
+    keys = cache.memory(0).keys
+    cache.commit(0, range(512))
+    cache.reserve(0, 512)
+    assert cache.memory(0).keys is keys

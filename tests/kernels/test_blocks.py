@@ -8,6 +8,7 @@ from outdraft.kernels.decoder.guesser import Guesser, GuessRows
 from outdraft.kernels.decoder.matrix import PackedMatrix, Weight
 from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import KINDS, library
+from outdraft.nn.quant.block_linear import on_our_grid
 from outdraft.nn.quant.blocks import BLOCKS, dequantize
 from outdraft.options.errors import CapabilityError
 
@@ -117,12 +118,68 @@ def test_bytes_that_are_no_weight_are_refused():
 @pytest.mark.parametrize("name", SPANS)
 def test_a_guesser_reads_an_embeddings_rows_as_pytorch_does(name):
     rows = random_rows(name, 40, 256, 4)
-    shape = StackShape(hidden=256, heads=2, kv_heads=1, head_dim=32, inner=64, vocab=40, rotary=32, eps=1e-5, scale=0.2)
-    stack = Stack(shape, 0, threads=1)
-    stack.set_head(Weight(bits=16, values=torch.eye(40, 256).bfloat16()), None)
-    guesser = Guesser(stack, stack, BlockWeight(parts=[(name, rows)]), num_layers=0, bare_head=True)
-    empty = torch.empty(1, 32)
-    states, _ = guesser.feed(
-        GuessRows(tokens=[3, 39, 0], positions=[0, 0, 0], spans=[], cos=empty, sin=empty), [0, 1, 2]
+    stack = stack_with(Weight(bits=16, values=torch.eye(40, 256).bfloat16()))
+    expected = dequantize(rows, name, torch.bfloat16)[[3, 39, 0]].float()
+    assert torch.equal(states_of(stack, BlockWeight(parts=[(name, rows)])), expected)
+
+
+@pytest.mark.parametrize("name", [*SPANS, "two parts", "grid of 8", "grid of 4", "floats"])
+def test_rows_of_a_tied_head_are_the_embeddings(name):
+    """As it was packed, whatever the layout."""
+    kind = {"grid of 8": "Q8_0", "grid of 4": "Q4_0", "two parts": "Q6_K", "floats": "Q8_0"}.get(name, name)
+    rows = random_rows(kind, 40, 256, 4)
+    numbers = dequantize(rows, kind, torch.bfloat16)
+    head = BlockWeight(parts=[(kind, rows)])
+    if name == "floats":
+        head = Weight(bits=16, values=numbers)
+    elif name == "two parts":
+        more = random_rows("Q4_0", 70, 256, 5)
+        head = BlockWeight(parts=[(kind, rows), ("Q4_0", more)])
+        numbers = torch.cat((numbers, dequantize(more, "Q4_0", torch.bfloat16)))
+    elif name.startswith("grid"):
+        values, scales = on_our_grid([(kind, rows)])
+        head = Weight(bits=int(name[-1]), values=values, scales=scales, group=32)
+    stack = stack_with(head)
+    ids = torch.arange(len(numbers)).flip(0)
+    assert torch.equal(stack.rows(ids), numbers[ids].float())
+    assert torch.equal(states_of(stack, stack), numbers[[3, 39, 0]].float())
+    for wrong in (-1, len(numbers)):
+        with pytest.raises(RuntimeError, match="does not have"):
+            stack.rows(torch.tensor([0, wrong]))
+
+
+def test_rows_of_a_head_that_has_other_numbers_are_refused():
+    rounded_head = Weight(bits=8, values=torch.ones(40, 256, dtype=torch.int8), scales=torch.ones(40, 1))
+    with pytest.raises(RuntimeError, match="one scale"):
+        stack_with(rounded_head).rows(torch.tensor([0]))
+    with pytest.raises(RuntimeError, match="missing"):
+        stack_with(None).rows(torch.tensor([0]))
+    with pytest.raises(RuntimeError, match="missing"):
+        states_of(stack_with(rounded_head), stack_with(None))
+
+
+def stack_with(head: Weight | BlockWeight | None) -> Stack:
+    """Without layers."""
+    shape = StackShape(
+        hidden=256,
+        heads=2,
+        kv_heads=1,
+        head_dim=32,
+        inner=64,
+        vocab=40 if head is None else head.num_out if isinstance(head, BlockWeight) else len(head.values),
+        rotary=32,
+        eps=1e-5,
+        scale=0.2,
     )
-    assert torch.equal(states, dequantize(rows, name, torch.bfloat16)[[3, 39, 0]].float())
+    stack = Stack(shape, 0, threads=1)
+    if head is not None:
+        stack.set_head(head, None)
+    return stack
+
+
+def states_of(stack: Stack, table: BlockWeight | Stack) -> torch.Tensor:
+    """Of tokens 3, 39 and 0, of which a guesser without layers makes their embeddings."""
+    guesser = Guesser(stack, stack, table, num_layers=0, bare_head=True)
+    empty = torch.empty(1, 32)
+    rows = GuessRows(tokens=[3, 39, 0], positions=[0, 0, 0], spans=[], cos=empty, sin=empty)
+    return guesser.feed(rows, [0, 1, 2])[0]

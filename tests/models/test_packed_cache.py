@@ -257,3 +257,14 @@ def test_the_same_files_read_otherwise_are_another_packed_file(tmp_path):
     other = replace(stored, config=replace(stored.config, tie_embeddings=not stored.config.tie_embeddings))
     places = {packed_cache.place_of(Pieces(stored=one), cache=tmp_path) for one in (stored, other)}
     assert len(places) == 2
+
+
+def test_what_was_freed_goes_back_before_weights_are_mapped(tmp_path, own_cache, monkeypatch):
+    save_model(make("llama"), tmp_path / "model")
+    order = []
+    honest = native_files._mapped
+    for each in (native_files, packed_cache):
+        monkeypatch.setattr(each, "give_back_freed", lambda name=each.__name__: order.append(name.rpartition(".")[2]))
+    monkeypatch.setattr(native_files, "_mapped", lambda *how: (order.append("mapped"), honest(*how))[1])
+    load_network(tmp_path / "model"), load_network(tmp_path / "model")
+    assert order == ["native_files", "packed_cache", "mapped", "native_files", "mapped"]

@@ -297,8 +297,10 @@ def test_the_native_kernels(kind, tmp_path, whole, monkeypatch):
     assert isinstance(twin, NativeDecoder) and pieces.num_parameters == twin.num_parameters
     h = torch.randn(5, 256, generator=torch.Generator().manual_seed(0))
     ids = torch.tensor([7, 0, 60])
-    for network in (made, found, inside, NativeDecoder(load_model(path, dtype="bfloat16"))):
-        assert isinstance(network, NativeDecoder) and isinstance(network.embedding, BlockEmbedding)
+    apart = NativeDecoder(load_model(path, dtype="bfloat16"))
+    assert isinstance(apart.embedding, BlockEmbedding) and pieces.is_tied
+    for network in (made, found, inside, apart):
+        assert isinstance(network, NativeDecoder) and (network.embedding is None) == (network is not apart)
         assert torch.equal(network.embed(ids, ids), twin.embed(ids, ids))
         assert torch.equal(network.logits(h), inside.logits(h)) and network.pass_bytes == inside.pass_bytes
     off = (twin.logits(h) - inside.logits(h)).abs().mean()  # activations are bytes there

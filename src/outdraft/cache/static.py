@@ -88,7 +88,7 @@ class StaticCache(SlotCache[Block]):
         capacity = entry.capacity
         if stop <= capacity:
             return
-        while capacity < stop:
+        while capacity <= stop:  # one more row will come: there is always a next token
             capacity *= 2
         grown = self._allocate(capacity)
         grown.copy(_slots(0, entry.stop), entry.planes, _slots(0, entry.stop))

@@ -62,7 +62,6 @@ class TextCodec:
         self.bos_token_id = self._id_of("bos_token")
         eos = self._id_of("eos_token")
         self.eos_token_ids = frozenset(eos_token_ids) | frozenset(() if eos is None else (eos,))
-        self._described_added = described["added_tokens"]
         self._add_bos = config.get("add_bos_token")  # absent: the tokenizer's own post-processor decides
         if self._add_bos and self.bos_token_id is None:
             raise ModelLoadError("tokenizer_config.json: add_bos_token is true, but bos_token names no known token")
@@ -125,7 +124,7 @@ class TextCodec:
     @cached_property
     def control(self) -> ControlTokens:
         """The tokens by which the model knows who speaks."""
-        return ControlTokens(self._tokenizer, self._described_added)
+        return ControlTokens(self._tokenizer, describe(self._tokenizer)["added_tokens"])
 
     def _read(self, tokenizer: Tokenizer, text: str, *, add_special: bool) -> list[int]:
         if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):

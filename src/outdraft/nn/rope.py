@@ -77,7 +77,7 @@ class Rope:
 
     def __init__(self, config: RopeConfig) -> None:
         half = frequencies(config)  # [dim / 2]
-        self._freq = torch.cat((half, half))  # [dim]
+        self.dim, self._freq = config.dim, torch.cat((half, half))  # [dim]
         self._sign = torch.cat((-torch.ones_like(half), torch.ones_like(half)))
         self._scale = attention_scale(config)
         self._config = config
@@ -119,22 +119,16 @@ class Rope:
         """Cosines and sines of at least the first `length` positions: [T, 1, dim] each."""
         known = self._tables.get((dtype, device))
         if known is None or length > known[0].shape[0]:
-            known = self._tables[dtype, device] = self._table(length, dtype, device)
+            cos, sin = _tables([self], length, dtype, device)
+            known = self._tables[dtype, device] = cos[0], sin[0]
         return known
 
-    @torch.inference_mode(False)  # a table made while serving must still serve training
-    def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """cos and signed sin for at least so many positions: [T, 1, dim] each."""
-        blocks = 4
-        while blocks * _BLOCK < length:
-            blocks *= 2
-        cosines, sines = [], []
-        for block in range(blocks):
-            place = torch.arange(block * _BLOCK, (block + 1) * _BLOCK, dtype=torch.float64)
-            angle = self._angles(place)
-            cosines.append((angle.cos() * self._scale).to(dtype))
-            sines.append((angle.sin() * self._sign * self._scale).to(dtype))
-        return torch.cat(cosines).to(device), torch.cat(sines).to(device)
+    def fill(self, cos: Tensor, sin: Tensor) -> None:
+        """Make tables [T, 1, dim] of cosines and signed sines, where they lie."""
+        for first in range(0, len(cos), _BLOCK):
+            angle = self._angles(torch.arange(first, first + _BLOCK, dtype=torch.float64))
+            cos[first : first + _BLOCK] = angle.cos() * self._scale
+            sin[first : first + _BLOCK] = angle.sin() * self._sign * self._scale
 
     def _angles(self, place: Tensor) -> Tensor:
         """Of these places in the table [n]: [n, 1, dim]."""
@@ -157,10 +151,21 @@ class RopeTables:
         """Cosines and signed sines of at least the first `length` positions: [kinds, T, 1, dim] each."""
         known = self._tables.get((dtype, device))
         if known is None or length > known[0].shape[1]:
-            pairs = [rope.table(length, dtype, device) for rope in self._ropes]
-            known = torch.stack([cos for cos, _ in pairs]), torch.stack([sin for _, sin in pairs])
-            self._tables[dtype, device] = known
+            known = self._tables[dtype, device] = _tables(self._ropes, length, dtype, device)
         return known
+
+
+@torch.inference_mode(False)  # a table made while serving must still serve training
+def _tables(ropes: Sequence[Rope], length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """cos and signed sin for at least so many positions: [kinds, T, 1, dim] each."""
+    count = 4 * _BLOCK
+    while count < length:
+        count *= 2
+    made = torch.empty(2, len(ropes), count, 1, ropes[0].dim, dtype=dtype)
+    for rope, cos, sin in zip(ropes, *made, strict=True):
+        rope.fill(cos, sin)
+    cos, sin = made.to(device)
+    return cos, sin
 
 
 def frequencies(config: RopeConfig, *, short: bool = False) -> Tensor:

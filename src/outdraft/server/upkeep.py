@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from outdraft.engine.assembly.memory import c_library
+from outdraft.core.c_library import c_library
 
 TURN = 0.0002  # seconds that a thread may keep Python's lock from the engine's; Python's own are 25 times as long
 READERS = 2  # threads that read short bodies: more of them wait for each other

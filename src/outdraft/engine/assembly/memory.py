@@ -4,13 +4,11 @@ Linux only: /proc/meminfo, and the limits of the control groups that the process
 version 2, and of version 1 where that one rules memory.
 """
 
-import ctypes
 import gc
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from outdraft.core.c_library import give_back_freed
 from outdraft.options.errors import CapabilityError
 
 
@@ -56,14 +54,7 @@ def give_back() -> None:
     stayed with the process until it was asked.
     """
     gc.collect()  # hooks and closures may hold weights in a ring
-    if (library := c_library("malloc_trim")) is not None:
-        library.malloc_trim(0)
-
-
-def c_library(wanted: str) -> Any:
-    """The C library if it is one that has this function; else None."""
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    return library if hasattr(library, wanted) else None
+    give_back_freed()
 
 
 @dataclass(frozen=True, slots=True)

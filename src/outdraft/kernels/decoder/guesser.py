@@ -52,7 +52,7 @@ class Guesser:
         self,
         body: Stack,
         head: Stack,
-        embedding: Tensor | BlockWeight,
+        embedding: Tensor | BlockWeight | Stack,
         *,
         num_layers: int,
         norm: Tensor | None = None,
@@ -64,10 +64,9 @@ class Guesser:
         entrance: Entrance | None = None,
         exit: ResidualBlock | None = None,
     ) -> None:
-        """embedding [V, D] bf16 or blocks of one part, multiplied by `embedding_scale`; ids [V']."""
-        self.native = body.native
+        """embedding [V, D] bf16, blocks of one part or a tied head's stack, times `embedding_scale`; ids [V']."""
+        self.native, self._num_layers = body.native, num_layers
         self._kept = (body, head, embedding)  # the library points at them
-        self._num_layers = num_layers
         self._num_ids = embedding.shape[0] if isinstance(embedding, Tensor) else embedding.num_out
         self.width, self.vocab = body.shape.hidden, head.shape.vocab if ids is None else num_ids
         self.handle = check(
@@ -82,8 +81,9 @@ class Guesser:
                 bare_head,
             )
         )
-        if isinstance(embedding, BlockWeight):
-            check(self.native.od_guesser_set_table(self.handle, embedding.described_parts()))
+        if not isinstance(embedding, Tensor):
+            table = (None, embedding.handle) if isinstance(embedding, Stack) else (embedding.described_parts(), None)
+            check(self.native.od_guesser_set_table(self.handle, *table))
         if ids is not None:
             known = ids.int().contiguous()
             check(self.native.od_guesser_set_ids(self.handle, known.data_ptr(), len(known), num_ids))

@@ -8,7 +8,7 @@ rows stand in its cache; data out: hidden states, taps, logits. Keys and values 
 import ctypes
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
@@ -81,30 +81,11 @@ class Stack:
             )
         self.native = native = require_library()
         self.shape = shape
+        self.num_out = shape.vocab  # of the head
         self.threads = threads
         self.kind = kind or native.od_best_kernels().decode()
-        described = CShape(
-            shape.hidden,
-            shape.heads,
-            shape.kv_heads,
-            shape.head_dim,
-            shape.inner,
-            shape.vocab,
-            shape.rotary,
-            shape.eps,
-            shape.scale,
-            shape.added,
-            shape.logit_scale,
-            shape.score_cap,
-            shape.logit_cap,
-            shape.growth,
-            shape.first_len,
-            ACTIVATIONS.index(shape.activation),
-            shape.gated,
-            _NORMS.index(shape.norm),
-            shape.norms_whole,
-            shape.parallel,
-        )
+        told = asdict(shape) | {"activation": ACTIVATIONS.index(shape.activation), "norm": _NORMS.index(shape.norm)}
+        described = CShape(**told)
         self.lender: object = None  # what keeps lent memory, if nothing else does
         self.handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
 
@@ -132,6 +113,12 @@ class Stack:
         """The head's matrix [V, D] bf16 as it was packed; None where it was rounded to integers or has a bias."""
         out = torch.empty(self.shape.vocab, self.shape.hidden, dtype=torch.bfloat16)
         return out if self.native.od_model_read_head(self.handle, out.data_ptr()) else None
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Rows of the head's matrix, which are the embedding's where the two are tied: ids [N] -> [N, D] float32."""
+        ids, out = ids.long().contiguous(), torch.empty(len(ids), self.shape.hidden)
+        check(self.native.od_model_read_rows(self.handle, ids.data_ptr(), len(ids), out.data_ptr()))
+        return out
 
     def unit_bytes(self, unit: int) -> int:
         """The size of a unit as one block of bytes. Unit i is layer i, the one behind the last layer is the head."""

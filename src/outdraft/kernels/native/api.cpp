@@ -79,6 +79,17 @@ OD_API Model* od_model_read_head(Model* model, std::uint16_t* out) {
     });
 }
 
+// Rows of the head's matrix [count, hidden]: the embedding's, where the two are tied.
+OD_API Model* od_model_read_rows(Model* model, const std::int64_t* rows, std::int64_t count, float* out) {
+    return alone(model, [&] {
+        require_weights(model->head, "of the head");
+        for (std::int64_t i = 0; i < count; i++) {
+            if (rows[i] < 0 || rows[i] >= model->shape.vocab) throw std::runtime_error("a row that the head does not have");
+            read_row(model->head.qkv, int(rows[i]), out + i * model->shape.hidden);
+        }
+    });
+}
+
 // What the products of a pass read: the layers' and the head's packed weights.
 OD_API std::int64_t od_model_bytes(Model* model) {
     std::lock_guard<std::mutex> lock(model->one_pass);

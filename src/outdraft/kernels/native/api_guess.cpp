@@ -43,9 +43,15 @@ OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const s
     });
 }
 
-// In place of an embedding of bf16; the rows must outlive it.
-OD_API Guesser* od_guesser_set_table(Guesser* guesser, const od_blocks* table) {
+// In place of an embedding of bf16: rows of blocks, or a model whose head is tied to them. They must outlive it.
+OD_API Guesser* od_guesser_set_table(Guesser* guesser, const od_blocks* table, const Model* tied) {
     return guarded([&] {
+        if (tied) {
+            require_weights(tied->head, "of the head");
+            if (tied->shape.hidden != guesser->body->shape.hidden) throw std::runtime_error("a tied head of another width");
+            guesser->embedding = nullptr, guesser->tied = tied;
+            return guesser;
+        }
         if (table->type < 0 || table->type >= kBlockTypes || guesser->body->shape.hidden % format_of(Block(table->type)).span)
             throw std::runtime_error("an embedding's rows do not divide into blocks of a format that is known");
         guesser->embedding = nullptr, guesser->table = *table;

@@ -139,6 +139,22 @@ void put_codes(const std::uint8_t* codes, int bits, int lane, std::uint8_t* to) 
         for (int i = 0; i < 32; i++) to[at(0, i)] |= std::uint8_t((codes[i] >> done & 1) << i / 4);
 }
 
+// What `put_codes` put.
+void take_codes(const std::uint8_t* from, int bits, int lane, std::uint8_t* codes) {
+    const auto in_line = [&](int line, int input) { return int(from[64 * line + 4 * lane + input % 4]); };
+    int done = 0;  // bits
+    for (int i = 0; i < 32; i++)
+        codes[i] = std::uint8_t(bits == 8 ? in_line(i / 4, i) : bits >= 4 ? in_line(i / 4 % 4, i) >> i / 16 * 4 & 15 : 0);
+    if (bits == 8) return;
+    if (bits >= 4) from += 256, done = 4;
+    if (bits - done >= 2) {
+        for (int i = 0; i < 32; i++) codes[i] |= std::uint8_t((in_line(i / 4 % 2, i) >> i / 8 * 2 & 3) << done);
+        from += 128, done += 2;
+    }
+    if (bits > done)
+        for (int i = 0; i < 32; i++) codes[i] |= std::uint8_t((in_line(0, i) >> i / 4 & 1) << done);
+}
+
 float widen(std::uint16_t half) {  // of a finite float16
     const std::uint32_t word = std::uint32_t(half & 0x7fff) << 13;
     float size;
@@ -165,6 +181,18 @@ float scale_of(Scales kind, std::uint8_t byte) {
     }
 }
 
+void read_open(Block type, const Open& open, float* out) {
+    const Format& format = format_of(type);
+    const float d = format.heads() ? widen(open.d) : 1, m = format.leasts ? widen(open.m) : 0;
+    for (int i = 0; i < format.span; i++) {
+        const int sub = i / format.sub;
+        const int code = (format.table ? table_of(type)[open.codes[i]] : open.codes[i]) - format.zero;
+        const float scale = d * scale_of(format.scales, open.scales[sub]);
+        const float least = format.scales == Scales::none ? m : m * open.leasts[sub];
+        out[i] = to_bf16(format.leasts ? scale * code + least : scale * code);
+    }
+}
+
 }  // namespace
 
 void read_row(const od_blocks& from, int index, int num_in, float* out) {
@@ -172,17 +200,37 @@ void read_row(const od_blocks& from, int index, int num_in, float* out) {
     const Format& format = format_of(type);
     const std::uint8_t* row = from.rows + std::size_t(index) * (num_in / format.span) * format.stored;
     Open open{};
-    for (int first = 0; first < num_in; first += format.span, row += format.stored, out += format.span) {
+    for (int first = 0; first < num_in; first += format.span, row += format.stored) {
         open_block(type, row, open);
-        const float d = format.heads() ? widen(open.d) : 1, m = format.leasts ? widen(open.m) : 0;
-        for (int i = 0; i < format.span; i++) {
-            const int sub = i / format.sub;
-            const int code = (format.table ? table_of(type)[open.codes[i]] : open.codes[i]) - format.zero;
-            const float scale = d * scale_of(format.scales, open.scales[sub]);
-            const float least = format.scales == Scales::none ? m : m * open.leasts[sub];
-            out[i] = to_bf16(format.leasts ? scale * code + least : scale * code);
-        }
+        read_open(type, open, out + first);
     }
+}
+
+void read_strip(Block type, const std::uint8_t* strip, int lane, int num_in, float* out) {
+    const Format& format = format_of(type);
+    const int subs = format.subs();
+    Open open{};
+    for (int first = 0; first < num_in; first += format.span) {
+        if (format.heads() > 0) open.d = half_at(strip + 2 * lane);
+        if (format.heads() > 1) open.m = half_at(strip + 32 + 2 * lane);
+        strip += 32 * format.heads();
+        for (int group = 0; group < format.span / 32; group++, strip += format.group_bytes()) {
+            for (int i = 0; i < subs && format.scales != Scales::none; i++) {
+                const std::uint8_t scale = strip[16 * i + lane];
+                const bool halved = format.scales == Scales::nibbles, leasts = format.leasts && !halved;
+                open.scales[group * subs + i] = halved ? scale & 15 : scale;
+                open.leasts[group * subs + i] = leasts ? strip[16 * (subs + i) + lane] : std::uint8_t(scale >> 4);
+            }
+            take_codes(strip + format.scale_bytes(), format.bits, lane, open.codes + 32 * group);
+        }
+        read_open(type, open, out + first);
+    }
+}
+
+void read_codes(const std::uint8_t* codes, int bits, std::uint16_t scale, int lane, float* out) {
+    std::uint8_t taken[32];
+    take_codes(codes, bits, lane, taken);
+    for (int i = 0; i < 32; i++) out[i] = to_bf16(widen(scale) * (taken[i] - (1 << (bits - 1))));
 }
 
 void pack_blocks(Block type, const std::uint8_t* row, int num_in, int lane, std::uint8_t* strip) {

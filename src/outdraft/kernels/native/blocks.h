@@ -81,4 +81,10 @@ void pack_blocks(Block type, const std::uint8_t* row, int num_in, int lane, std:
 // The numbers that row `index` stands for, rounded to bf16: [num_in].
 void read_row(const od_blocks& from, int index, int num_in, float* out);
 
+// The same of row `lane` of a packed strip.
+void read_strip(Block type, const std::uint8_t* strip, int lane, int num_in, float* out);
+
+// The same of 32 codes in planes of 4 or 8 bits, as packed.h's grids have them, of one scale.
+void read_codes(const std::uint8_t* codes, int bits, std::uint16_t scale, int lane, float* out);
+
 }  // namespace outdraft

@@ -98,12 +98,12 @@ private:
                 norm_row(shape_, pass_.hidden + offset(r), layer.mlp_norm.get(), space_.normed_row(r), shape_.hidden);
             });
         barrier_.wait();
-        product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
+        product(layer.qkv, operand_, pass_.rows, space_.qkv, qkv_size_, share_);
         barrier_.wait();
         if (shape_.norms_whole && layer.q_norm) {
             const int queries_size = shape_.heads * shape_.head_dim;
             each_row([&](int r) {
-                float *q = space_.qkv.get() + std::size_t(r) * qkv_size_, *k = q + queries_size;
+                float *q = space_.qkv + std::size_t(r) * qkv_size_, *k = q + queries_size;
                 rms_norm(q, layer.q_norm.get(), q, queries_size, shape_.eps);
                 rms_norm(k, layer.k_norm.get(), k, shape_.kv_heads * shape_.head_dim, shape_.eps);
             });
@@ -116,8 +116,8 @@ private:
         const int size = shape_.heads * shape_.head_dim;
         each_row([&](int r) {
             if (queries)
-                std::memcpy(queries + std::size_t(r) * size, space_.qkv.get() + std::size_t(r) * qkv_size_, sizeof(float) * size);
-            prepare(layer.out, space_.mixed.get() + std::size_t(r) * size, operand_, r);
+                std::memcpy(queries + std::size_t(r) * size, space_.qkv + std::size_t(r) * qkv_size_, sizeof(float) * size);
+            prepare(layer.out, space_.mixed + std::size_t(r) * size, operand_, r);
         });
         barrier_.wait();
         product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
@@ -154,7 +154,7 @@ private:
     void place_row(const LayerWeights& layer, const Span& span, int index, int r, int head) {
         const int d = shape_.head_dim, slot = int(span.first) + r;
         const std::size_t row = std::size_t(span.start + r);
-        float* line = space_.qkv.get() + row * qkv_size_;
+        float* line = space_.qkv + row * qkv_size_;
         for (int g = 0; g < group_; g++) {
             float* query = line + (head * group_ + g) * d;
             place(query, layer, layer.q_norm.get(), row);
@@ -223,8 +223,8 @@ private:
         for (int i = first; i < stop; i++) {
             const std::size_t row = std::size_t(span.start + i / group_);
             const int len = int(span.base) + (seen ? *seen : i / group_ + 1), at = head * group_ + i % group_;
-            queries[count++] = Query{space_.qkv.get() + row * qkv_size_ + at * d,
-                                     space_.mixed.get() + (row * shape_.heads + at) * d,
+            queries[count++] = Query{space_.qkv + row * qkv_size_ + at * d,
+                                     space_.mixed + (row * shape_.heads + at) * d,
                                      window_start(len, layer.window), len};
             if (count == kQueries) attend(scratch, view, queries, count, shape_.scale, shape_.score_cap), count = 0;
         }

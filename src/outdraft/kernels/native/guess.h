@@ -82,6 +82,7 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
         float* to = line(space.hidden, r, size);
         if (g.embedding)
             for (int i = 0; i < size; i += 16) store(to + i, widen(g.embedding + token * size + i));
+        else if (g.tied) outdraft::read_row(g.tied->head.qkv, int(token), to);
         else outdraft::read_row(g.table, int(token), size, to);
         for (int i = 0; i < size; i += 16) store(to + i, load(to + i) * g.embedding_scale);
     }

@@ -44,7 +44,8 @@ struct GuessSpace {  // buffers of a pass, grown on demand (guess.h)
 struct Guesser {
     Model *body, *head;  // whose layers; whose head
     int num_layers = 0;
-    const std::uint16_t* embedding = nullptr;  // [vocab, hidden] bf16; null: rows of blocks
+    const std::uint16_t* embedding = nullptr;  // [vocab, hidden] bf16; null: rows of blocks, or
+    const Model* tied = nullptr;               // of this model's head
     od_blocks table{};
     float embedding_scale = 1;
     float eps = 0;                             // of the norms here, which are all by root mean square

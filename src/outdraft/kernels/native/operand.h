@@ -38,7 +38,8 @@ struct Operand {
 };
 
 static inline Operand operand_in(outdraft::Workspace& space) {
-    return {space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get(), space.sums.get()};
+    auto* bytes = reinterpret_cast<std::uint8_t*>(space.half.get());
+    return {space.half.get(), bytes, space.scales.get(), space.offsets.get(), space.sums.get()};
 }
 
 // Below the limit 1 / scale would be infinite; such a row counts as zeros.

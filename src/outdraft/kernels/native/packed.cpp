@@ -163,6 +163,28 @@ Matrix pack_parts(const od_blocks* parts, int count, int num_out, int num_in) {
     return m;
 }
 
+void read_row(const Matrix& m, int row, float* out) {
+    const int lane = row % 16, bits = m.kind == Kind::int4 ? 4 : 8;
+    if (m.kind == Kind::blocks) {
+        std::size_t i = m.parts.size() - 1;
+        while (m.parts[i].first_out > row) i--;
+        const BlockPart& part = m.parts[i];
+        const int within = row - part.first_out;
+        const std::size_t strip = format_of(part.type).strip_bytes(m.num_in);
+        read_strip(part.type, part.data.get() + within / 16 * strip, within % 16, m.num_in, out);
+    } else if (m.is_grouped()) {
+        const std::uint8_t* codes = m.strip(row / 16);
+        for (int k = 0; k < m.num_in; k += kGroup, codes += 64 * bits)
+            read_codes(codes, bits, m.strip_scales(row / 16)[k / m.step * 16 + lane], lane, out + k);
+    } else if (m.kind == Kind::bf16) {
+        const auto* from = reinterpret_cast<const std::uint16_t*>(m.data.get()) + std::size_t(row / kBlock) * kBlock * m.num_in;
+        for (int k = 0; k < m.num_in; k++) {
+            const std::uint32_t word = std::uint32_t(from[(k / 2 * kBlock + row % kBlock) * 2 + k % 2]) << 16;
+            std::memcpy(out + k, &word, 4);
+        }
+    } else throw std::runtime_error("rows are not read of integers with one scale for all inputs");
+}
+
 std::size_t Matrix::data_bytes() const {
     const std::size_t weights = std::size_t(blocks()) * kBlock * num_in;
     return kind == Kind::bf16 ? 2 * weights : kind == Kind::int4 ? weights / 2 : weights;

@@ -102,6 +102,8 @@ void each_buffer(M& m, bool biased, Work work) {
 
 Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in);
 void unpack_bf16(const Matrix& matrix, std::uint16_t* weight);  // the weight [N, K] that it was made from
+// The numbers of one row, rounded to bf16: [K]. Of integers those that have scales by groups of inputs.
+void read_row(const Matrix& matrix, int row, float* out);
 Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, int num_in);
 // weight [N, K] -> int8g; scales [N, K/group].
 Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group);

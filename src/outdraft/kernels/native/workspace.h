@@ -8,9 +8,9 @@ constexpr int kFill = 64;  // bytes at most that are left free between two rows 
 
 struct Workspace {
     int rows = 0, line = 0, inputs = 0;
-    Buffer<float> qkv, mixed, normed, wide, narrow, scales, sums;
-    Buffer<std::uint16_t> half;
-    Buffer<std::uint8_t> bytes;
+    Buffer<float> normed, wide, narrow, scales, sums;
+    float *qkv = nullptr, *mixed = nullptr;  // attention's; they lie in `wide`, which the feed-forward fills behind it
+    Buffer<std::uint16_t> half;  // or bytes: a product takes one of them
     Buffer<std::int32_t> offsets;
 
     float* normed_row(int row) { return normed.get() + std::size_t(row) * line; }
@@ -24,14 +24,13 @@ struct Workspace {
         int widest = shape.hidden > shape.inner ? shape.hidden : shape.inner;
         widest = widest > heads ? widest : heads;
         widest = widest > least ? widest : least;
-        qkv = make_buffer<float>(n * (heads + 2 * shape.kv_heads * shape.head_dim));
-        mixed = make_buffer<float>(n * heads);
+        const int three = heads + 2 * shape.kv_heads * shape.head_dim;
         normed = make_buffer<float>(n * shape.hidden);
-        wide = make_buffer<float>(n * 2 * shape.inner);
+        wide = make_buffer<float>(n * (2 * shape.inner > three + heads ? 2 * shape.inner : three + heads));
+        qkv = wide.get(), mixed = qkv + n * three;
         narrow = make_buffer<float>(n * shape.hidden);
         const std::size_t whole = (n + 31) / 32 * 32;  // the matrix unit reads whole tiles
         half = make_buffer<std::uint16_t>(whole * (widest + kFill / 2));
-        bytes = make_buffer<std::uint8_t>(whole * (widest + kFill));
         scales = make_buffer<float>(whole * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(whole * 2 * (widest / kGroup + 1));
         sums = make_buffer<float>(whole * (widest / kGroup + 1));

@@ -152,11 +152,11 @@ class NativeDecoder(PackedNetwork):
         cls,
         config: ModelConfig,
         stack: Stack,
-        embedding: Tensor | BlockEmbedding,
+        embedding: Tensor | BlockEmbedding | None,
         final_norm: Tensor,
         num_parameters: int,
     ) -> "NativeDecoder":
-        """Over packed weights. embedding: [V, D] bfloat16 or blocks; final_norm: as of `any_norm_of`."""
+        """Over packed weights. embedding: [V, D] bfloat16 or blocks; None: the head's; final_norm: `any_norm_of`'s."""
         made = cls.__new__(cls)
         made._hold(config, stack, embedding, final_norm, num_parameters)
         return made
@@ -165,16 +165,16 @@ class NativeDecoder(PackedNetwork):
         self,
         config: ModelConfig,
         stack: Stack,
-        embedding: Tensor | BlockEmbedding,
+        embedding: Tensor | BlockEmbedding | None,
         final_norm: Tensor,
         num_parameters: int,
     ) -> None:
         self.config = config
         self.num_parameters = num_parameters
         self.embedding = embedding
-        self.table = embedding if isinstance(embedding, Tensor) else BlockWeight(parts=embedding.blocks.held())
+        self.table: Tensor | BlockWeight | Stack = stack if embedding is None else _rows_of(embedding)
         self.embedding_scale = embedding_scale(config)
-        self.dtype, self.device = embedding.dtype, embedding.device
+        self.dtype, self.device = torch.bfloat16, torch.device("cpu")
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
         self.stack, self.kernels = stack, stack.kind
@@ -185,7 +185,7 @@ class NativeDecoder(PackedNetwork):
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
-        rows = embedding_rows(self.embedding, ids).float()
+        rows = self.stack.rows(ids) if self.embedding is None else embedding_rows(self.embedding, ids).float()
         return rows if self.config.embedding_scale == 1 else rows * self.embedding_scale
 
 
@@ -200,6 +200,10 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
 def _table_of(decoder: Decoder) -> Tensor | BlockEmbedding:
     table = decoder.embedding
     return table if isinstance(table, BlockEmbedding) else table.detach()
+
+
+def _rows_of(embedding: Tensor | BlockEmbedding) -> Tensor | BlockWeight:
+    return embedding if isinstance(embedding, Tensor) else BlockWeight(parts=embedding.blocks.held())
 
 
 def _pack(decoder: Decoder) -> Stack:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from outdraft.core.c_library import give_back_freed
 from outdraft.kernels.checksum import checksum
 from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake.packed_cache import kept_file
@@ -25,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 def load_native(pieces: Pieces) -> NativeDecoder:
     """The decoder, its weights in memory once. Raises `ModelLoadError` for files that are not right."""
+    give_back_freed()  # the lists that a tokenizer was made of, before as much is mapped
     for _ in range(2):  # a damaged file is made again, once
         kept = kept_file(pieces)
         if kept is None:
@@ -46,18 +48,19 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
     with file.path.open("rb") as opened:
         pages = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)  # never written; a writable view has an address
     start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    parts = [*file.units, file.embedding]
+    parts = [*file.units] if pieces.is_tied else [*file.units, file.embedding]
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         found = pool.map(lambda part: checksum(start + part.offset, part.size), parts)
         if [part.checksum for part in parts] != list(found):
             return None
-    if sys.platform == "linux":  # of the table memory holds the rows that are looked up
-        pages.madvise(mmap.MADV_DONTNEED, file.embedding.offset, file.embedding.size)
     stack = pieces.empty_stack()
     stack.lender = pages
     for index, unit in enumerate(file.units):
         stack.lend_unit(index, start + unit.offset, unit.size)
-    table = torch.frombuffer(pages, dtype=torch.uint8, count=file.embedding.size, offset=file.embedding.offset)
-    return NativeDecoder.over(
-        pieces.config, stack, pieces.table_over(table), pieces.final_norm(), pieces.num_parameters
-    )
+    table = None  # the head has its rows
+    if not pieces.is_tied:
+        if sys.platform == "linux":  # memory holds the rows that are looked up, and what the system maps around them
+            pages.madvise(mmap.MADV_DONTNEED, file.embedding.offset, file.embedding.size)
+        rows = torch.frombuffer(pages, dtype=torch.uint8, count=file.embedding.size, offset=file.embedding.offset)
+        table = pieces.table_over(rows)
+    return NativeDecoder.over(pieces.config, stack, table, pieces.final_norm(), pieces.num_parameters)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from outdraft.core.c_library import give_back_freed
 from outdraft.kernels.library import library_file, wanted_kind
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
@@ -124,6 +125,7 @@ def make_packed(place: Path, pieces: Pieces) -> PackedFile:
         beside.rename(place)
     finally:
         beside.unlink(missing_ok=True)
+    give_back_freed()  # the pieces, and what they were made of
     return read_index(place)
 
 

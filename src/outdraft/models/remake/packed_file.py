@@ -1,6 +1,6 @@
 """A model's weights as the native kernels want them, in one file.
 
-    [ layer 0 | layer 1 | ... | head and final norm | embedding rows | index ]      parts begin at multiples of 4096
+    [ layer 0 | layer 1 | ... | embedding rows | head and final norm | index ]      parts begin at multiples of 4096
 
 Packing takes longer than reading, so it is done once: the file is read piece by piece (`streamed.py`), or mapped
 and computed with where it lies (`native_files.py`). Data in: the pieces of a model; data out: the packed file.
@@ -50,13 +50,14 @@ def write_packed(file: BinaryIO, pieces: Pieces) -> None:
         packer.set_layer(0, pieces.layer(index))
         units.append(_append(file, packer.unit_bytes(0), lambda at: packer.write_unit(0, at)))
     ends = pieces.ends()
-    packer.set_head(ends.head, ends.norm)
-    units.append(_append(file, packer.unit_bytes(1), lambda at: packer.write_unit(1, at)))
     rows = ends.embedding
     if isinstance(rows, BlockEmbedding):
         ((_, rows),) = rows.blocks.held()
-    table = rows.view(torch.uint8).flatten()
-    told = {"units": [asdict(unit) for unit in units], "embedding": asdict(_append_rows(file, table))}
+    table = _append_rows(file, rows.view(torch.uint8).flatten())
+    packer.set_head(ends.head, ends.norm)
+    del ends, rows  # a head may be as large as all layers, and is packed
+    units.append(_append(file, packer.unit_bytes(1), lambda at: packer.write_unit(1, at)))
+    told = {"units": [asdict(unit) for unit in units], "embedding": asdict(table)}
     start = file.tell()
     file.write(json.dumps(told).encode() + start.to_bytes(8, "little") + _MARK)
 
@@ -72,6 +73,7 @@ def _append(file: BinaryIO, size: int, write: Callable[[int], None]) -> Unit:
 def _append_rows(file: BinaryIO, table: torch.Tensor) -> Unit:
     offset = file.tell()
     file.write(table.numpy().data)
+    file.seek(align(file.tell()))
     return Unit(offset=offset, size=len(table), checksum=checksum(table.data_ptr(), len(table)))
 
 

@@ -70,6 +70,12 @@ class Pieces:
         whole = tensors_for(replace(config, quant=None), self.stored.dtype)
         return sum(prod(tensor.shape) for name, tensor in whole if not (tied and name == "lm_head.weight"))
 
+    @property
+    def is_tied(self) -> bool:
+        """Whether the head's matrix is the embedding, number for number."""
+        is_rounded = self.rounding is not None and self.rounding.covers("lm_head")
+        return self.config.tie_embeddings and not is_rounded and not self._asked.keys().isdisjoint(HEAD)
+
     def layer(self, index: int) -> LayerParts:
         """Layer `index`, read now. Raises `ModelLoadError`."""
         config, at = self.config, f"layers.{index}."
@@ -121,7 +127,8 @@ class Pieces:
             stack.set_layer(index, self.layer(index))
         ends = self.ends()
         stack.set_head(ends.head, ends.norm)
-        return NativeDecoder.over(self.config, stack, ends.embedding, ends.norm, self.num_parameters)
+        table = None if self.is_tied else ends.embedding
+        return NativeDecoder.over(self.config, stack, table, ends.norm, self.num_parameters)
 
     def empty_stack(self) -> Stack:
         """Of this shape, for the machine's kernels and as many threads as PyTorch has now."""
@@ -200,5 +207,5 @@ def tensors_for(config: ModelConfig, dtype: torch.dtype) -> Iterator[tuple[str, 
 
 def _unfilled(like: Tensor) -> Tensor:
     """In memory; floats are NaN, so that what is not read shows."""
-    made = torch.empty_like(like, device="cpu")
+    made = torch.empty(like.shape, dtype=like.dtype)
     return made.fill_(float("nan")) if made.is_floating_point() else made

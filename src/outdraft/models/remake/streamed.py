@@ -138,7 +138,7 @@ class EmbeddingRows:
         if hasattr(os, "posix_fadvise"):
             place = self._file.fileno()
             os.posix_fadvise(place, 0, 0, os.POSIX_FADV_DONTNEED)  # what was read for the check
-            os.posix_fadvise(place, self._packed.embedding.offset, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(place, self._packed.embedding.offset, self._packed.embedding.size, os.POSIX_FADV_RANDOM)
 
     def _is_whole(self) -> bool:
         """Of the file that stands there now: over pages that the system may take back at any time."""
