@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 KEPT = ("src", "tests", "docs", "lab")
-QUICK = "test_contract and (texts or ends)"
+QUICK = "test_contract and texts"
 LEARNERS = "what_is_saved_guesses_the_same or how_its_draft_is_used"
 IMPORT_ALL = """
 import importlib, pkgutil, outdraft

@@ -29,7 +29,7 @@ from outdraft.training.record import Promise, PromiseTerms
 from .toys import draft_loop, draft_objective, rows, trained_target
 
 VOCAB, DEPTH, TOKENS = 31, 3, 64
-TEXTS, MANY = 180, 600
+TEXTS, MANY = 260, 600
 CASES = {name: (name, {}) for name in learner_names()} | {
     f"{name}-{label}": (name, options) for name in learner_names() for label, options in learning(name).items()
 }
