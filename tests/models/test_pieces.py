@@ -55,6 +55,14 @@ def test_what_is_packed_is_what_a_decoder_has(tmp_path, tied, rounding):
     assert (packed.embedding is None) == (tied and rounding is None), "the head has other numbers where it is rounded"
 
 
+def test_a_stored_head_that_is_rounded_alone_lends_no_rows(tmp_path):
+    """Its target is tied, and the embedding kept its floats."""
+    decoder = round_decoder(saved(tmp_path / "floats", tie_embeddings=True), QuantConfig(bits=4, keep=()))
+    save_model(decoder, tmp_path / "rounded")
+    packed, ids = Pieces(stored=open_weights(tmp_path / "rounded")).pack(), torch.arange(decoder.config.vocab_size)
+    assert torch.equal(packed.embed(ids, ids), decoder.embed(ids, ids).float())
+
+
 def test_other_shapes_are_refused_before_anything_is_read(tmp_path):
     saved(tmp_path)
     stored = open_weights(tmp_path)

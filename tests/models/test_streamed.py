@@ -227,14 +227,11 @@ def test_a_damaged_index_is_named_and_the_file_made_again(what, damaged, tmp_pat
 
 def flip(packed, at):
     packed.path.chmod(0o644)
-    before = packed.path.stat().st_mtime_ns
     with packed.path.open("rb+") as file:
         file.seek(at)
         byte = file.read(1)
         file.seek(at)
         file.write(bytes([byte[0] ^ 0x40]))
-    if packed.path.stat().st_mtime_ns == before:  # written within one tick of the system's clock
-        os.utime(packed.path, ns=(before + 1, before + 1))
 
 
 def places(packed):
@@ -274,6 +271,23 @@ def test_a_file_that_another_program_writes_to_is_made_again(tmp_path):
     for at in places(packed):
         flip(packed, at)
         assert equal(run(streamed), wanted)
+
+
+def test_a_table_is_judged_when_the_tick_of_its_last_write_is_over(tmp_path, monkeypatch):
+    directory = save(tmp_path)
+    packed = packed_file(Pieces(stored=open_weights(directory)))
+    whole, wanted, slept = packed.path.read_bytes(), run(streamed_from(directory, least(directory))), []
+
+    def sleep(seconds):
+        """Meanwhile another program writes, once."""
+        if not slept:
+            flip(packed, packed.embedding.offset)
+        slept.append(seconds)
+
+    monkeypatch.setattr("outdraft.weights.direct.TICK", 60)
+    monkeypatch.setattr("outdraft.weights.direct.sleep", sleep)
+    assert equal(run(streamed_from(directory, least(directory))), wanted)
+    assert slept and packed.path.read_bytes() == whole
 
 
 def test_what_the_model_no_longer_is_cannot_be_made_again(tmp_path):

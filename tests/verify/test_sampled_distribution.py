@@ -35,16 +35,27 @@ def test_texts_have_the_targets_distribution(name, parents, sampled):
     assert result.num_rounds <= result.num_tokens == num_tokens
 
 
+def in_detail(judge, parents, sampled, share):
+    """Of eight tokens; the drafter is the target (1), another table (0) or between."""
+    target = random_table(8, 2, 3)
+    drafter = blend(target, random_table(8, 2, 4), share)
+    return sample_distribution(judge, target, drafts_from(drafter, parents, sampled=sampled), num_tokens=12_000, seed=7)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "parents", "sampled"), HONEST)
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_texts_have_the_targets_distribution_in_detail(name, parents, sampled, share):
-    target = random_table(8, 2, 3)
-    drafter = blend(target, random_table(8, 2, 4), share)
-    result = sample_distribution(
-        rule(name), target, drafts_from(drafter, parents, sampled=sampled), num_tokens=12_000, seed=7
-    )
+    result = in_detail(rule(name), parents, sampled, share)
     assert result.passes, result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", PLANTED)
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_lossy_rules_fail_in_detail(judge, share):
+    result = in_detail(PerDraft(judge, lossless=False), CHAIN, True, share)
+    assert not result.passes, result
 
 
 @pytest.mark.parametrize("judge", PLANTED)
