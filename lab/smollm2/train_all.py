@@ -1,6 +1,6 @@
 """Drafts of every family for SmolLM2, trained beside each other on one device on equal texts for equal seconds.
 
-    python3 lab/smollm2/train_all.py MODEL ANSWERS... --out OUT --device cuda --seconds 270
+    python3 -m lab.smollm2.train_all MODEL ANSWERS... --out OUT --device cuda --seconds 270
 
     ANSWERS   what `answers.py` or `batch_answers.py` wrote: .jsonl, .jsonl.gz, .npz.xz, or directories of them
     OUT       parts/drafts.tar.00, .01, ...     all that comes of it, in files of 15 MB: `cat parts/* | tar -x`
