@@ -29,10 +29,10 @@ static inline void attend(Scratch& scratch, const View<T>& view, const Query* qu
     const int begin = first / 32 * 2, end = (len + 15) / 16;
     const std::size_t stride = std::size_t(end - begin) * 16;
     score_blocks(scratch, count, begin, end, d);
-    f32x16* scores = scratch.scores.get();
+    float* scores = (float*)scratch.scores.get();
     float inverse[kQueries];
     for (int j = 0; j < count; j++) {
-        f32x16* own = scores + j * stride / 16;
+        float* own = scores + j * stride;
         inverse[j] = cap > 0 ? soften<T, true>(scratch, queries[j], own, begin, end, cap)
                              : soften<T, false>(scratch, queries[j], own, begin, end, 0);
     }

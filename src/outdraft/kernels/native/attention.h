@@ -100,27 +100,36 @@ static inline void transpose(Scratch& scratch, const View<T>& view, int from, in
 
 // Scores to weights, in place; returns 1 / their sum. cap: bounds the scores softly, where they are `Capped`.
 template <class T, bool Capped>
-static inline float soften(const Scratch& scratch, const Query& query, f32x16* scores, int begin, int end, float cap) {
-    const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const f32x16 lowest = set1(-1e30f);
-    f32x16 top = lowest, total = {};
-    for (int block = begin; block < end; block++) {
-        const i32x16 place = lane + block * 16;
-        f32x16 score = scores[block - begin];
-        if constexpr (View<T>::scaled) score *= scratch.key_scale[block];
-        if constexpr (Capped) score = soft_cap(score, cap);
-        score = ((place >= query.first) & (place < query.len)) ? score : lowest;
-        top = max(top, score);
-        scores[block - begin] = score;
-    }
-    const f32x16 high = set1(largest(top));
-    for (int block = begin; block < end; block++) {
-        f32x16 e = exp(scores[block - begin] - high);
-        total += e;
-        if constexpr (View<T>::scaled) e = e > 0.0f ? e * scratch.value_scale[block] : e;  // no text's NaN meets another
-        scores[block - begin] = e;
-    }
-    return 1.0f / sum(total);
+static inline float soften(const Scratch& scratch, const Query& query, float* scores, int begin, int end, float cap) {
+    Ints lanes;
+    for (int i = 0; i < kLanes; i++) lanes[i] = i;
+    const Floats lowest = Floats{} - 1e30f;
+    Floats tops[kParts], totals[kParts] = {};
+    for (Floats& top : tops) top = lowest;
+    const auto each = [&](auto work) {  // of the places from `at` on, whose scores are x
+        for (int block = begin; block < end; block++)
+#pragma GCC unroll 4
+            for (int p = 0; p < kParts; p++) {
+                float* x = scores + (block - begin) * 16 + p * kLanes;
+                store_part(x, work(load_part(x), block * 16 + p * kLanes, p));
+            }
+    };
+    each([&](Floats score, int at, int p) {
+        if constexpr (View<T>::scaled) score *= load_part((const float*)scratch.key_scale.get() + at);
+        if constexpr (Capped) score = soft_cap_of(score, cap);
+        const Ints place = lanes + at;
+        score = (place >= query.first) & (place < query.len) ? score : lowest;
+        tops[p] = larger(tops[p], score);
+        return score;
+    });
+    const float top = fold<float, 16>((const float*)tops, larger);
+    each([&](Floats score, int at, int p) {
+        const Floats e = exp_of(score - top);
+        totals[p] += e;
+        if constexpr (!View<T>::scaled) return e;  // no text's NaN meets another
+        return e > Floats{} ? e * load_part((const float*)scratch.value_scale.get() + at) : e;
+    });
+    return 1.0f / fold<float, 16>((const float*)totals, added);
 }
 
 }  // namespace OD_ISA

@@ -142,8 +142,7 @@ static inline void score(Guesser& g, const float* states, int rows, float* out) 
         const int inner = change.up.num_out;
         norm_states(change.norm.get());
         multiply(*g.body->team, space.products, change.up, space.fine.get(), rows, space.wide.get());
-        for (std::size_t i = 0; i < std::size_t(rows) * inner; i += 16)
-            store(space.wide.get() + i, silu(load(space.wide.get() + i)));
+        activate_by(space.wide.get(), rows * inner, false, silu);
         multiply(*g.body->team, space.products, change.down, space.wide.get(), rows, space.fine.get());
         for (std::size_t i = 0; i < std::size_t(rows) * size; i += 16)
             store(space.fine.get() + i, load(space.fine.get() + i) + load(states + i));

@@ -45,6 +45,15 @@ static inline Operand operand_in(outdraft::Workspace& space) {
 // Below the limit 1 / scale would be infinite; such a row counts as zeros.
 static inline float byte_scale(float top) { return top < 0x1p-118f ? 1.0f : top / 127; }
 
+// x * by + more, rounded, as sixteen bytes; returns their sum.
+static inline std::int32_t round_sixteen(const float* x, float by, int more, std::uint8_t* bytes) {
+    Ints whole[kParts];
+#pragma GCC unroll 4
+    for (int p = 0; p < kParts; p++) whole[p] = nearest_of(load_part(x + p * kLanes) * by) + more;
+    put_bytes(bytes, whole);
+    return fold<std::int32_t, 16>((const std::int32_t*)whole, added);
+}
+
 // Row r for block formats: 32 inputs share a scale.
 static inline void prepare_groups(const float* x, int k_size, Operand& to, int r, std::size_t line) {
     std::uint8_t* bytes = to.bytes + r * line;
@@ -52,12 +61,8 @@ static inline void prepare_groups(const float* x, int k_size, Operand& to, int r
         const float scale = byte_scale(largest_magnitude(x + first, kGroup));
         to.scales[g] = scale, to.offsets[2 * g] = to.offsets[2 * g + 1] = 0, to.sums[g] = scale;
         if (scale != scale) continue;
-        for (int half = 0; half < 2; half++) {
-            const i32x16 q = nearest(load(x + first + 16 * half) * (1 / scale));
-            to.offsets[2 * g + half] = -sum(q);
-            const u8x16 out = __builtin_convertvector(q, u8x16);
-            std::memcpy(bytes + first + 16 * half, &out, 16);
-        }
+        for (int half = 0; half < 2; half++)
+            to.offsets[2 * g + half] = -round_sixteen(x + first + 16 * half, 1 / scale, 0, bytes + first + 16 * half);
         to.sums[g] = scale * float(-(to.offsets[2 * g] + to.offsets[2 * g + 1]));
     }
 }
@@ -79,15 +84,10 @@ static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) 
         const std::size_t at = kind == Kind::int8 ? std::size_t(r) : std::size_t(r) * (k_size / span) + first / span;
         to.scales[at] = scale;
         if (scale != scale) continue;  // it makes NaN of whatever the bytes are
-        i32x16 total = {};
-        for (int k = first; k < first + span; k += 16) {
-            i32x16 q = nearest(load(x + k) * (1 / scale));
-            if (kind == Kind::int8) q += 128;
-            else total += q;
-            u8x16 out = __builtin_convertvector(q, u8x16);
-            std::memcpy(bytes + k, &out, 16);
-        }
-        if (kind != Kind::int8) to.offsets[at] = -(kind == Kind::int8g ? 128 : 8) * sum(total);
+        std::int32_t total = 0;
+        for (int k = first; k < first + span; k += 16)
+            total += round_sixteen(x + k, 1 / scale, kind == Kind::int8 ? 128 : 0, bytes + k);
+        if (kind != Kind::int8) to.offsets[at] = -(kind == Kind::int8g ? 128 : 8) * total;
     }
 }
 

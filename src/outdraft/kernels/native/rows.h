@@ -43,21 +43,22 @@ static inline void rotate(float* x, const float* cos, const float* sin, int dim)
     }
 }
 
-static inline f32x16 silu(f32x16 x) { return x / (1.0f + exp(min(-x, set1(87.0f)))); }
+static inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
+static inline Floats silu(Floats x) { return x / (1.0f + exp_of(smaller(-x, Floats{} + 87.0f))); }
 // x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
-static inline f32x16 gelu_tanh(f32x16 x) {
-    const f32x16 twice = x * fma(x * x, set1(0.0713548162726f), set1(1.59576912160573f));
-    return x / (1.0f + exp(min(-twice, set1(87.0f))));
+static inline Floats gelu_tanh(Floats x) {
+    const Floats twice = x * fused(x * x, Floats{} + 0.0713548162726f, Floats{} + 1.59576912160573f);
+    return x / (1.0f + exp_of(smaller(-twice, Floats{} + 87.0f)));
 }
 
 // gate [size] | value [size] -> f(gate) * value, in place of the gate; not gated: [size] -> f, in place.
 template <class F>
 static inline void activate_by(float* gate, int size, bool gated, F f) {
     const float* value = gate + size;
-    if (gated)
-        for (int i = 0; i < size; i += 16) store(gate + i, f(load(gate + i)) * load(value + i));
-    else
-        for (int i = 0; i < size; i += 16) store(gate + i, f(load(gate + i)));
+    for (int i = 0; i < size; i += kLanes) {
+        const Floats out = f(load_part(gate + i));
+        store_part(gate + i, gated ? out * load_part(value + i) : out);
+    }
 }
 static inline void activate(const outdraft::Shape& shape, float* gate) {
     if (shape.activation == outdraft::Activation::silu) activate_by(gate, shape.inner, shape.gated, silu);
@@ -65,10 +66,11 @@ static inline void activate(const outdraft::Shape& shape, float* gate) {
 }
 
 // cap * tanh(x / cap); NaN of NaN. Gemma 2, 2024.
-static inline f32x16 soft_cap(f32x16 x, float cap) {
-    const f32x16 power = exp(min(set1(87.0f), x * (2.0f / cap)));
+static inline Floats soft_cap_of(Floats x, float cap) {
+    const Floats power = exp_of(smaller(Floats{} + 87.0f, x * (2.0f / cap)));
     return cap - 2.0f * cap / (power + 1.0f);
 }
+static inline f32x16 soft_cap(f32x16 x, float cap) { return by_parts([cap](Floats v) { return soft_cap_of(v, cap); }, x); }
 
 // The first of the largest; -1 if there is a NaN or nothing but negative infinity.
 static inline int best_token(const float* x, int size) {
@@ -76,9 +78,9 @@ static inline int best_token(const float* x, int size) {
     int i = 0;
     for (; i + 16 <= size; i += 16) {
         const f32x16 v = load(x + i);
-        at = v > top ? set1(float(i)) : at;
+        at = by_parts([&](Floats x, Floats high, Floats old) { return x > high ? Floats{} + float(i) : old; }, v, top, at);
         top = max(top, v);
-        bad = v == v ? bad : set1(1.0f);
+        bad = by_parts([](Floats x, Floats old) { return x == x ? old : Floats{} + 1.0f; }, v, bad);
     }
     float tops[16], firsts[16], high = -INFINITY;
     std::memcpy(tops, &top, sizeof tops), std::memcpy(firsts, &at, sizeof firsts);
