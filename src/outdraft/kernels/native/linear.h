@@ -19,12 +19,18 @@ namespace OD_ISA {
 using outdraft::Share;
 
 constexpr int kMostRows = 16;  // of a tile
+#if defined(__AVX2__) && !defined(__AVX512F__)
+constexpr int kChunk = 60;  // rows: whole tiles of four and of five
+#else
+constexpr int kChunk = 1 << 20;
+#endif
 
 template <int R>
 static inline void tile(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    if (m.kind == Kind::int8g) return tile_grouped<false, R>(m, block, x, row, out, stride);
-    if (m.kind == Kind::int4) return tile_grouped<true, R>(m, block, x, row, out, stride);
-    if (m.kind == Kind::blocks) return tile_blocks<R>(m, block, x, row, out, stride);
+    constexpr int some = R < kTallGrouped ? R : kTallGrouped;
+    if (m.kind == Kind::int8g) return tile_grouped<false, some>(m, block, x, row, out, stride);
+    if (m.kind == Kind::int4) return tile_grouped<true, some>(m, block, x, row, out, stride);
+    if (m.kind == Kind::blocks) return tile_blocks<some>(m, block, x, row, out, stride);
     constexpr int few = R < kTall ? R : kTall;
     if (m.kind == Kind::bf16) tile_bf16<few>(m, block, x, row, out, stride);
     else tile_int8<few>(m, block, x, row, out, stride);
@@ -37,7 +43,10 @@ static inline int tiles(const Matrix& m, int block, const Operand& x, int row, i
     switch (rows) {
 #define OD_CASE(R) case R: tile<R>(m, block, x, row, out, stride); break;
 #if defined(__AVX512F__)
-        OD_CASE(12) OD_CASE(11) OD_CASE(10) OD_CASE(9) OD_CASE(8) OD_CASE(7) OD_CASE(6) OD_CASE(5)
+        OD_CASE(12) OD_CASE(11) OD_CASE(10) OD_CASE(9) OD_CASE(8) OD_CASE(7) OD_CASE(6)
+#endif
+#if defined(__AVX2__)
+        OD_CASE(5)
 #endif
 #if defined(__AVX2__) || defined(OD_NEON)
         OD_CASE(4) OD_CASE(3)
@@ -55,17 +64,20 @@ static inline void write_line(const Matrix& m, int first, int width, const float
         for (int i = 0; i < width; i++) to[i] += m.bias[first + i];
 }
 
-// A member's share of the outputs, out [R, stride], stride >= N. `tile(block, row, left, to, step)` writes 64 outputs of
-// some of the `left` rows from `row` on to lines that are `step` apart, and returns how many rows it did.
+// A member's share of the outputs, out [R, stride], stride >= N, a block at a time, of so many rows as the second cache
+// holds. `tile(block, row, left, to, step)` writes 64 outputs of some of the `left` rows from `row` on to lines that are
+// `step` apart, and returns how many rows it did.
 template <class Tile>
 static inline void each_block(const Matrix& m, int rows, float* out, std::size_t stride, Share& share, Tile tile) {
-    share.each(m.blocks(), [&](int block) {
+    const int blocks = m.blocks();
+    share.each((rows + kChunk - 1) / kChunk * blocks, [&](int piece) {
+        const int block = piece % blocks, begin = piece / blocks * kChunk, end = rows - begin < kChunk ? rows : begin + kChunk;
         const auto [first, width] = m.place(block);
-        for (int row = 0; row < rows;) {
+        for (int row = begin; row < end;) {
             alignas(64) float edge[kMostRows][kBlock];
             const bool whole = width == kBlock;
             float* to = whole ? out + std::size_t(row) * stride + first : edge[0];
-            const int done = tile(block, row, rows - row, to, whole ? stride : std::size_t(kBlock));
+            const int done = tile(block, row, end - row, to, whole ? stride : std::size_t(kBlock));
             for (int r = 0; r < done; r++, row++) {
                 float* line = out + std::size_t(row) * stride + first;
                 write_line(m, first, width, whole ? line : edge[r], line);

@@ -14,22 +14,38 @@ using outdraft::kWideGroup;
 
 #if defined(__AVX512F__)
 constexpr int kTall = 6;
-#elif defined(__AVX2__) || defined(OD_NEON)
+#elif defined(__AVX2__)
+constexpr int kTall = 5;
+#elif defined(OD_NEON)
 constexpr int kTall = 4;
 #else
 constexpr int kTall = 2;
 #endif
 
+// What a number of a row is, rounded to bf16, where weights are bf16. AVX2 has no product of such numbers, and repeats
+// a float without arithmetic.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+using Half = float;
+static inline void round_half(float* p, f32x16 v) {
+    bf16 half[16];
+    narrow(half, v);
+    store(p, widen(half));
+}
+#else
+using Half = bf16;
+static inline void round_half(bf16* p, f32x16 v) { narrow(p, v); }
+#endif
+
 // Bytes from one row of activations to the next. Rows a power of two apart would share a few lines of the first cache.
 constexpr int kApart = 1024;
 static inline std::size_t line_bytes(const Matrix& m) {
-    const std::size_t bytes = std::size_t(m.num_in) * (m.kind == Kind::bf16 ? 2 : 1);
+    const std::size_t bytes = std::size_t(m.num_in) * (m.kind == Kind::bf16 ? sizeof(Half) : 1);
     return bytes % kApart ? bytes : bytes + outdraft::kFill;
 }
 
 // Activations of some rows in the form that one matrix wants; parts are [R, line] or [R, K / step].
 struct Operand {
-    bf16* half = nullptr;            // bf16
+    Half* half = nullptr;            // bf16
     std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int8g, int4: x / scale, signed
     float* scales = nullptr;         // int8: [R]; int8g, int4: [R, K / step]
     std::int32_t* offsets = nullptr; // int8g, int4: what the + 128 or + 8 of the stored weights adds to a group's sum, negative
@@ -39,7 +55,7 @@ struct Operand {
 
 static inline Operand operand_in(outdraft::Workspace& space) {
     auto* bytes = reinterpret_cast<std::uint8_t*>(space.half.get());
-    return {space.half.get(), bytes, space.scales.get(), space.offsets.get(), space.sums.get()};
+    return {reinterpret_cast<Half*>(bytes), bytes, space.scales.get(), space.offsets.get(), space.sums.get()};
 }
 
 // Below the limit 1 / scale would be infinite; such a row counts as zeros.
@@ -72,8 +88,8 @@ static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) 
     const Kind kind = m.kind;
     const int k_size = m.num_in;
     if (kind == Kind::bf16) {
-        bf16* line = to.half + r * line_bytes(m) / 2;
-        for (int k = 0; k < k_size; k += 16) narrow(line + k, load(x + k));
+        Half* line = to.half + r * line_bytes(m) / sizeof(Half);
+        for (int k = 0; k < k_size; k += 16) round_half(line + k, load(x + k));
         return;
     }
     if (kind == Kind::blocks) return prepare_groups(x, k_size, to, r, line_bytes(m));

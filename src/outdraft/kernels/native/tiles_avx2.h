@@ -22,20 +22,28 @@ static inline __m256i repeat(const void* p) {
     return _mm256_set1_epi32(word);
 }
 
-// R rows of C times 8 outputs, from output 8 * `column` of the block on.
+// sums += weights * number, here and in this order: GCC would read numbers ahead, and have no registers left for the sums.
+template <int C>
+static inline void add_products(__m256 (&sums)[C], const __m256 (&weights)[C], const float* number) {
+    __m256 same;
+    asm volatile("vbroadcastss %1, %0" : "=x"(same) : "m"(*number));
+    OD_UNROLL for (int c = 0; c < C; c++) asm volatile("vfmadd231ps %2, %1, %0" : "+x"(sums[c]) : "x"(weights[c]), "x"(same));
+}
+
+// R rows of C times 8 outputs, from output 8 * `column` of the block on; inputs [from, to), behind what stands in `out`.
 template <int R, int C>
-static inline void strip_bf16(const Matrix& m, int block, int column, const Operand& x, int row, float* out, std::size_t stride) {
-    const std::size_t line = line_bytes(m) / 2;
-    const bf16* lines = x.half + row * line;
-    const bf16* w = reinterpret_cast<const bf16*>(m.data.get()) + std::size_t(block) * kBlock * m.num_in + 16 * column;
+static inline void strip_bf16(const Matrix& m, int block, int column, int from, int to, const Operand& x, int row, float* out,
+                              std::size_t stride) {
+    const std::size_t line = line_bytes(m) / sizeof(Half);
+    const float* lines = x.half + row * line;
+    const bf16* w = reinterpret_cast<const bf16*>(m.data.get()) + (std::size_t(block) * m.num_in + from) * kBlock + 16 * column;
     const __m256i upper = _mm256_set1_epi32(int(0xffff0000u));
     __m256 acc[R][C];
     OD_UNROLL for (int r = 0; r < R; r++)
-        OD_UNROLL for (int c = 0; c < C; c++) acc[r][c] = _mm256_setzero_ps();
-    for (int k = 0; k < m.num_in; k += 2, w += 2 * kBlock) {
-        if constexpr (R == 1) {  // as they are read: registers do not hold eight of each
-            const __m256i pair = repeat(lines + k);
-            const __m256 first = (__m256)_mm256_slli_epi32(pair, 16), second = (__m256)_mm256_and_si256(pair, upper);
+        OD_UNROLL for (int c = 0; c < C; c++) acc[r][c] = from ? _mm256_loadu_ps(out + r * stride + 8 * c) : _mm256_setzero_ps();
+    for (int k = from; k < to; k += 2, w += 2 * kBlock) {
+        if constexpr (R == 1) {  // words are read once: registers do not hold eight of each
+            const __m256 first = _mm256_broadcast_ss(lines + k), second = _mm256_broadcast_ss(lines + k + 1);
             OD_UNROLL for (int c = 0; c < C; c++) {
                 const __m256i words = read_ymm(w + 16 * c);
                 if (c % 2 == 0) __builtin_prefetch(w + kAhead / 2 + 16 * c);
@@ -44,17 +52,15 @@ static inline void strip_bf16(const Matrix& m, int block, int column, const Oper
             }
             continue;
         }
-        __m256 low[C], high[C];
-        OD_UNROLL for (int c = 0; c < C; c++) {
-            const __m256i words = read_ymm(w + 16 * c);
-            if (c % 2 == 0) __builtin_prefetch(w + kAhead / 2 + 16 * c);
-            low[c] = (__m256)_mm256_slli_epi32(words, 16), high[c] = (__m256)_mm256_and_si256(words, upper);
-        }
-        OD_UNROLL for (int r = 0; r < R; r++) {
-            const __m256i pair = repeat(lines + r * line + k);
-            const __m256 first = (__m256)_mm256_slli_epi32(pair, 16), second = (__m256)_mm256_and_si256(pair, upper);
-            OD_UNROLL for (int c = 0; c < C; c++) acc[r][c] = _mm256_fmadd_ps(low[c], first, acc[r][c]);
-            OD_UNROLL for (int c = 0; c < C; c++) acc[r][c] = _mm256_fmadd_ps(high[c], second, acc[r][c]);
+        OD_UNROLL for (int odd = 0; odd < 2; odd++) {
+            __m256 weights[C];
+            OD_UNROLL for (int c = 0; c < C; c++) {
+                const __m256i words = read_ymm(w + 16 * c);
+                weights[c] = (__m256)(odd ? _mm256_and_si256(words, upper) : _mm256_slli_epi32(words, 16));
+                if (!odd && c % 2 == 0) __builtin_prefetch(w + kAhead / 2 + 16 * c);
+            }
+            OD_UNROLL for (int r = 0; r < R; r++) add_products(acc[r], weights, lines + r * line + k + odd);
+            asm("" : "+r"(w));  // words are read twice: kept, they would drive sums out of the registers
         }
     }
     OD_UNROLL for (int r = 0; r < R; r++)
@@ -63,8 +69,12 @@ static inline void strip_bf16(const Matrix& m, int block, int column, const Oper
 
 template <int R>
 static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    constexpr int C = R == 1 ? 8 : 2;
-    for (int column = 0; column < 8; column += C) strip_bf16<R, C>(m, block, column, x, row, out + 8 * column, stride);
+    constexpr int C = R == 1 ? 8 : R == 2 ? 4 : 2, depth = R == 1 ? 1 << 30 : 768;  // inputs whose rows the first cache holds
+    for (int from = 0; from < m.num_in; from += depth) {
+        const int to = m.num_in - from < depth ? m.num_in : from + depth;
+        for (int column = 0; column < 8; column += C)
+            strip_bf16<R, C>(m, block, column, from, to, x, row, out + 8 * column, stride);
+    }
 }
 
 // Words of four bytes as 16-bit numbers, bytes 0 and 2, then 1 and 3.

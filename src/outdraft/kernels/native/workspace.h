@@ -8,9 +8,8 @@ constexpr int kFill = 64;  // bytes at most that are left free between two rows 
 
 struct Workspace {
     int rows = 0, line = 0, inputs = 0;
-    Buffer<float> normed, wide, narrow, scales, sums;
+    Buffer<float> normed, wide, narrow, scales, sums, half;  // half: a product's rows, as they want them
     float *qkv = nullptr, *mixed = nullptr;  // attention's; they lie in `wide`, which the feed-forward fills behind it
-    Buffer<std::uint16_t> half;  // or bytes: a product takes one of them
     Buffer<std::int32_t> offsets;
 
     float* normed_row(int row) { return normed.get() + std::size_t(row) * line; }
@@ -30,7 +29,7 @@ struct Workspace {
         qkv = wide.get(), mixed = qkv + n * three;
         narrow = make_buffer<float>(n * shape.hidden);
         const std::size_t whole = (n + 31) / 32 * 32;  // the matrix unit reads whole tiles
-        half = make_buffer<std::uint16_t>(whole * (widest + kFill / 2));
+        half = make_buffer<float>(whole * (widest + kFill / 4));
         scales = make_buffer<float>(whole * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(whole * 2 * (widest / kGroup + 1));
         sums = make_buffer<float>(whole * (widest / kGroup + 1));
