@@ -7,6 +7,7 @@
 // the order of channels or of a path's positions: a row gets the bits of decoding its path one token at a time, whatever
 // tree it stands in and however many rows there are.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "rows.h"
@@ -58,26 +59,22 @@ struct Scratch {
 };
 
 // One of four steps that transpose 16 x 16 words: swaps the off-diagonal squares of width S.
+template <int S, int... J>
+static inline void exchange_lanes(Words& a, Words& b, std::integer_sequence<int, J...>) {
+    const Words both = __builtin_shufflevector(a, b, (J & S ? kLanes + J - S : J)...);
+    b = __builtin_shufflevector(a, b, (J & S ? kLanes + J : J + S)...);
+    a = both;
+}
 template <int S>
-static inline void exchange(u32x16* v) {
-    u32x16 up, down;  // of two vectors a | b: lane j takes number up[j]
-    for (int j = 0; j < 16; j++) {
-        up[j] = j & S ? 16 + j - S : j;
-        down[j] = j & S ? 16 + j : j + S;
-    }
-    for (int i = 0; i < 16; i++) {
-        if (i & S) continue;
-        const u32x16 a = v[i], b = v[i + S];
-#if defined(__clang__)
-        for (int j = 0; j < 16; j++) {
-            v[i][j] = j & S ? b[j - S] : a[j];
-            v[i + S][j] = j & S ? b[j] : a[j + S];
+static inline void exchange(Words (&v)[16][kParts]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+#pragma GCC unroll 4
+        for (int p = 0; p < kParts; p++) {
+            if (i & S) continue;
+            if constexpr (S < kLanes) exchange_lanes<S>(v[i][p], v[i + S][p], std::make_integer_sequence<int, kLanes>());
+            else if (!(p & S / kLanes)) std::swap(v[i][p + S / kLanes], v[i + S][p]);
         }
-#else
-        v[i] = __builtin_shuffle(a, b, up);
-        v[i + S] = __builtin_shuffle(a, b, down);
-#endif
-    }
 }
 
 // Keys of positions [from, len) transposed, in whole blocks; those from `len` on are zero.
@@ -86,15 +83,21 @@ static inline void transpose(Scratch& scratch, const View<T>& view, int from, in
     const int count = view.head_dim / 2;
     for (int block = from / 16; block * 16 < len; block++)
         for (int part = 0; part < count; part += 16) {
-            u32x16 v[16] = {};
-            for (int j = 0; j < 16; j++)
+            Words v[16][kParts];
+#pragma GCC unroll 16
+            for (int j = 0; j < 16; j++) {
+                u32x16 row{};
                 if (block * 16 + j < len) {
                     const std::size_t at = scratch.offset[block * 16 + j] + 2 * part;
-                    v[j] = words(view.keys + at);
+                    row = words(view.keys + at);
                     __builtin_prefetch(view.values + at);  // they are wanted soon
                 }
+                for (int p = 0; p < kParts; p++) v[j][p] = part_of(row, p);
+            }
             exchange<8>(v), exchange<4>(v), exchange<2>(v), exchange<1>(v);
-            for (int j = 0; j < 16; j++) scratch.keys[std::size_t(block) * count + part + j] = v[j];
+            u32x16* to = scratch.keys.get() + std::size_t(block) * count + part;
+#pragma GCC unroll 16
+            for (int j = 0; j < 16; j++) std::memcpy(to + j, v[j], sizeof v[j]);
         }
 }
 
