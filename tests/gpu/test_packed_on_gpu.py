@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lab.gpu.packed import compare_levels, compare_texts, time_products
-from outdraft.nn.quant.four_bits import _FEW, FourBits, in_bytes, read_words
+from outdraft.nn.quant.four_bits import FourBits, in_bytes, read_words
 from outdraft.nn.quant.linear import QuantLinear
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -24,8 +24,8 @@ def test_products_are_those_of_the_floats(bits, group_size):
     whole = linear.dequantize(torch.float64)
     linear.requires_grad_(False).pack()
     assert isinstance(linear.small, FourBits) and linear.qweight.device.type == "cpu"
-    x = torch.randn(2 * _FEW, 384, device="cuda").bfloat16()
-    for count in (1, 9, 33, 2 * _FEW):
+    x = torch.randn(2 * FourBits.most_rows, 384, device="cuda").bfloat16()
+    for count in (1, 9, 33, 2 * FourBits.most_rows):
         want = x[:count].double() @ whole.T
         assert ((linear(x[:count]) - want).abs() / want.std(-1, keepdim=True)).max() < 0.03
     assert linear(x[:0]).shape == (0, 200)

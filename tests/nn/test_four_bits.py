@@ -1,6 +1,8 @@
 """4 and 8 bits stay packed through PyTorch's product: here with the CPU's operator, and CUDA's layout by its rule."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from lab.gpu.rounds import Way, make_engine, started
 from outdraft.kernels.decoder import grid
 from outdraft.models.files.load import save_model, tensors_of
 from outdraft.models.remake.quantize import quantize_decoder
+from outdraft.nn.linear import RowTile
 from outdraft.nn.quant import QuantConfig, four_bits
 from outdraft.nn.quant.block_codes import quantize
 from outdraft.nn.quant.block_linear import BlockLinear
@@ -44,6 +47,15 @@ def rows_of(count, num_in):
 def off(got, want):
     """The largest error, in units of a row's standard deviation."""
     return float(((got.double() - want).abs() / want.std(-1, keepdim=True)).max())
+
+
+@contextmanager
+def counted_rows(monkeypatch) -> Iterator[list[int]]:
+    """The rows of each packed product."""
+    counted, real = [], FourBits._few
+    with monkeypatch.context() as patch:
+        patch.setattr(FourBits, "_few", lambda self, x, pairs: counted.append(len(x)) or real(self, x, pairs))
+        yield counted
 
 
 @pytest.mark.parametrize(("bits", "group_size"), [(b, g) for b in (4, 8) for g in (0, 32, 64, 128)])
@@ -187,3 +199,26 @@ def test_drafts_change_no_text_on_the_path_of_a_gpu(bits, packs_here):
                 engine.step()
         texts.append(seqs[0].output)
     assert texts[0] == texts[1] and len(set(texts[0])) > 5
+
+
+@pytest.mark.parametrize(("apart", "rows", "seen"), [(True, 3, [3]), (True, 200, [128, 72]), (False, 3, [32])])
+def test_rows_that_do_not_depend_on_each_other_are_not_filled_up(apart, rows, seen, packs_here, monkeypatch):
+    monkeypatch.setattr(FourBits, "rows_apart", apart)
+    linear, x = quantized(128, 48, 4, 32), rows_of(rows, 128)
+    linear.pack()
+    linear.tile = RowTile(most=32, least=32, packed=False)
+    with counted_rows(monkeypatch) as counted:
+        assert torch.equal(linear(x), torch.cat([linear.product(part) for part in x.split(128)]))
+    assert counted[: len(seen)] == seen
+
+
+@pytest.mark.parametrize(("apart", "least"), [(True, 1), (False, 32)])
+def test_a_pass_of_packed_weights_has_the_rows_that_it_needs(apart, least, packs_here, monkeypatch):
+    monkeypatch.setattr(FourBits, "rows_apart", apart)
+    pair = make_pair("tiny", device="cpu", dtype=BF16)
+    target = quantize_decoder(pair.target, QuantConfig(bits=4, group_size=32))
+    engine = make_engine(replace(pair, target=target), Way(graphs=False, depth=0))
+    with started(engine, Way(graphs=False, depth=0), 8), counted_rows(monkeypatch) as counted:
+        while engine.has_work:
+            engine.step()
+    assert set(counted) == {least}

@@ -5,7 +5,7 @@
     resumed at a layer, or with own embeddings the runner's own way
 
 It is the runner in all else. Products run in pieces of `row_tile` rows, so that a chain's rows have the bits of one row
-at a time, whatever shares their pass. A tree's rows lie at other slots, and their sums may round otherwise: these the
+at a time, whatever shares their pass; packed weights need no pieces, and cost by the row. A tree's rows lie at other slots, and their sums may round otherwise: these the
 guard replays, in the recorded pass of one row.
 """
 
@@ -27,7 +27,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetOrigin
 from outdraft.models.networks.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
-from outdraft.nn.quant.rounded import tell_floats
+from outdraft.nn.quant.rounded import RoundedMap, tell_floats
 from outdraft.nn.segment import Segment
 from outdraft.options.errors import CapabilityError
 
@@ -67,7 +67,8 @@ class GraphedRunner(Runner):
         decoder.tile_rows(row_tile)
         if self.plain_rows is not None:
             self.plain_rows.chains = row_tile is not None
-        self.static = StaticDecoder(decoder, self._pool, record, least_rows=row_tile or 1)
+        filled = not any(isinstance(one, RoundedMap) and one.rows_apart for one in decoder.modules())
+        self.static = StaticDecoder(decoder, self._pool, record, least_rows=row_tile or 1 if filled else 1)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""

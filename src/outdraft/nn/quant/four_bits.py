@@ -6,12 +6,14 @@
 
 So 8 bits are a map of twice the inputs, whose sums are one product. `_weight_int8pack_mm` knows no groups, and CUDA's
 gives each output to one thread. The product on CUDA adds in an order that does not depend on the number of rows
-(aten/src/ATen/native/cuda/int4mm.cu), and reads the weights once for each 16 rows: for many rows floats are made for a
-moment. On a CPU it is another operator with its own layout: tests use it, the engine does not.
+(aten/src/ATen/native/cuda/int4mm.cu; measured: docs/gpu.md), so rows need no filling up. It reads the weights once for
+each 16 rows: for many rows floats are made for a moment. On a CPU it is another operator with its own layout: tests use
+it, the engine does not.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +24,6 @@ from outdraft.kernels.decoder import grid
 _GROUPS = (256, 128, 64, 32)  # inputs that may share a scale
 _OUTPUTS = {"cuda": 8, "cpu": 16}  # their number must be a multiple of it
 _OTHER = "cpu"  # a device with operators and a layout of its own
-_FEW = 128  # rows that are multiplied by packed weights
 _AT_ONCE = 1 << 24  # weights made floats at once
 
 
@@ -48,6 +49,7 @@ class FourBits:
     weight: Tensor  # in the layout of its device's operator
     pairs: Tensor  # bfloat16 [groups, out, 2]: scale and zero
     is_split: bool  # 8 bits, as high and low halves
+    most_rows: ClassVar[int] = 128  # that are multiplied by packed weights
 
     @classmethod
     def of(cls, bits: int, values: Tensor, scales: Tensor, device: torch.device) -> "FourBits":
@@ -77,9 +79,14 @@ class FourBits:
         """What a product of few rows reads."""
         return sum(one.numel() * one.element_size() for one in (self.weight, self.pairs))
 
+    @property
+    def rows_apart(self) -> bool:
+        """Whether a row has the bits that it has alone, however many rows stand beside it."""
+        return self.weight.device.type != _OTHER
+
     def product(self, x: Tensor) -> Tensor:
         """bfloat16 [N, in] -> [N, out]."""
-        if len(x) > _FEW:
+        if len(x) > self.most_rows:
             return torch.cat([F.linear(x, rows) for rows in self._floats()], 1)
         if not len(x):
             return x.new_empty(0, self.shape[0])

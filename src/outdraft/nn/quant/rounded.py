@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.nn.linear import LinearMap, pack_weight
+from outdraft.nn.linear import LinearMap, RowTile, pack_weight
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +87,16 @@ class RoundedMap(LinearMap):
             return super().product(x)
         made: Tensor = self.small.product(x)
         return made if self.bias is None else made + self.bias
+
+    @property
+    def rows_apart(self) -> bool:
+        """Whether rows have the bits that they have alone without being filled up to a tile."""
+        return self.small is not None and self.small.rows_apart
+
+    def tiled(self, x: Tensor, tile: RowTile) -> Tensor:
+        if not self.rows_apart:
+            return super().tiled(x, tile)
+        return torch.cat([self.product(rows) for rows in x.split(self.small.most_rows)])
 
     @property
     def shape(self) -> tuple[int, int]:
