@@ -1,4 +1,4 @@
-"""`python -m lab.native_mutants build/temp.*`: small faults in the C++ of block formats; which do the tests notice?
+"""`python -m lab.native_mutants build/temp.*`: small faults in the C++ of products and attention; what do tests see?
 
 A fault is one changed operator, bound, shift or constant. The one object file that it is in is compiled anew, with
 fewer optimisations, and linked with the others of a build; the tests then run against that library.
@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-_TESTS = ("tests/kernels/test_blocks.py", "tests/weights/test_gguf_blocks.py", "tests/models/test_block_rows.py")
-_SETS = {"blocks.cpp": "", "block_strip.h": "portable", "block_strip_avx2.h": "avx2"}
+_BLOCKS = ("tests/kernels/test_blocks.py", "tests/weights/test_gguf_blocks.py", "tests/models/test_block_rows.py")
+_ROWS = tuple(f"tests/kernels/test_{name}.py" for name in ("matrix", "stack", "ragged", "distributions"))
+_SETS = {"blocks.cpp": "", "block_strip.h": "portable"}  # of a build; the others: AVX2
 FAULTS: dict[str, tuple[tuple[str, str], ...]] = {
     "blocks.cpp": (
         ("codes[i] = from[i] & 15,", "codes[i] = from[i] & 7,"),
@@ -67,8 +68,48 @@ FAULTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("half_floats(w + 32 + 16 * c)", "half_floats(w + 32)"),
         ("std::size_t(row) * 2 * all", "std::size_t(row) * all"),
     ),
+    "simd.h": (
+        ("x < lowest ? zero", "x < zero ? zero"),
+        ("(n + 127) << 23", "(n + 126) << 23"),
+        ("1.0f / 24,", "1.0f / 23,"),
+        ("(v[1] & 255)", "(v[1] & 127)"),
+        ("permute4x64_epi64(both, 0xd8)", "permute4x64_epi64(both, 0xe4)"),
+        ("return a > b ? a : b;", "return a < b ? a : b;"),
+        ("x + Count / 2, sizeof high", "x, sizeof high"),
+        ("> 0x7f800000)", "> 0x7fc00000)"),
+    ),
+    "attention.h": (
+        ("(J & S ? kLanes + J - S : J)", "(J & S ? kLanes + J : J)"),
+        ("(J & S ? kLanes + J : J + S)", "(J & S ? kLanes + J : J)"),
+        ("(p & S / kLanes)", "(p & S)"),
+        ("place >= query.first", "place > query.first"),
+        ("place < query.len", "place <= query.len"),
+        ("block * 16 + p * kLanes, p)", "block * 16, p)"),
+        ("score *= load_part", "score += load_part"),
+        ("e > Floats{} ? e * load_part", "e > Floats{} ? load_part"),
+    ),
+    "operand.h": (
+        ("nearest_of(load_part(x + p * kLanes) * by) + more", "nearest_of(load_part(x + p * kLanes) * by)"),
+        ("kind == Kind::int8g ? 128 : 8", "kind == Kind::int8g ? 127 : 8"),
+        ("r * line_bytes(m) / sizeof(Half)", "r * line_bytes(m) / 2"),
+    ),
+    "tiles_avx2.h": (
+        ("from ? _mm256_loadu_ps(out + r * stride + 8 * c)", "from ? _mm256_loadu_ps(out + 8 * c)"),
+        ("block) * m.num_in + from)", "block) * m.num_in)"),
+        ("lines + r * line + k + odd", "lines + r * line + k"),
+        ("(odd ? _mm256_and", "(!odd ? _mm256_and"),
+    ),
+    "linear.h": (
+        ("begin = rows * chunk / chunks", "begin = rows * chunk / chunks + 1"),
+        ("end - row, to,", "rows - row, to,"),
+        ("piece % blocks", "piece / chunks"),
+    ),
 }
-SAME: dict[tuple[str, str], str] = {}  # file and fault -> why no run can differ
+SAME: dict[tuple[str, str], str] = {  # file and fault -> why no run can differ
+    ("block_strip.h", "w + 16 * (subs + i)"): "same: formats with bytes of leasts have one sub-block in a group",
+    ("linear.h", "end - row, to,"): "same: a tile would write rows of the next chunk too, as they are",
+    ("operand.h", "kind == Kind::int8g ? 128 : 8"): "same: AVX2 multiplies signed bytes, and corrects nothing",
+}
 
 
 class Builder:
@@ -82,7 +123,7 @@ class Builder:
 
     def build(self, file: str, fault: tuple[str, str]) -> None:
         """With the fault in a file."""
-        native, isa = self.package / "kernels/native", _SETS[file]
+        native, isa = self.package / "kernels/native", _SETS.get(file, "avx2")
         text = (native / file).read_text(encoding="utf-8")
         if text.count(fault[0]) != 1:
             raise SystemExit(f"{file} has {fault[0]!r} {text.count(fault[0])} times")
@@ -97,12 +138,13 @@ class Builder:
         subprocess.run(link, check=True)
 
 
-def killer(builder: Builder, isa: str) -> str | None:
+def killer(builder: Builder, file: str) -> str | None:
     """The first test that fails on what was built."""
+    isa, tests = _SETS.get(file, "avx2"), _BLOCKS if file.startswith("block") else _ROWS
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(builder.package.parent), os.getcwd()))}
     env |= {"OUTDRAFT_KERNELS": isa} if isa else {}
     others = " and ".join(f"not {other}" for other in ("portable", "avx2") if isa and other != isa)
-    words = [sys.executable, "-m", "pytest", "-x", "-n0", "-p", "no:cacheprovider", "-k", others, *_TESTS]
+    words = [sys.executable, "-m", "pytest", "-x", "-n0", "-p", "no:cacheprovider", "-k", others, *tests]
     ran = subprocess.run(words, env=env, capture_output=True, text=True)
     failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0].partition(" - ")[0] if failed else f"exit code {ran.returncode}" if ran.returncode else None
@@ -120,7 +162,7 @@ def main(words: list[str] | None = None) -> int:
         for file, faults in FAULTS.items():
             for fault in faults if asked.file in (None, file) else ():
                 builder.build(file, fault)
-                by = killer(builder, _SETS[file])
+                by = killer(builder, file)
                 survived += by is None and (file, fault[0]) not in SAME
                 sys.stdout.write(f"{file}: {fault[0]} -> {fault[1]}: {by or SAME.get((file, fault[0]), 'survives')}\n")
                 sys.stdout.flush()

@@ -35,7 +35,8 @@ from outdraft.nn.quant.four_bits import FourBits
 
 GRIDS = ((4, 32), (4, 128), (4, 0), (8, 32), (8, 128), (8, 0))
 SHAPES = {"tiny": ((128, 256),), "1b": ((2048, 2048), (4096, 14336), (14336, 4096))}  # inputs, outputs
-ROWS = (1, 9, 32, 512)
+ROWS = (1, 9, 16, 32, 512)
+COUNTS = (2, 9, 16, 17, 32, 33, 64, 128)  # of rows that must have the bits that they have alone
 _CACHED = 1 << 28  # bytes: products go through copies of a weight until so many were read, which no cache holds
 SETTINGS: dict[str, dict[str, Any]] = {"greedy": {"temperature": 0.0}, "seeded": {"temperature": 0.8, "seed": 5}}
 
@@ -86,7 +87,7 @@ def time_products(num_in: int, num_out: int, bits: int, group: int, device: torc
     small, floats = FourBits.of(bits, grid.pack(integers, bits), scales, device), whole.bfloat16()
     x = torch.randn(max(ROWS), num_in, device=device).bfloat16()
     want = x.double() @ whole.double().T
-    alone = torch.cat([small.product(row[None]) for row in x[:32]])
+    alone = torch.cat([small.product(row[None]) for row in x[: COUNTS[-1]]])
     ways: dict[str, tuple[int, Callable[[Tensor, int], Tensor]]] = {}
     _add(ways, "packed", small.num_bytes, small, lambda one, rows: one.product(rows))
     _add(ways, "bfloat16", 2 * floats.numel(), floats, lambda one, rows: F.linear(rows, one))
@@ -97,7 +98,7 @@ def time_products(num_in: int, num_out: int, bits: int, group: int, device: torc
         "bytes": {name: num_bytes for name, (num_bytes, _) in ways.items()},
         "off": {n: _off(small.product(x[:n]), want[:n]) for n in ROWS},  # of a row's standard deviation
         "off_bfloat16": {n: _off(F.linear(x[:n], floats), want[:n]) for n in ROWS},
-        "rows_with_other_bits": {n: int((small.product(x[:n]) != alone[:n]).any(1).sum()) for n in (2, 9, 16, 17, 32)},
+        "rows_with_other_bits": {n: int((small.product(x[:n]) != alone[:n]).any(1).sum()) for n in COUNTS},
         "layout": _off(torch.cat(list(small._floats())), whole),
         "us": {name: {n: _microseconds(way, x[:n], size) for n in ROWS} for name, (size, way) in ways.items()},
     }

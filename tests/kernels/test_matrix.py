@@ -151,3 +151,13 @@ def test_inputs_must_come_in_steps():
 def test_groups_that_the_kernels_do_not_know_are_refused(group):
     with pytest.raises(CapabilityError, match=f"groups of {group}"):
         Weight(bits=8, values=torch.zeros(5, 64, dtype=torch.int8), scales=torch.zeros(5, 4), group=group)
+
+
+@pytest.mark.parametrize("kind", kinds)
+def test_a_signalling_nan_stays_one(kind):
+    """Its fraction has low bits alone, which rounding to bfloat16 must not carry into infinity."""
+    packed = PackedMatrix(random_weight(16, 70, 256, 0, False, 6))
+    x = torch.randn(6, 256, generator=torch.Generator().manual_seed(2))
+    x.view(torch.int32)[2, 5] = 0x7F800001
+    out = packed.multiply(x, kind=kind)
+    assert out[2].isnan().all() and out[[0, 1, 3, 4, 5]].isfinite().all()

@@ -5,8 +5,8 @@
     resumed at a layer, or with own embeddings the runner's own way
 
 It is the runner in all else. Products run in pieces of `row_tile` rows, so that a chain's rows have the bits of one row
-at a time, whatever shares their pass; packed weights need no pieces, and cost by the row. A tree's rows lie at other slots, and their sums may round otherwise: these the
-guard replays, in the recorded pass of one row.
+at a time, whatever shares their pass; packed weights need no pieces, and cost by the row. A tree's rows lie at other
+slots, and their sums may round otherwise: these the guard replays, in the recorded pass of one row.
 """
 
 from collections.abc import Collection
@@ -67,8 +67,10 @@ class GraphedRunner(Runner):
         decoder.tile_rows(row_tile)
         if self.plain_rows is not None:
             self.plain_rows.chains = row_tile is not None
-        filled = not any(isinstance(one, RoundedMap) and one.rows_apart for one in decoder.modules())
-        self.static = StaticDecoder(decoder, self._pool, record, least_rows=row_tile or 1 if filled else 1)
+        # One map is enough for passes of few rows: the others still fill up the rows of their own products.
+        is_packed = any(isinstance(one, RoundedMap) and one.rows_apart for one in decoder.modules())
+        least_rows = 1 if is_packed or row_tile is None else row_tile
+        self.static = StaticDecoder(decoder, self._pool, record, least_rows=least_rows)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""

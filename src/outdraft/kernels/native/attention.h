@@ -129,7 +129,8 @@ static inline float soften(const Scratch& scratch, const Query& query, float* sc
     each([&](Floats score, int at, int p) {
         const Floats e = exp_of(score - top);
         totals[p] += e;
-        if constexpr (!View<T>::scaled) return e;  // no text's NaN meets another
+        if constexpr (!View<T>::scaled) return e;
+        // Where a weight is 0, no text's NaN meets another.
         return e > Floats{} ? e * load_part((const float*)scratch.value_scale.get() + at) : e;
     });
     return 1.0f / fold<float, 16>((const float*)totals, added);

@@ -20,7 +20,7 @@ using outdraft::Share;
 
 constexpr int kMostRows = 16;  // of a tile
 #if defined(__AVX2__) && !defined(__AVX512F__)
-constexpr int kChunk = 60;  // rows: whole tiles of four and of five
+constexpr int kChunk = 60;  // rows at most
 #else
 constexpr int kChunk = 1 << 20;
 #endif
@@ -31,14 +31,14 @@ static inline void tile(const Matrix& m, int block, const Operand& x, int row, f
     if (m.kind == Kind::int8g) return tile_grouped<false, some>(m, block, x, row, out, stride);
     if (m.kind == Kind::int4) return tile_grouped<true, some>(m, block, x, row, out, stride);
     if (m.kind == Kind::blocks) return tile_blocks<some>(m, block, x, row, out, stride);
-    constexpr int few = R < kTall ? R : kTall;
-    if (m.kind == Kind::bf16) tile_bf16<few>(m, block, x, row, out, stride);
-    else tile_int8<few>(m, block, x, row, out, stride);
+    if (m.kind == Kind::bf16) tile_bf16<(R < kTall ? R : kTall)>(m, block, x, row, out, stride);
+    else tile_int8<(R < kTallBytes ? R : kTallBytes)>(m, block, x, row, out, stride);
 }
 
 // Rows row.. of one block, as many as a tile holds; returns how many were done.
 static inline int tiles(const Matrix& m, int block, const Operand& x, int row, int left, float* out, std::size_t stride) {
-    const int most = m.is_grouped() || m.kind == Kind::blocks ? kTallGrouped : kTall, parts = (left + most - 1) / most;
+    const int most = m.kind == Kind::bf16 ? kTall : m.kind == Kind::int8 ? kTallBytes : kTallGrouped;
+    const int parts = (left + most - 1) / most;
     const int rows = (left + parts - 1) / parts;  // tiles of like height
     switch (rows) {
 #define OD_CASE(R) case R: tile<R>(m, block, x, row, out, stride); break;
@@ -64,14 +64,14 @@ static inline void write_line(const Matrix& m, int first, int width, const float
         for (int i = 0; i < width; i++) to[i] += m.bias[first + i];
 }
 
-// A member's share of the outputs, out [R, stride], stride >= N, a block at a time, of so many rows as the second cache
-// holds. `tile(block, row, left, to, step)` writes 64 outputs of some of the `left` rows from `row` on to lines that are
+// A member's share of the outputs, out [R, stride], stride >= N, a block of outputs and a chunk of rows at a time: the
+// second cache holds 60 rows of up to 2,048 inputs, and two members have like shares of few blocks. `tile(block, row, left, to, step)` writes 64 outputs of some of the `left` rows from `row` on to lines that are
 // `step` apart, and returns how many rows it did.
 template <class Tile>
 static inline void each_block(const Matrix& m, int rows, float* out, std::size_t stride, Share& share, Tile tile) {
-    const int blocks = m.blocks();
-    share.each((rows + kChunk - 1) / kChunk * blocks, [&](int piece) {
-        const int block = piece % blocks, begin = piece / blocks * kChunk, end = rows - begin < kChunk ? rows : begin + kChunk;
+    const int blocks = m.blocks(), chunks = (rows + kChunk - 1) / kChunk;
+    share.each(chunks * blocks, [&](int piece) {
+        const int block = piece % blocks, chunk = piece / blocks, begin = rows * chunk / chunks, end = rows * (chunk + 1) / chunks;
         const auto [first, width] = m.place(block);
         for (int row = begin; row < end;) {
             alignas(64) float edge[kMostRows][kBlock];

@@ -12,18 +12,19 @@ using outdraft::kBlock;
 using outdraft::kGroup;
 using outdraft::kWideGroup;
 
+// Rows of a tile of bf16, and of bytes with a scale an output: what the registers hold.
 #if defined(__AVX512F__)
-constexpr int kTall = 6;
+constexpr int kTall = 6, kTallBytes = 6;
 #elif defined(__AVX2__)
-constexpr int kTall = 5;
+constexpr int kTall = 5, kTallBytes = 4;
 #elif defined(OD_NEON)
-constexpr int kTall = 4;
+constexpr int kTall = 4, kTallBytes = 4;
 #else
-constexpr int kTall = 2;
+constexpr int kTall = 2, kTallBytes = 2;
 #endif
 
-// What a number of a row is, rounded to bf16, where weights are bf16. AVX2 has no product of such numbers, and repeats
-// a float without arithmetic.
+// Weights of bf16 want activations that are rounded to bf16. AVX2 has no product of such numbers: it keeps them as floats,
+// which it repeats in all lanes without arithmetic.
 #if defined(__AVX2__) && !defined(__AVX512F__)
 using Half = float;
 static inline void round_half(float* p, f32x16 v) {
@@ -45,7 +46,7 @@ static inline std::size_t line_bytes(const Matrix& m) {
 
 // Activations of some rows in the form that one matrix wants; parts are [R, line] or [R, K / step].
 struct Operand {
-    Half* half = nullptr;            // bf16
+    Half* half = nullptr;            // weights of bf16
     std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int8g, int4: x / scale, signed
     float* scales = nullptr;         // int8: [R]; int8g, int4: [R, K / step]
     std::int32_t* offsets = nullptr; // int8g, int4: what the + 128 or + 8 of the stored weights adds to a group's sum, negative

@@ -43,7 +43,6 @@ static inline void rotate(float* x, const float* cos, const float* sin, int dim)
     }
 }
 
-static inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
 static inline Floats silu(Floats x) { return x / (1.0f + exp_of(smaller(-x, Floats{} + 87.0f))); }
 // x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 static inline Floats gelu_tanh(Floats x) {
@@ -78,9 +77,9 @@ static inline int best_token(const float* x, int size) {
     int i = 0;
     for (; i + 16 <= size; i += 16) {
         const f32x16 v = load(x + i);
-        at = by_parts([&](Floats x, Floats high, Floats old) { return x > high ? Floats{} + float(i) : old; }, v, top, at);
+        at = by_parts([&](Floats own, Floats high, Floats old) { return own > high ? Floats{} + float(i) : old; }, v, top, at);
         top = max(top, v);
-        bad = by_parts([](Floats x, Floats old) { return x == x ? old : Floats{} + 1.0f; }, v, bad);
+        bad = by_parts([](Floats own, Floats old) { return own == own ? old : Floats{} + 1.0f; }, v, bad);
     }
     float tops[16], firsts[16], high = -INFINITY;
     std::memcpy(tops, &top, sizeof tops), std::memcpy(firsts, &at, sizeof firsts);

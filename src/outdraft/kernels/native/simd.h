@@ -1,4 +1,4 @@
-// Sixteen lanes, whatever the machine: this file is the only one that knows instruction sets.
+// Sixteen lanes, whatever the machine: this file and the tiles are what knows instruction sets.
 //
 // GCC and Clang lower 64-byte vectors to what the target has (AVX-512, AVX2, SSE2, NEON), so everything but the dot
 // products is written once (AVX2 and NEON have tiles of their own beside it). `isa.cpp` is compiled once for each set, with OD_ISA naming the namespace.
@@ -56,7 +56,6 @@ template <> struct Sixteen<Floats> { using type = f32x16; };
 template <> struct Sixteen<Ints> { using type = i32x16; };
 template <> struct Sixteen<Words> { using type = u32x16; };
 static inline Floats part_of(const f32x16& v, int i) { Floats p; std::memcpy(&p, (const char*)&v + i * kNative, kNative); return p; }
-static inline Ints part_of(const i32x16& v, int i) { Ints p; std::memcpy(&p, (const char*)&v + i * kNative, kNative); return p; }
 static inline Words part_of(const u32x16& v, int i) { Words p; std::memcpy(&p, (const char*)&v + i * kNative, kNative); return p; }
 // f of as many lanes at a time as the machine's vectors have.
 template <class F, class... V>
@@ -125,10 +124,10 @@ static inline void narrow(std::int8_t* p, i32x16 v) {  // within -128..127
     std::memcpy(p, &out, 16);
 }
 
-static inline Floats fused(Floats a, Floats b, Floats c) {
+__attribute__((always_inline)) static inline Floats fused(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
     return _mm512_fmadd_ps(a, b, c);
-#elif defined(__FMA__)
+#elif defined(__AVX2__) && defined(__FMA__)
     return _mm256_fmadd_ps(a, b, c);
 #elif defined(OD_NEON)
     return (Floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
@@ -139,8 +138,8 @@ static inline Floats fused(Floats a, Floats b, Floats c) {
 __attribute__((always_inline)) static inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) { return by_parts(fused, a, b, c); }
 // Of a number and a NaN, the second of the two: where a NaN must stay one, it stands second.
 constexpr auto larger = [](auto a, auto b) { return a > b ? a : b; };
+constexpr auto smaller = [](auto a, auto b) { return a < b ? a : b; };
 static inline f32x16 max(f32x16 a, f32x16 b) { return by_parts(larger, a, b); }
-static inline i32x16 max(i32x16 a, i32x16 b) { return by_parts(larger, a, b); }
 // One value from sixteen, halves onto halves: a fixed order.
 template <class T, int Count, class Join>
 static inline T fold(const T* x, Join join) {
@@ -155,7 +154,6 @@ static inline T fold(const T* x, Join join) {
 }
 constexpr auto added = [](auto a, auto b) { return a + b; };
 static inline float sum(f32x16 v) { return fold<float, 16>((const float*)&v, added); }
-static inline std::int32_t sum(i32x16 v) { return fold<std::int32_t, 16>((const std::int32_t*)&v, added); }
 static inline float largest(f32x16 v) { return fold<float, 16>((const float*)&v, larger); }
 // The largest magnitude of x [size], in steps of 16; NaN unless all are finite. Magnitudes stand in the order of their bits
 // as whole numbers, with infinity and then NaN at the end.
@@ -189,7 +187,10 @@ static inline void put_bytes(std::uint8_t* to, const Ints* v) {
     const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(line), _mm256_extracti128_si256(line, 1));
     std::memcpy(to, &bytes, 16);
 #else
-    for (int i = 0; i < 16; i++) to[i] = std::uint8_t(((const std::int32_t*)v)[i]);
+    i32x16 whole;
+    std::memcpy(&whole, v, sizeof whole);
+    const u8x16 bytes = __builtin_convertvector(whole, u8x16);
+    std::memcpy(to, &bytes, 16);
 #endif
 }
 

@@ -2,7 +2,8 @@
 // bytes in pairs only. Written out, because GCC keeps vectors of 64 bytes in memory there: that was fifty times slower.
 //
 // A tile is up to four rows times 16 outputs, two registers a row; for one row it is all 64 outputs of a block.
-//   bf16           both halves of a word become floats, and are multiplied and added one after the other
+//   bf16           both halves of a word become floats, and are multiplied and added one after the other; up to five rows,
+//                  32 outputs of two rows
 //   8 bits         both halves of a word's pairs become 16-bit numbers: exact sums of products, two at a time
 //   4 bits         bytes times bytes; a group's sums stay below 2^15
 #pragma once

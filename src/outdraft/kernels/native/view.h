@@ -30,8 +30,8 @@ struct View {
     void write(int slot, const float* key, const float* value) const {
         const std::size_t at = row(slot);
         if constexpr (scaled) {
-            key_scales[at] = put_bytes(keys + at * head_dim, key);
-            value_scales[at] = put_bytes(values + at * head_dim, value);
+            key_scales[at] = write_bytes(keys + at * head_dim, key);
+            value_scales[at] = write_bytes(values + at * head_dim, value);
         } else {
             for (int i = 0; i < head_dim; i += 16) {
                 narrow(keys + at * head_dim + i, load(key + i));
@@ -41,7 +41,7 @@ struct View {
     }
 
 private:
-    float put_bytes(std::int8_t* to, const float* from) const {
+    float write_bytes(std::int8_t* to, const float* from) const {
         const float scale = largest_magnitude(from, head_dim) / 127.0f, inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         for (int i = 0; i < head_dim; i += 16) narrow(to + i, nearest(load(from + i) * inverse));
         return scale;

@@ -94,7 +94,8 @@ class Decoder(nn.Module):
     def tile_rows(self, rows: int | None) -> None:
         """Compute every product in pieces of so many rows, filled up with zeros: one shape, one order of sums.
 
-        None: a product has as many rows as its pass. Bulk rows are one piece in either case.
+        None: a product has as many rows as its pass. Bulk rows are one piece in either case, and packed weights whose
+        rows do not depend on each other fill nothing up.
         """
         for linear in self.modules():
             if isinstance(linear, LinearMap):

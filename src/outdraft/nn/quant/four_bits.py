@@ -81,7 +81,7 @@ class FourBits:
 
     @property
     def rows_apart(self) -> bool:
-        """Whether a row has the bits that it has alone, however many rows stand beside it."""
+        """Whether a row has the bits that it has alone, where at most `most_rows` are multiplied."""
         return self.weight.device.type != _OTHER
 
     def product(self, x: Tensor) -> Tensor:

@@ -96,7 +96,10 @@ class RoundedMap(LinearMap):
     def tiled(self, x: Tensor, tile: RowTile) -> Tensor:
         if not self.rows_apart:
             return super().tiled(x, tile)
-        return torch.cat([self.product(rows) for rows in x.split(self.small.most_rows)])
+        if len(x) <= self.small.most_rows:
+            return self.product(x)
+        parts = x.split(self.small.most_rows)  # type: ignore[no-untyped-call]
+        return torch.cat([self.product(rows) for rows in parts])
 
     @property
     def shape(self) -> tuple[int, int]:

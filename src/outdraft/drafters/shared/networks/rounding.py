@@ -4,7 +4,7 @@ changes.
 "auto": bytes in groups of 32, where the native kernels run the draft and its files hold unrounded weights. A step took
 less time there for hardly fewer tokens a pass, at 1.6 and at 28 million parameters; 4 bits take less again and cost
 some of the tokens (docs/quantization.md). On a CPU rounding through PyTorch saves nothing, and
-on CUDA its speed is not measured: there a draft is rounded only where that is asked for.
+on CUDA a rounded draft is not measured: there one is rounded only where that is asked for.
 """
 
 import torch
