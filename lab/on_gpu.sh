@@ -6,8 +6,8 @@
 #
 # `--device cpu --size tiny` tries it without a GPU. Needs no installation, of the packages that outdraft imports no more
 # than torch, tokenizers, safetensors and numpy; the tests are left out where there is no pytest, and the file says so.
-# To carry the tree to another machine below 60 MB, leave docs, lab/zoo/claims, tests/mutation and, of src/outdraft/zoo,
-# eagle, eagle1, hass, mtp and foreign_draft behind.
+# To carry the tree to another machine below 60 MB, leave docs, lab/zoo/claims, lab/smollm2/drafts and written,
+# tests/mutation and, of src/outdraft/zoo, eagle, eagle1, hass, mtp and foreign_draft behind.
 set -u
 OUT=on-gpu DEVICE=cuda SIZE=1b
 while [ $# -gt 0 ]; do
