@@ -1,5 +1,5 @@
-"""A model name to a directory: "zoo:<name>", a path, "ollama:<name>" and "lmstudio:<name>" (`places.py`), a snapshot in
-the Hugging Face cache, or a download. A GGUF file is a whole model, and stands for itself.
+"""A model name to a directory: "zoo:<name>", a path, "ollama:<name>" and "lmstudio:<name>" (`places.py`), a short name
+(`known.py`), a snapshot in the Hugging Face cache, or a download. A GGUF file is a whole model, and stands for itself.
 
 `huggingface_hub` is optional and imported only when a name is not a directory.
 """
@@ -42,7 +42,9 @@ def resolve(name: str | Path, *, also: Sequence[str] = (), revision: str | None 
     if path.suffix == ".gguf":
         raise ModelLoadError(f"{name} does not exist: give the path of a GGUF file, or a model directory")
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise ModelLoadError(f"{name} is not a directory: give a model directory or a name like 'owner/model'")
+        from outdraft.weights.known import find_known  # not before: few models have a short name
+
+        return find_known(name, revision)
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError as error:
@@ -55,9 +57,8 @@ def resolve(name: str | Path, *, also: Sequence[str] = (), revision: str | None 
     lacking = None
     for offline in (True, False):
         try:
-            found = Path(
-                hub.snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=offline)
-            )
+            how = {"revision": revision, "allow_patterns": patterns, "local_files_only": offline}
+            found = Path(hub.snapshot_download(name, **how))
         except Exception as error:  # the hub raises many kinds; each means the same to us
             reason = error
             continue
