@@ -1,4 +1,4 @@
-"""A short name stands for one file, by its digest. The file lies in a package or in our cache; else an error says how."""
+"""A short name stands for one file, by its digest. The file lies in a package or in our cache; else an error helps."""
 
 import pytest
 

@@ -23,7 +23,7 @@ class EngineFlags:
     model: str = flag(
         "zoo:target",
         "a Hugging Face directory, a hub name (downloaded unless it is in the local cache), a GGUF file, zoo:NAME, "
-        "ollama:NAME, or lmstudio:PUBLISHER/REPO",
+        "ollama:NAME, lmstudio:PUBLISHER/REPO, or smollm2",
         also=("--model-id",),
     )
     drafter: str | None = flag(

@@ -39,7 +39,7 @@ class LLM(Streaming, Siblings):
     In a `with` block its thread ends with the block. Arguments of other engines: docs/coming_from.md.
 
     Args:
-        model: a Hugging Face directory, a GGUF file, a hub name, "zoo:target", "ollama:llama3.2:1b", or
+        model: a Hugging Face directory, a GGUF file, a hub name, "zoo:target", "smollm2", "ollama:llama3.2:1b", or
             "lmstudio:PUBLISHER/REPO".
         drafter: the method that drafts, by its name, or with options as {"name": "ngram", "max_ngram": 4}; or a recipe
             (docs/recipes.md): a published combination of drafter, rule and policy, by its name or as a TOML file of
