@@ -6,7 +6,7 @@ from outdraft.options.errors import ModelLoadError
 from outdraft.weights import known
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
-from outdraft.weights.known import KNOWN, Known
+from outdraft.weights.known import KNOWN, KnownFile
 
 MODULE = "a_package_with_a_model"
 
@@ -21,7 +21,7 @@ def carried(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("OUTDRAFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    entry = Known(file=file.name, digest=digest_weights(file), package="small==1.0", module=MODULE, size="13 bytes")
+    entry = KnownFile(file=file.name, digest=digest_weights(file), package="small==1.0", module=MODULE, size="13 bytes")
     monkeypatch.setitem(KNOWN, "small", entry)
     return file
 

