@@ -32,6 +32,10 @@ def test_the_file_is_found_in_its_package_and_then_in_the_cache(carried, tmp_pat
     kept.parent.mkdir(parents=True)
     carried.rename(kept)
     assert resolve("small") == kept
+    usual = tmp_path / "usual" / "outdraft" / "models" / carried.name
+    usual.parent.mkdir(parents=True)
+    kept.rename(usual)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "usual"))
     monkeypatch.setenv("OUTDRAFT_CACHE", "off")
     with pytest.raises(ModelLoadError, match="not installed here"):
         resolve("small")

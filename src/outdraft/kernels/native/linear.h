@@ -65,8 +65,9 @@ static inline void write_line(const Matrix& m, int first, int width, const float
 }
 
 // A member's share of the outputs, out [R, stride], stride >= N, a block of outputs and a chunk of rows at a time: the
-// second cache holds 60 rows of up to 2,048 inputs, and two members have like shares of few blocks. `tile(block, row, left, to, step)` writes 64 outputs of some of the `left` rows from `row` on to lines that are
-// `step` apart, and returns how many rows it did.
+// second cache holds 60 rows of up to 2,048 inputs, and two members have like shares of few blocks.
+// `tile(block, row, left, to, step)` writes 64 outputs of some of the `left` rows from `row` on to lines that are `step`
+// apart, and returns how many rows it did.
 template <class Tile>
 static inline void each_block(const Matrix& m, int rows, float* out, std::size_t stride, Share& share, Tile tile) {
     const int blocks = m.blocks(), chunks = (rows + kChunk - 1) / kChunk;

@@ -8,7 +8,8 @@ constexpr int kFill = 64;  // bytes at most that are left free between two rows 
 
 struct Workspace {
     int rows = 0, line = 0, inputs = 0;
-    Buffer<float> normed, wide, narrow, scales, sums, half;  // half: the rows of a product: floats, bf16 or bytes, as the set wants them
+    Buffer<float> normed, wide, narrow, scales, sums;
+    Buffer<float> half;  // the rows of a product: floats, bf16 or bytes (`Operand`)
     float *qkv = nullptr, *mixed = nullptr;  // attention's; they lie in `wide`, which the feed-forward fills behind it
     Buffer<std::int32_t> offsets;
 
