@@ -49,6 +49,12 @@ KNOWN = {
 }
 
 
+def name_of(place: Path) -> str | None:
+    """The short name of the file at `place`, however it was found; None: it has none."""
+    named = (name for name, one in KNOWN.items() if one.file == place.name and place.is_file())
+    return next((name for name in named if digest_weights(place) == KNOWN[name].digest), None)
+
+
 def find_known(name: str, revision: str | None = None) -> Path:
     """The file that a short name stands for. Raises `ModelLoadError` with the cure."""
     known = KNOWN.get(name)
