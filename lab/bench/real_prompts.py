@@ -35,9 +35,7 @@ def main() -> None:
     for suite, path in SETS.items():
         prompts = read_file(asked.data / path, suite)
         prompts = spread(prompts[-KEPT:] if suite == "gsm8k" else prompts, COUNT)
-        rows += [
-            {"suite": suite, "id": one.name, "category": one.category, "turns": [one.turns[0]]} for one in prompts
-        ]
+        rows += [{"suite": suite, "id": one.name, "category": one.category, "turns": [one.turns[0]]} for one in prompts]
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     asked.out.write_bytes(gzip.compress(lines.encode("utf-8"), 9, mtime=0))
 

@@ -7,7 +7,7 @@ two undisturbed machines would run it. Only the time inside the engine is on the
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -66,13 +66,21 @@ class RaceRunner:
         return Panel(text, title=self.title, subtitle=self.summary(), border_style=edge, title_align="left")
 
 
-def race(console: Console, prompt: str, engines: dict[str, LLM], params: SamplingParams) -> None:
-    """Show every engine of `engines` (title -> engine) continuing `prompt`."""
+def race(
+    console: Console,
+    prompt: str,
+    engines: dict[str, LLM],
+    params: SamplingParams,
+    *,
+    asked: dict[str, Any] | None = None,
+) -> None:
+    """Show every engine of `engines` (title -> engine) continuing `prompt`. `asked`: what stands for it, as a chat's."""
     runners = []
     for title, llm in engines.items():
         assert llm.tokenizer is not None
-        llm.generate(prompt, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
-        stream = llm.stream(prompt, params)
+        given: Any = prompt if asked is None else asked
+        llm.generate(given, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
+        stream = llm.stream(given, params)
         runners.append(RaceRunner(title, stream, Colours(llm.tokenizer), prompt, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
