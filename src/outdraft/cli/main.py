@@ -94,7 +94,7 @@ def _check_names(parser: "_Parser", words: Seq[str]) -> None:
 
 
 def _reach_plug_ins(words: Seq[str]) -> None:
-    """Where "module:METHOD" lies in the working directory, it is looked for there too, last: scripts do not by default."""
+    """Look for "module:METHOD" in the working directory too, last, where it lies there: a script does not by itself."""
     named = re.findall(r"\b([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_]", " ".join(words))
     here = os.getcwd()
     if here not in sys.path and any(os.path.isfile(f"{one}.py") or os.path.isdir(one) for one in named):
