@@ -3,7 +3,7 @@
     docs/methods/NAME.md    behind the first paragraph a block: commands and Python that run as they are on the zoo's
                             models, and what a drafter gains on a real model (src/outdraft/bench/measured.json)
     docs/methods.md         the table of all methods
-    docs/survey.md          lab/survey.py
+    docs/survey.md          the systems of a survey (lab/survey.py)
 
 What a command says follows from what a drafter needs; `method_pages.toml` has the rest.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lab import survey
 from outdraft import zoo
 from outdraft.bench.measured import gains, in_words, read_measured
 from outdraft.core.registry import KINDS, find, learner_names, names
@@ -120,6 +121,7 @@ def current() -> Iterator[tuple[Path, str]]:
     for path in sorted(PAGES.glob("*.md")):
         yield path, page(path.stem, path.read_text(encoding="utf-8"))
     yield TABLE, table(TABLE.read_text(encoding="utf-8"))
+    yield survey.PAGE, survey.page()
 
 
 def main() -> int:
