@@ -9,6 +9,7 @@ Data in: such a name, and how many prompts; data out: `Prompt`s, spread over the
 """
 
 from collections.abc import Sequence as Seq
+from itertools import chain
 from pathlib import Path
 
 from outdraft.bench.suites.formats import read_file
@@ -26,7 +27,7 @@ _GENERIC = ("question", "questions", "data", "train", "test", "prompts")
 def load_suites(given: Seq[str], *, count: int = 0) -> list[Prompt]:
     """All prompts of these suites, at most `count` of each (0: all). Raises `ConfigError` if two have one name."""
     prompts: list[Prompt] = []
-    for one in [name for one in given for name in (REAL if one == "real" else (one,))]:
+    for one in chain.from_iterable(REAL if name == "real" else (name,) for name in given):
         loaded = load_suite(one)
         name = loaded[0].suite
         if any(prompt.suite == name for prompt in prompts):
