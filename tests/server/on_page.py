@@ -44,7 +44,7 @@ def count(page: Page, selector: str) -> int:
 
 
 def chat(page: Page, *answers: Any) -> None:
-    """A chat whose answers are given: lists of (milliseconds, token), or an error. `asked` in it has the bodies."""
+    """A chat whose answers are given: lists of (milliseconds, token[, reason]), or an error. `asked` has the bodies."""
     page.click("input[value=chat]")
     page.ask(f"""(() => {{
         const answers = {json.dumps(answers)};
@@ -52,11 +52,11 @@ def chat(page: Page, *answers: Any) -> None:
         const send = async (to, steps, signal, entry) => {{
             const write = (data) => to.enqueue(new TextEncoder().encode(`data: ${{data}}\\n\\n`));
             signal.addEventListener("abort", () => to.error(new DOMException("", "AbortError")));
-            for (const [i, [wait, text]] of steps.entries()) {{
+            for (const [i, [wait, text, reason]] of steps.entries()) {{
                 if (wait) await new Promise((done) => setTimeout(done, wait));
                 if (signal.aborted) return;
                 const tokens = {{ token_ids: [i], token_texts: [text], token_sources: ["plain"] }};
-                const ended = i === steps.length - 1 ? "stop" : null;
+                const ended = i === steps.length - 1 ? (reason ?? "stop") : null;
                 const choice = {{ delta: {{ content: text }}, finish_reason: ended, ...tokens }};
                 write(JSON.stringify({{ choices: [choice] }}));
             }}

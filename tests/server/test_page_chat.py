@@ -30,13 +30,17 @@ def test_two_thousand_tokens_are_drawn_with_each_frame_at_most(page: Page, is_co
     chat(page, [(i % 20 == 0, f"w{i} " if i % 30 else "\n\n- ") for i in range(2000)])
     page.ask("""(() => {
         window.frames_seen = 0;
-        requestAnimationFrame(function next() { frames_seen += 1; requestAnimationFrame(next); });
+        const request = window.requestAnimationFrame;
+        request(function next() { frames_seen += 1; request(next); });
+        window.requested = 0;
+        window.requestAnimationFrame = (act) => (requested += 1, request(act));
         window.changes = 0;
         const watched = new MutationObserver(() => (changes += 1));
         watched.observe(document.querySelector("#turns"), { childList: true, subtree: true });
     })()""")
     send(page, "Hello")
     assert page.text(ANSWER).split()[-1] == "w1999"
+    assert page.ask("requested <= frames_seen + 2")
     assert page.ask("changes <= frames_seen + 6"), page.ask(
         "[changes, frames_seen]"
     )  # what begins and ends a turn, too
@@ -138,6 +142,9 @@ def test_a_cut_is_named(page: Page) -> None:
     page.click("input[value=chat]")
     send(page, "How are you?")
     assert page.text(".note") == f"Cut at {NUM_TOKENS} tokens, which is Max tokens."
+    chat(page, [(0, "a"), (0, "b", "length")])
+    send(page, "And now?")
+    assert page.text(".exchange:last-child .note").startswith("Cut at 2 tokens: a limit of the server")
 
 
 SETTINGS = {"temperature": 0.5, "top-p": 0.9, "top-k": 40, "max-tokens": 100, "seed": -7}

@@ -197,6 +197,14 @@ def test_the_work_does_not_explode(drawn: Page, sign: str) -> None:
     assert drawn.ask(asked) < 5000
 
 
+def test_nothing_is_nested_deep(drawn: Page) -> None:
+    """A browser may die of a tree of thousands of levels."""
+    draw(drawn, "*a " * 5000 + "b* " * 5000 + "\n\n" + "> " * 5000 + "a")
+    depth = "[...place.querySelectorAll(':not(:has(*))')].map((one) => { let depth = 0; "
+    depth += "for (let at = one; at !== place; at = at.parentElement) depth += 1; return depth; })"
+    assert max(drawn.ask(depth)) < 30
+
+
 def test_drawing_a_long_stream_takes_little_of_it(drawn: Page) -> None:
     """Blocks that are over are not drawn again: their nodes stay the same, and 2,000 tokens cost few new ones."""
     kept, made = drawn.ask(f"""import("./page/markdown.js").then(({{ Markdown }}) => {{

@@ -31,7 +31,6 @@ export function safe(address) {
 function itemsOf(text) {
   const items = [];
   const brackets = []; // where a link may have begun
-  const unclosed = new Set(); // lengths of runs of backticks that none closes
   let at = 0;
   const match = (pattern) => {
     pattern.lastIndex = at;
@@ -53,8 +52,7 @@ function itemsOf(text) {
       else say(PUNCTUATION.test(next) ? next : char + next);
       at += 2;
     } else if (char === "`") {
-      const end = unclosed.has(run[0].length) ? -1 : closing(text, at + run[0].length, run[0].length);
-      if (end < 0) unclosed.add(run[0].length);
+      const end = closing(text, at + run[0].length, run[0].length);
       const inner = text.slice(at + run[0].length, end).replaceAll("\n", " ");
       if (end < 0) say(run[0]);
       else push(element("code", [/^ .*\S.* $/.test(inner) ? inner.slice(1, -1) : inner]));
@@ -97,7 +95,7 @@ function itemsOf(text) {
   return items;
 }
 
-/** Where the run of exactly `length` backticks begins that closes; -1 where there is none. */
+/** Where the run of exactly `length` backticks begins that closes; -1 where none does, which each length is but once. */
 function closing(text, from, length) {
   for (let at = text.indexOf("`", from); at >= 0; at = text.indexOf("`", at)) {
     const begin = at;
