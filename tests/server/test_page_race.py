@@ -55,23 +55,21 @@ def test_the_clocks_are_those_of_the_wire(page: Page) -> None:
     chat(page, [(100, "a"), (100, "b"), (0, "b"), (0, "b")], SLOW)
     send(page, "Hello", "#race")
     (mine, plain) = page.ask(FIGURES)
-    assert 0.2 <= mine[0] < 2 and 0.4 <= plain[0] < 4
+    assert 0.2 <= mine[0] < 30 and 0.4 <= plain[0] < 30
     wanted = plain[0] / mine[0]
     times = float(re.findall(r"\d+\.\d\d", page.text(".sentence"))[0])
     assert page.text(".sentence").startswith("Speculative was") and times == pytest.approx(wanted, rel=0.06)
 
 
 def test_the_replay_is_side_by_side(page: Page) -> None:
-    chat(page, QUICK, SLOW)
+    chat(page, QUICK, [(400, "a"), *[(400, "b")] * 3])
     page.fill("#prompt", "Hello")
     page.click("#race")
     page.wait("document.querySelector('#status').innerText.startsWith('Side by side')")
-    texts = page.wait(f"(() => {{ const found = {TEXTS}; return found[0] && found[1] !== 'abbb' ? found : null; }})()")
-    assert texts[0] == "abbb", "the quick one has ended while the other is under way"
+    page.wait(f"{TEXTS}[0] === 'abbb' && {TEXTS}[1] !== 'abbb'")  # one has ended while the other is under way
     page.wait(ENDED)
     before = page.ask(FIGURES), page.text(".sentence")
-    page.click(".replay")
-    page.wait(f"{TEXTS}[1] === ''")
+    assert page.ask(f"(document.querySelector('.replay').click(), {TEXTS})") == ["", ""]
     assert page.text(".sentence") == ""
     page.press("Escape")
     page.wait(f"{TEXTS}[1] === 'abbb'")

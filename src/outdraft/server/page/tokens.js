@@ -3,6 +3,14 @@
 // What is shown may be shorter than what the tokens say (half a character or a possible stop string is held back; the
 // marks around reasoning are taken out), so tokens are laid along the shown text from its beginning.
 
+/** What a token's source means. */
+export const SAID = {
+  accepted: "drafted, and kept by the model",
+  recovered: "the model's own, after a rejection",
+  bonus: "the model's own, after a whole draft",
+  plain: "the model's own, nothing was drafted",
+};
+
 /** Lays tokens along a text that grows. `take` returns new pieces: {text, source, id, pass}. */
 export class Tokens {
   #shown = "";

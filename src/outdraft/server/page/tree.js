@@ -1,17 +1,15 @@
 // The draft of one pass as a tree: what was guessed, and what became of it. It is asked for while its card is open.
 
 import { block, element } from "./inline.js";
+import { SAID } from "./tokens.js";
 
 const field = (id) => document.getElementById(id);
-const SAID = {
+const MEANING = {
   pending: "written before, the draft begins behind it",
-  accepted: "drafted, and kept by the model",
+  ...SAID,
   rejected: "drafted, and refused by the model",
   unreached: "drafted, and never asked about",
   probe: "computed beside the draft, and never kept",
-  recovered: "the model's own, after a rejection",
-  bonus: "the model's own, after a whole draft",
-  plain: "the model's own, nothing was drafted",
 };
 let shown = []; // draft_tree of each pass of an answer
 let at = -1;
@@ -63,7 +61,7 @@ function branch(tree, i, { below, last }) {
 function label(node, status) {
   const text = (node.text ?? "").replace(/\n/g, "⏎").replace(/\t/g, "⇥") || `<${node.token_id}>`;
   const word = block("span", `token ${status}`, text);
-  word.title = `${status}: ${SAID[status] ?? ""} · token ${node.token_id}`;
+  word.title = `${status}: ${MEANING[status] ?? ""} · token ${node.token_id}`;
   const sure = node.confidence == null ? [] : [block("span", "quiet", ` ${node.confidence.toFixed(2)}`)];
   return [word, block("span", "hidden", ` ${status}`), ...sure];
 }

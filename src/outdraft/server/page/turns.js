@@ -2,14 +2,9 @@
 
 import { block, element } from "./inline.js";
 import { Markdown } from "./markdown.js";
+import { SAID } from "./tokens.js";
 
 const list = () => document.getElementById("turns");
-const SAID = {
-  accepted: "drafted, and kept by the model",
-  recovered: "the model's own, after a rejection",
-  bonus: "the model's own, after a whole draft",
-  plain: "the model's own, nothing was drafted",
-};
 const shown = new WeakMap(); // section -> Turn
 
 /** The turn that this element is part of. */
@@ -124,9 +119,10 @@ export class Turn {
 /** A token in the colour of its source. */
 export function spell(token) {
   const made = element("span", [token.text]);
-  made.className = token.source in SAID ? `token ${token.source}` : "";
   if (token.pass) made.dataset.pass = token.pass;
-  if (token.source in SAID) made.title = `${token.source}: ${SAID[token.source]} · token ${token.id} · pass ${token.pass}`;
+  if (!(token.source in SAID)) return made;
+  made.className = `token ${token.source}`;
+  made.title = `${token.source}: ${SAID[token.source]} · token ${token.id} · pass ${token.pass}`;
   return made;
 }
 
