@@ -251,15 +251,17 @@ class AutoPolicy:
                 depth, rate = best_depth(
                     own, draft_cost=drafts[index], pass_cost=passes, nodes=nodes[index], count=count
                 )
+                if not depth and own:  # what one token would make
+                    rate = count * (1 + own[0]) / (drafts[index](1) + passes(count * (1 + nodes[index](1))))
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
-                promises[index] = rate if depth else 0.0
-                if rate > most:
+                promises[index] = rate
+                if depth and rate > most:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
             if not text.is_asked:
                 self._listeners.let_go(
-                    text, promises, most, work=self._nap.work, passing=passes(count), deepest=deepest, limit=limit
+                    text, promises, plain, work=self._nap.work, passing=passes(count), deepest=deepest, limit=limit
                 )
         if not best.depth:
             most = plain

@@ -24,7 +24,7 @@ _SHARE = 0.01  # of the time that the policy's own work may take
 _LONGEST = 24  # rounds of a nap
 _UNSEEN = 2.0  # a round's own work is about twice what shows before its pass: learning from it comes after
 _SHOWS = 0.015  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
-_FAR = 0.9  # of the plan's tokens a second
+_FAR = 0.9  # of plain decoding's tokens a second
 _IN_A_ROW = 3  # texts
 _QUIET = 7  # texts, or batches
 _HEARING = 16  # rounds
@@ -109,7 +109,7 @@ class Listeners:
         self,
         text: SequenceRecord,
         promises: Mapping[int, float],
-        most: float,
+        plain: float,
         *,
         work: float,
         passing: float,
@@ -118,7 +118,7 @@ class Listeners:
     ) -> None:
         """After a plan: those leave that are far from paying, where their listening shows.
 
-        promises, most: tokens a second of each arm that has not left, and of the plan. work, passing: seconds of the
+        promises, plain: tokens a second of each arm that has not left, and of plain decoding. work, passing: seconds of the
         policy's own work and of a pass. deepest, limit: tokens of a guess, of this text now and of any; a text that
         may be guessed less deep than others says nothing against an arm.
         """
@@ -126,7 +126,7 @@ class Listeners:
         used = text.choice.arm if text.choice.depth else None
         for arm in self._arms & promises.keys():
             ear = self._ears[arm, text.is_drawn]
-            if arm == used or work < _SHOWS * passing or promises[arm] > _FAR * most:
+            if arm == used or work < _SHOWS * passing or promises[arm] > _FAR * plain:
                 if ear.crowds and text.crowd >= min(ear.crowds):  # what pays in a small batch may not in a larger one
                     ear.crowds.clear()
                 continue

@@ -1,4 +1,4 @@
-"""The default drafter: the recipe `auto` over look-ups, and over a draft model or a head that is given or found.
+"""The default drafter: the recipe `auto` over look-ups, and over a head or a draft model that is given or found.
 
     native kernels, the guard, CUDA    recipe auto: plain decoding is one of its choices, and the policy measures
     elsewhere (PyTorch on a CPU)       plain decoding, and one line in the log
@@ -6,7 +6,8 @@
 On CUDA chains write plain decoding's text. Without the guard (off by default in bfloat16 and float16) rounding may
 decide a near-tie in a tree otherwise than plain decoding does; a line in the log names the guard.
 
-What lies beside a model and does not fit is left out with a warning; look-ups then draft alone. `drafter="none"`, or
+Where a head is found, a draft model beside it is left alone: it has to read the text too, and each drafter that seldom
+pays costs rounds that try it. What lies beside a model and does not fit is left out with a warning; look-ups then draft alone. `drafter="none"`, or
 num_speculative_tokens=0, is plain decoding everywhere. Data in: what was given besides; data out: a `Combination` and
 what stands in for it.
 """
@@ -48,7 +49,9 @@ def choose_default(
 
     Raises `ConfigError` for what was given and does not fit.
     """
-    beside, recipe = companions(), read_recipe(RECIPE)
+    beside, recipe = dict(companions()), read_recipe(RECIPE)
+    if head is not None or beside.get(_HEAD):
+        beside.pop("draft_model", None)
     whose = next(slot.drafter for slot in slots_of(recipe.drafter.name, recipe.drafter.options) if slot.role == _HEAD)
     kind = _kind_of(head) if head is not None else _kind_beside(beside.get(_HEAD, {}), whose)
     if kind is not None:
