@@ -54,14 +54,20 @@ class RequestStats(Counters):
         nothing was drafted, where no pass of one row was measured, and for a text that shared its passes with others:
         what a batch costs without drafts is not known of one text.
         """
-        costs, own, plain = self.by_rows.values(), self.by_rows.get(1), self.plain_pass
-        if plain is None and own is not None:  # the policy's are many, of which no hiccup decides
-            plain = (own.target_seconds + own.rest_seconds) / own.num_passes
+        costs, plain = self.by_rows.values(), self.measured_plain_pass
         seconds = sum(one.draft_seconds + one.target_seconds + one.rest_seconds for one in costs)
         if not self.num_drafted_steps or self.num_shared_passes or plain is None or seconds <= 0:
             return None
         tokens = sum(one.num_tokens for one in costs)
         return min(plain * tokens / seconds, tokens / sum(one.num_passes for one in costs))
+
+    @property
+    def measured_plain_pass(self) -> float | None:
+        """Seconds of a pass of one row: the policy's many, of which no hiccup decides, or else the text's own."""
+        own = self.by_rows.get(1)
+        if self.plain_pass is not None or own is None:
+            return self.plain_pass
+        return (own.target_seconds + own.rest_seconds) / own.num_passes
 
     @property
     def tau(self) -> float:
@@ -108,6 +114,9 @@ class RequestStats(Counters):
                 "tokens_per_target_pass": self.tau,
                 "acceptance_rate": self.acceptance_rate,
                 "estimated_speedup": self.estimated_speedup,
+                "plain_pass_seconds": self.measured_plain_pass,
+                "num_shared_passes": self.num_shared_passes,
+                "num_forced_tokens": self.num_forced_tokens,
                 "acceptance_by_position": self.acceptance_by_position,
                 "first_rejection_histogram": self.first_rejection_histogram,
                 "num_guarded": self.num_guarded,
