@@ -81,7 +81,7 @@ def test_a_chat_is_the_same(outdraft, at, here):
         lines = text.splitlines()
         return [
             line
-            for line in lines[lines.index(next(one for one in lines if one.startswith("/reset"))) :]
+            for line in lines[lines.index(next(one for one in lines if one.startswith("/help"))) :]
             if " tokens in " not in line
         ]
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from outdraft.cli.console import has_style
 from outdraft.cli.streamed import Colours, paint
+from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 
@@ -66,14 +67,17 @@ class RaceRunner:
         return Panel(text, title=self.title, subtitle=self.summary(), border_style=edge, title_align="left")
 
 
-def race(console: Console, prompt: str, engines: dict[str, LLM], params: SamplingParams) -> None:
-    """Show every engine of `engines` (title -> engine) continuing `prompt`."""
+def race(
+    console: Console, prompt: Prompt, engines: dict[str, LLM], params: SamplingParams, *, title: str | None = None
+) -> None:
+    """Show every engine of `engines` (title -> engine) continuing `prompt`, which is shown as `title`."""
     runners = []
-    for title, llm in engines.items():
+    for name, llm in engines.items():
         assert llm.tokenizer is not None
         llm.generate(prompt, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
-        stream = llm.stream(prompt, params)
-        runners.append(RaceRunner(title, stream, Colours(llm.tokenizer), prompt, marks=not has_style(console)))
+        llm.forget()  # what was written of it before would be copied
+        stream, shown = llm.stream(prompt, params), str(prompt) if title is None else f"{title}\n"
+        runners.append(RaceRunner(name, stream, Colours(llm.tokenizer), shown, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
     else:

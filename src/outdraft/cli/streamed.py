@@ -88,7 +88,7 @@ def painted(chunks: "Iterable[Chunk]", codec: Codec[str] | None) -> "Iterator[tu
 
 
 class Tally:
-    """Feeds a `RequestStats`, and looks at the clock. At its end the engine's own take their place, where it has any."""
+    """Feeds a `RequestStats`, and looks at the clock. The engine's own, given at the end, take their place."""
 
     def __init__(self) -> None:
         self._counted = RequestStats()

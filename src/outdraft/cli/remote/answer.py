@@ -43,7 +43,8 @@ def answer(
             ended = choice.get("finish_reason") or ended
             text = _shown(choice)
             sources = tuple(Source(one) for one in choice.get("token_sources") or ())
-            chunk = Chunk(text=text, token_ids=tuple(choice.get("token_ids") or ()), sources=sources)
+            ids, reason = tuple(choice.get("token_ids") or ()), choice.get("finish_reason")
+            chunk = Chunk(text=text, token_ids=ids, sources=sources, finish_reason=reason)
             runs = laid.take(text, list(zip(choice.get("token_texts") or (), sources, strict=False)))
             yield chunk, paint(runs) if colour else Text(text)
         if ours and (told := piece.get("metrics")) is not None:
