@@ -65,8 +65,10 @@ class Session:
                     tally.add(chunk)
                     written += chunk.text
                     writer.add(painted)
-        except OutdraftError:
+        except OutdraftError as error:
             self.said.take_back()
+            if isinstance(error, RequestError):  # else the server is away
+                raise RequestError(f"{error}; /reset starts anew") from error
             raise
         except BaseException:
             self._keep(tally, written)

@@ -8,8 +8,7 @@ A line break stays one, and HTML is text: what the model wrote is shown. No term
 
 from itertools import pairwise
 from time import perf_counter
-from types import TracebackType
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,18 +22,11 @@ from outdraft.cli.console import has_style
 _REDRAW = 0.05  # seconds between two drawings, at least
 
 
-class AnswerWriter(Protocol):
-    """Used in a `with` block, at whose end all is written."""
+def answer_writer(console: Console, *, colour: bool) -> "MarkdownWriter | PlainWriter":
+    """Markdown on a terminal; the text as it comes, painted, with colours of its own or where there is none.
 
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
-    def add(self, painted: Text) -> None:
-        """The next piece."""
-        ...
-
-
-def answer_writer(console: Console, *, colour: bool) -> AnswerWriter:
-    """Markdown on a terminal; the text as it comes, painted, with colours of its own or where there is none."""
+    Used in a `with` block, at whose end all is written.
+    """
     drawn = not colour and has_style(console) and not console.is_dumb_terminal
     return MarkdownWriter(console) if drawn else PlainWriter(console)
 
@@ -43,15 +35,17 @@ class PlainWriter:
     """The text as it comes."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._console, self._is_empty = console, True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._console.print()
+        if not self._is_empty:
+            self._console.print()
 
     def add(self, painted: Text) -> None:
+        self._is_empty = False
         self._console.print(painted, end="", soft_wrap=True)
         self._console.file.flush()
 
@@ -76,30 +70,30 @@ class MarkdownWriter:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._print_finished()
-        self._live.update(_Block(self._rest, is_first=self._is_first), refresh=True)
-        self._live.stop()
+    def __exit__(self, *_: object) -> None:
+        self._draw()
+        self._live.update(_Block(self._rest, is_first=self._is_first))
+        self._live.stop()  # which draws it, once: of what is higher than the screen nothing can be taken back
 
     def add(self, painted: Text) -> None:
         self._rest += painted.plain
         now = perf_counter()
         if now - self._drawn >= _REDRAW:
-            self._print_finished()
-            most = max(1, self._console.height - 1)
-            self._live.update(_Block(self._rest, is_first=self._is_first, most=most), refresh=True)
+            self._draw()
             self._drawn = now
 
-    def _print_finished(self) -> None:
-        """All blocks before the last one: what comes cannot change them."""
+    def _draw(self) -> None:
+        """Print all blocks before the last one, which nothing can change any more; of that one draw what fits."""
         starts = [one.map[0] for one in self._parser.parse(self._rest) if one.map and not one.level]
-        lines = self._rest.splitlines(keepends=True)
+        lines, finished = self._rest.splitlines(keepends=True), []
         for begin, end in pairwise(starts):
-            self._console.print(_Block("".join(lines[begin:end]), is_first=self._is_first), end="")
+            finished.append(_Block("".join(lines[begin:end]), is_first=self._is_first))
             self._is_first = False
         self._rest = "".join(lines[starts[-1] :]) if starts else self._rest
+        most = max(1, self._console.height - 1)
+        self._live.update(_Block(self._rest, is_first=self._is_first, most=most), refresh=not finished)
+        if finished:
+            self._console.print(*finished, sep="", end="")
 
 
 class _Heading(Heading):
