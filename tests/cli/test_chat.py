@@ -53,7 +53,7 @@ def test_questions_are_taken_back_and_asked_again(session: Session, capsys):
     out = capsys.readouterr().out
     assert out.count("cut at 6 tokens (/set max_tokens=12)") == 3 and "(forgotten: /two is no command)" in out
     assert "the same text again" in out
-    assert roles(session) == "sua" and session.said.question == "one"
+    assert roles(session) == "sua" and session.said.asked[-1]["content"] == "one"
     session.take("/reset")
     assert roles(session) == "s" and session.said.system == "Be brief."
     session.take("/regen")
@@ -290,6 +290,7 @@ def test_at_a_terminal(tmp_path: Path):
         at.type("It was late\n")
         at.wait_for("8 tokens, ")
         at.wait_for("cut at 8 tokens")
+        at.wait_for("> ")
         os.kill(at.process.pid, signal.SIGINT)
         at.wait_for("Ctrl-D leaves)")
         at.type("/quit\n")

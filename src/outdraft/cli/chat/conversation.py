@@ -29,18 +29,18 @@ class Conversation:
         self.messages.append({"role": "assistant", "content": text})
 
     @property
-    def question(self) -> str | None:
-        """The last one."""
-        return next((one["content"] for one in reversed(self.messages) if one["role"] == "user"), None)
+    def asked(self) -> list[dict[str, str]]:
+        """All up to the last question; empty where there is none."""
+        places = [place for place, one in enumerate(self.messages) if one["role"] == "user"]
+        return self.messages[: places[-1] + 1] if places else []
 
     def take_back(self) -> str | None:
         """Forget the last question and what was answered; returns the question. None: there is none."""
-        asked = [place for place, one in enumerate(self.messages) if one["role"] == "user"]
+        asked = self.asked
         if not asked:
             return None
-        question = self.messages[asked[-1]]["content"]
-        del self.messages[asked[-1] :]
-        return question
+        self.messages = asked[:-1]
+        return asked[-1]["content"]
 
     @property
     def system(self) -> str:

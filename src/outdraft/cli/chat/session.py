@@ -148,11 +148,10 @@ class Session:
 
     def do_race(self, words: str) -> None:
         """answer the last question plainly beside speculatively"""
-        question = self.said.question
-        if question is None:
+        asked = self.said.asked
+        if not asked:
             raise RequestError("/race answers the last question: ask one first")
-        until = max(place for place, one in enumerate(self.said.messages) if one["role"] == "user")
-        self.talker.race(self.console, self.said.messages[: until + 1], question)
+        self.talker.race(self.console, asked, asked[-1]["content"])
 
     def do_color(self, words: str) -> None:
         """colour answers by where their tokens came from, or draw Markdown again"""

@@ -1,7 +1,6 @@
 """`/set NAME=VALUE`: a flag of sampling, read as on the command line."""
 
 import argparse
-from collections.abc import Sequence as Seq
 from dataclasses import fields, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -17,7 +16,11 @@ _SHOWN = ("max_tokens", "temperature", "top_p", "seed")
 def told_settings(sampling: SamplingFlags) -> str:
     """The usual ones, and what differs from its default."""
     each = [(one.name, getattr(sampling, one.name), default_of(one)) for one in fields(sampling)]
-    return " ".join(f"{name}={_said(value)}" for name, value, usual in each if name in _SHOWN or value != usual)
+    return " ".join(
+        f"{name}={'none' if value is None else value}"
+        for name, value, usual in each
+        if name in _SHOWN or value != usual
+    )
 
 
 def changed(sampling: T, words: str) -> T:
@@ -31,22 +34,13 @@ def changed(sampling: T, words: str) -> T:
         )
     found: Any = default_of(known[name])
     if value and value.lower() not in ("none", "off", "false"):
-        given = [f"--{flag_name(name)}", *([] if isinstance(found, bool) else [value])]
+        given = f"--{flag_name(name)}" + ("" if isinstance(found, bool) else f"={value}")
         parser = _Parser(add_help=False, allow_abbrev=False)
         add_flags(parser, type(sampling))
-        found = getattr(build(type(sampling), parser.parse_args(_joined(given))), name)
+        found = getattr(build(type(sampling), parser.parse_args([given])), name)
     made = replace(sampling, **{name: found})
     made.params()  # what is out of range is refused
     return made
-
-
-def _joined(words: Seq[str]) -> list[str]:
-    """A value may begin with a minus."""
-    return ["=".join(words)]
-
-
-def _said(value: Any) -> str:
-    return "none" if value is None else str(value)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,6 +1,7 @@
 """Who answers in `outdraft chat`: a model that is loaded here, or a running server.
 
-Data in: messages; data out: pieces of the answer, each with its text painted.
+Data in: messages; data out: pieces of the answer, each with its text painted. `notes`: to be said before a
+conversation. `warnings`: with the figures of every answer. `sampling` and `colour` may change between two answers.
 """
 
 from collections.abc import Iterator
@@ -31,36 +32,13 @@ UNTAUGHT = (
 Note = tuple[str, str]  # what is said, and its style
 
 
-class Talker:
-    """`notes`: to be said before a conversation. `warnings`: with the figures of every answer. `sampling` and `colour`
-    may be changed between two answers."""
-
-    notes: list[Note]
-    warnings: list[Note]
-
-    def __init__(self, sampling: SamplingFlags, *, colour: bool) -> None:
-        self.sampling, self.colour = sampling, colour
-
-    def stream(self, messages: Seq[Message]) -> Iterator[tuple[Chunk, Text]]:
-        """The answer, piece by piece, each with its text painted."""
-        raise NotImplementedError  # each subclass says it
-
-    def use_drafter(self, name: str) -> str:
-        """Draft with this method from now on, or as at first ("default"); returns what is said of it."""
-        raise NotImplementedError
-
-    def race(self, console: Console, messages: Seq[Message], title: str) -> None:
-        """Show the answer written plainly and as it is drafted now."""
-        raise NotImplementedError
-
-
-class Here(Talker):
+class Here:
     """A model in this process. Raises `RequestError` if it writes no text."""
 
     def __init__(self, llm: LLM, sampling: SamplingFlags, references: list[str], *, colour: bool) -> None:
         if llm.tokenizer is None:
             raise RequestError(f"{llm.config['model']} has no tokenizer, and a chat needs text")
-        super().__init__(sampling, colour=colour)
+        self.sampling, self.colour = sampling, colour
         self._first, self._codec, self._references = llm, llm.tokenizer, references
         self._hold(llm)
         self.notes = _notes(lossless=True, verifier="", is_taught=self._codec.chat_template is not None) + self.warnings
@@ -70,6 +48,7 @@ class Here(Talker):
         yield from painted(self._llm.stream(prompt, params), self._codec if self.colour else None)
 
     def use_drafter(self, name: str) -> str:
+        """Draft with this method from now on, or as at first ("default"); returns what is said of it."""
         before = self._llm
         self._hold(self._first if name == "default" else self._first.with_drafter(name))
         if before is not self._first:
@@ -77,6 +56,7 @@ class Here(Talker):
         return repr(self._llm)
 
     def race(self, console: Console, messages: Seq[Message], title: str) -> None:
+        """Show the answer written plainly and as it is drafted now."""
         prompt, params = self._asked(messages)
         if params.temperature and params.seed is None:
             params = replace(params, seed=1)  # so that both write the same text
@@ -93,13 +73,13 @@ class Here(Talker):
         return prompt, self.sampling.params(stop=(*self.sampling.stop, *chat.stop))
 
 
-class Elsewhere(Talker):
+class Elsewhere:
     """A running server. `engine`: the flags that its requests say. Raises as `RemoteServer.get` does."""
 
     def __init__(
         self, server: RemoteServer, engine: EngineFlags, sampling: SamplingFlags, references: list[str], *, colour: bool
     ) -> None:
-        super().__init__(sampling, colour=colour)
+        self.sampling, self.colour = sampling, colour
         self._server, self._engine, self._references = server, engine, references
         asked(engine, sampling, references)  # what the server cannot do is refused at once
         model = served_model(server)
@@ -132,3 +112,6 @@ class Elsewhere(Talker):
 def _notes(*, lossless: bool, verifier: str, is_taught: bool) -> list[Note]:
     found = [] if is_taught else [(UNTAUGHT, "dim")]
     return found if lossless else [*found, (lossy_note(verifier), "bold red")]
+
+
+Talker = Here | Elsewhere
