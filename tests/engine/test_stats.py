@@ -109,6 +109,9 @@ def test_the_gain_is_that_of_passes_of_one_row():
     assert stats.estimated_speedup == pytest.approx(2.0 * 7 / (2.0 + 2.5 + 2.5))
     stats.plain_pass = 2.2  # the policy has measured more of them
     assert stats.estimated_speedup == pytest.approx(2.2 * 7 / 7.0)
+    many = counted(*[(1, 1, 2.0)] * 8, (4, 4, 2.0))
+    many.plain_pass = 1.0  # in quieter times
+    assert many.estimated_speedup == pytest.approx(2.0 * 12 / 18.5)
     assert str(stats) == (
         "7 tokens in 3 passes (2.33 a pass), 7.00 s, 1 tokens/s; 80% of examined guesses accepted; "
         "drafted by ngram in 2; about 2.2x plain (estimated from measured pass costs)"

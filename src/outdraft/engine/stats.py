@@ -4,14 +4,16 @@ tau counts the extra token. `accepted / drafted` depends on the draft length and
 only under the name that peers give it (`draft_acceptance_rate`); the acceptance rate proper is
 accepted / (accepted + rejections), the maximum-likelihood estimate of a truncated geometric distribution.
 
-The gain is an estimate: plain decoding would have taken a pass of one row for each token. Such passes were measured by
-the policy of the engine, or else in the request itself (rounds without a draft).
+The gain is an estimate: plain decoding would have taken a pass of one row for each token. Such passes were measured in
+the request itself (rounds without a draft), or by the policy of the engine.
 """
 
 from dataclasses import asdict
 from typing import Any
 
 from outdraft.engine.counters import Counters
+
+_FEW = 8  # passes, of which a hiccup of the machine is too large a part
 
 
 class RequestStats(Counters):
@@ -63,9 +65,9 @@ class RequestStats(Counters):
 
     @property
     def measured_plain_pass(self) -> float | None:
-        """Seconds of a pass of one row: the policy's many, of which no hiccup decides, or else the text's own."""
+        """Seconds of a pass of one row: the text's own, on the machine as it was then; of few, the policy's."""
         own = self.by_rows.get(1)
-        if self.plain_pass is not None or own is None:
+        if own is None or (own.num_passes < _FEW and self.plain_pass is not None):
             return self.plain_pass
         return (own.target_seconds + own.rest_seconds) / own.num_passes
 
