@@ -56,8 +56,8 @@ wheel: $(BIN)/python  ## a wheel of this platform for every Python 3, and a sour
 	$(BIN)/python -m pip install --disable-pip-version-check -q build
 	$(BIN)/python -m build
 
-docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options, and the README's table from the catalogue
-	$(BIN)/python tests/test_readme.py
+docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options, and what pages say of methods from the catalogue
+	$(BIN)/python -m lab.method_pages
 	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m lab.cli_page > docs/cli.md
 
 clean:  ## remove the virtual environment and all caches

@@ -24,10 +24,13 @@ DRAFTERS = "src/outdraft/drafters/"
 MOST = 60  # files of tests
 ALWAYS = ("tests/test_architecture.py",)
 BESIDE = {  # what is no module of Python, and its tests
-    "docs/": ("tests/test_pages.py", "tests/test_plain_words.py", "tests/contracts/test_option_pages.py"),
+    "docs/": (
+        *("tests/test_pages.py", "tests/test_plain_words.py"),
+        *("tests/contracts/test_option_pages.py", "tests/lab/test_method_pages.py"),
+    ),
     "src/outdraft/recipes/": ("tests/contracts/test_recipes.py", "tests/engine/assembly/test_recipe.py"),
     "src/outdraft/kernels/": ("tests/kernels",),
-    "README.md": ("tests/test_readme.py", "tests/test_pages.py"),
+    "README.md": ("tests/test_pages.py",),
 }
 
 

@@ -1,7 +1,7 @@
 """Take one method out of a copy of the tree, and see whether the rest stands: `python tests/removal.py NAME...`
 
 Out go its file or folder, its recipes, its rows, its page and its own tests, and nothing else. Then, in the copy: every
-module is imported, the README's table is written anew, and the architecture's tests, every recipe and a quick part of
+module is imported, the pages' tables are written anew, and the architecture's tests, every recipe and a quick part of
 the contract suites of drafters and learners run.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 KEPT = ("src", "tests", "docs", "lab")
+PAGES = "tests/lab/test_method_pages.py::test_what_is_written_is_current"
 QUICK = "test_contract and texts"
 LEARNERS = "what_is_saved_guesses_the_same or how_its_draft_is_used"
 IMPORT_ALL = """
@@ -63,9 +64,9 @@ def check(tree: Path) -> str:
     pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-q"]
     commands = [
         ["-c", IMPORT_ALL],
-        ["tests/test_readme.py"],
+        ["-m", "lab.method_pages"],
         ["-m", "outdraft.cli.main", "methods", "--json"],
-        [*pytest, "tests/test_architecture.py", "tests/test_no_method_names.py", "tests/test_readme.py"],
+        [*pytest, "tests/test_architecture.py", "tests/test_no_method_names.py", PAGES],
         [*pytest, "tests/contracts/test_recipes.py", "tests/core", "tests/engine/assembly/test_recipe.py"],
         [*pytest, "tests/contracts/test_drafters.py", "-k", QUICK],
         [*pytest, "tests/contracts/test_learners.py", "-k", LEARNERS],

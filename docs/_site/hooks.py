@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.registry import KINDS, find, names
+from outdraft.core.registry import KINDS, names
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./(?:\.\./)?(?:examples|src|recipes|tests)[^)]*)\)")
 TITLES = {"drafter": "Drafters", "verifier": "Acceptance rules", "policy": "Policies"}
@@ -30,20 +30,5 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Replace links to files of the repository by their text and path, and [directories](methods/) by their text."""
-    if page.file.src_uri == "methods.md":
-        markdown += catalogue()
     markdown = markdown.replace("[methods/](methods/)", "[methods](methods.md)")
     return OUTSIDE.sub(lambda found: f"{found[1]} (`{found[2].lstrip('./')}`)", markdown)
-
-
-def catalogue() -> str:
-    """The table of all methods, one for each kind."""
-    parts = []
-    for kind in KINDS:
-        parts.append(f"\n## {TITLES[kind]}\n\n| name | what it does | paper |\n| --- | --- | --- |\n")
-        for name in names(kind):
-            method = find(kind, name)
-            paper = f"[{method.paper.year}]({method.paper.link})" if method.paper else ""
-            lossy = "" if method.lossless else " (lossy)"
-            parts.append(f"| [{name}](methods/{name}.md) | {method.summary}{lossy} | {paper} |\n")
-    return "".join(parts)

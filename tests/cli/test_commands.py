@@ -163,6 +163,29 @@ def test_methods(outdraft):
     assert "ngram" in table and "max_ngram = 3" in table and "coupled" not in table
 
 
+def test_methods_stand_by_what_they_need(outdraft, monkeypatch):
+    rows = {"eagle": {"GSM8K": {"tau": 2.4, "speedup": 1.4801}, "MT-Bench": {"tau": 2.0, "speedup": 1.2}}}
+    monkeypatch.setattr("outdraft.bench.measured.read_measured", lambda: {"target": "smollm2", "rows": rows})
+    monkeypatch.setenv("COLUMNS", "200")
+    groups = [group.splitlines() for group in outdraft("methods").out.split("\n\n") if group.strip()]
+    listed = {group[0].strip(): [line.split()[0] for line in group[2:]] for group in groups}
+    titles = [
+        "begin with these",
+        "drafters that need nothing",
+        "drafters that need a smaller",
+        "drafters that need a head",
+    ]
+    assert all(title.startswith(word) for title, word in zip(listed, titles, strict=False))
+    (best, nothing, draft, head, texts, *_) = listed.values()
+    assert best == ["auto", "ngram", "draft_model"] and {"ngram", "several", "suffix", "sam"} <= set(nothing)
+    assert {"draft_model", "pearl", "merge", "triforce"} <= set(draft) and {"eagle", "medusa"} <= set(head)
+    assert texts == ["llma", "rest"]
+    (row,) = [line for line in groups[3] if line.startswith("eagle ")]
+    assert "1.48x GSM8K" in row and "MT-Bench" not in row and "on smollm2" in groups[3][1]
+    assert "on smollm2" not in groups[1][1]  # nothing of these was measured
+    assert "measured on smollm2: 1.48x GSM8K, 1.20x MT-Bench" in outdraft("methods", "eagle").out
+
+
 @pytest.mark.parametrize(
     ("name", "width"), [("ngram", 80), ("draft_model", 120), ("sequoia", 80), ("gated", 120), ("fixed", 80)]
 )

@@ -62,14 +62,14 @@ CHECKS = (  # of the suite, on both drafters; the whole of it is asked of each d
     *(f"{test}[echo]" for test in ("test_sampled_distribution", "test_the_suite_sees_drafts")),
     *(f"test_contract[follow-{name}]" for name in ("texts", "ends")),
 )
-CATALOGUE = ("tests/test_architecture.py", "tests/test_readme.py")
+CATALOGUE = ("tests/test_architecture.py", "tests/lab/test_method_pages.py")
 
 
 def test_three_steps_and_the_suite_covers_it(tree):
     """So do those of the catalogue, and the page's suite of a plug-in."""
     suite = suite_of(tree, "outdraft.drafters.echo")
     checks = [f"tests/contracts/test_drafters.py::{check}" for check in CHECKS]
-    words = "contracts or (alone and samples) or catalogue or page or row or docstrings"
+    words = "contracts or (alone and samples) or catalogue or its_page or row or docstrings or current"
     out = pytest_in(tree, *checks, suite, *CATALOGUE, "-k", words, "-vv")
     assert out.count("PASSED") >= len(checks) + 8, out
     assert "samples" in out and "failed" not in out and "skipped" not in out
@@ -91,17 +91,17 @@ def test_the_suite_of_the_page_notices_a_wrong_q(tree):
 
 
 def test_missing_steps_are_noticed(tree):
-    """A page, rows, and a README that was not written anew."""
-    files = [tree / name for name in ("docs/methods/echo.md", "tests/contracts/rows/follow.py", "README.md")]
+    """A page, rows, and a list of methods that was not written anew."""
+    files = [tree / name for name in ("docs/methods/echo.md", "tests/contracts/rows/follow.py", "docs/methods.md")]
     kept = [path.read_text() for path in files]
     try:
         for path in files:
             path.unlink()
-        shutil.copy(ROOT / "README.md", tree)
-        done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", *CATALOGUE, "-k", "page or row or readme")
+        shutil.copy(ROOT / "docs/methods.md", tree / "docs")
+        done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", *CATALOGUE, "-k", "its_page or row or current")
     finally:
         for path, text in zip(files, kept, strict=True):
             path.write_text(text)
-    assert done.returncode == 1 and "run: python tests/test_readme.py" in done.stdout
+    assert done.returncode == 1 and "run: python -m lab.method_pages" in done.stdout
     for missing in (files[0], files[1]):
         assert missing.stem in done.stdout, missing

@@ -204,7 +204,7 @@ def test_a_hub_name_without_the_hub(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", absent)
+    monkeypatch.setattr("outdraft.weights.snapshots.importlib.import_module", absent)
     fails("nowhere/nothing", "nowhere/nothing", "pip install huggingface_hub")
 
 
@@ -214,7 +214,7 @@ def test_a_hub_name_that_cannot_be_had(monkeypatch):
         def snapshot_download(name, **options):
             raise OSError("no network\nat all")
 
-    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
+    monkeypatch.setattr("outdraft.weights.snapshots.importlib.import_module", lambda name: Hub)
     fails("nowhere/nothing", "nowhere/nothing", "no network")
 
 
@@ -225,7 +225,7 @@ def test_a_hub_name_in_the_cache(folder, monkeypatch):
             assert local_files_only
             return str(folder)
 
-    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
+    monkeypatch.setattr("outdraft.weights.snapshots.importlib.import_module", lambda name: Hub)
     assert load_model("some/model").config.vocab_size == 61
 
 
@@ -255,7 +255,7 @@ def test_a_model_that_is_in_the_cache_in_part_is_completed(folder, tmp_path, mon
                 raise OSError("no network")
             return str(part if local_files_only else folder)
 
-    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
+    monkeypatch.setattr("outdraft.weights.snapshots.importlib.import_module", lambda name: Hub)
     if online:
         assert load_model("some/model").config.vocab_size == 61
     else:
@@ -273,7 +273,7 @@ def test_further_files_are_asked_for_once_more(folder, tmp_path, monkeypatch):
             reached.append(local_files_only)
             return str(folder if local_files_only else whole)
 
-    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
+    monkeypatch.setattr("outdraft.weights.snapshots.importlib.import_module", lambda name: Hub)
     assert resolve("some/heads", also=["heads.pt"]) == whole
     assert resolve("some/heads", also=["pytorch_model.bin"]) == folder and reached == [True, False, True]
 

@@ -9,12 +9,14 @@ import httpx
 import openai
 import pytest
 import uvicorn
+from headless import Page, browser, find
 
 from outdraft import LLM
 from outdraft.server.serve import make_config
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 from tests.server.chatty import QWEN, served, write_model
+from tests.server.on_page import fresh
 
 NAME = "target"
 
@@ -68,3 +70,19 @@ def place(chat_llm: LLM) -> Iterator[str]:
 def chat_official(place: str) -> openai.OpenAI:
     """The official client of it."""
     return openai.OpenAI(base_url=f"{place}/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="session")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A browser for all tests of a worker."""
+    program = find()
+    if program is None:
+        pytest.skip("no Chromium is installed here")
+    with browser(program, tmp_path_factory.mktemp("browser")) as made:
+        yield made
+
+
+@pytest.fixture
+def page(tab: Page, address: str) -> Page:
+    """The page of this server, loaded anew, with nothing remembered."""
+    return fresh(tab, address)

@@ -2,49 +2,16 @@
 
 import json
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from headless import Page, browser, find
+from headless import Page
 
 from outdraft import LLM, SamplingParams
+from tests.server.on_page import ANSWER, NUM_TOKENS, PROMPT, SHOWN, send
 
-PROMPT = "It was late when"
-NUM_TOKENS = 24
 ROOT = Path(__file__).parents[2]
-SHOWN = "[...document.querySelectorAll('.turn:last-child .words span')]"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    program = find()
-    if program is None:
-        pytest.skip("no Chromium is installed here")
-    with browser(program, tmp_path_factory.mktemp("browser")) as made:
-        yield made
-
-
-@pytest.fixture
-def page(tab: Page, address: str) -> Page:
-    """Loaded anew, with nothing remembered."""
-    tab.problems.clear()
-    tab.resize(1200, 850)
-    tab.open(f"{address}/")
-    tab.ask("localStorage.clear(), sessionStorage.clear()")
-    tab.open(f"{address}/")
-    tab.wait("document.querySelector('#model').innerText.includes('target')")
-    tab.fill("#temperature", "0")
-    tab.fill("#max-tokens", str(NUM_TOKENS))
-    return tab
-
-
-def send(page: Page, text: str) -> None:
-    """And wait for the end."""
-    page.fill("#prompt", text)
-    page.click("#send")
-    page.wait("!document.querySelector('#send').hidden && !document.querySelector('[aria-busy]')")
 
 
 def test_files_are_cached_by_their_tag(client: httpx.Client) -> None:
@@ -89,6 +56,7 @@ def test_chunks_tell_the_text_of_each_token(client: httpx.Client, llm: LLM) -> N
 
 
 def test_a_text_is_continued_and_every_token_has_its_source(page: Page, llm: LLM) -> None:
+    page.click("#colours")
     send(page, PROMPT)
     plain = llm.generate(PROMPT, SamplingParams(max_tokens=NUM_TOKENS), num_speculative_tokens=0)
     assert page.ask(f"{SHOWN}.map((one) => one.textContent).join('')") == plain.text
@@ -108,6 +76,7 @@ def in_tree(page: Page, kind: str) -> list[str]:
 
 
 def test_the_draft_of_a_pass_is_shown_on_demand(page: Page, llm: LLM) -> None:
+    page.click("#colours")
     send(page, PROMPT)
     assert page.ask("document.querySelectorAll('#tree .token').length") == 0, "the user has not asked for it"
     page.ask("document.querySelector('#tree-card').open = true")
@@ -122,7 +91,7 @@ def test_the_draft_of_a_pass_is_shown_on_demand(page: Page, llm: LLM) -> None:
     for i, click in ((drafted[0], True), (drafted[0] + 1, False)):
         tree = passes[i].draft_tree
         assert tree is not None
-        page.click(f".turn:last-child [data-pass='{i + 1}']" if click else "#tree-on")
+        page.click(f".exchange:last-child [data-pass='{i + 1}']" if click else "#tree-on")
         assert page.text("#tree-pass") == f"Pass {i + 1} of {len(passes)}"
         spell = llm.get_tokenizer().token_text
         for status in ("pending", "accepted", "rejected", "unreached"):
@@ -137,10 +106,10 @@ def test_the_draft_of_a_pass_is_shown_on_demand(page: Page, llm: LLM) -> None:
 
 def test_plain_decoding_writes_the_same_text(page: Page) -> None:
     send(page, PROMPT)
-    drafted = page.text(".turn:last-child .words")
+    drafted = page.text(ANSWER)
     page.fill("#method", "off")
     send(page, PROMPT)
-    assert page.text(".turn:last-child .words") == drafted
+    assert page.text(ANSWER) == drafted
 
 
 def test_a_chat_remembers_what_was_said(page: Page, llm: LLM) -> None:
@@ -151,7 +120,7 @@ def test_a_chat_remembers_what_was_said(page: Page, llm: LLM) -> None:
     params = SamplingParams(max_tokens=NUM_TOKENS)
     first = llm.chat(messages, params).text
     messages += [{"role": "assistant", "content": first}, {"role": "user", "content": "And now?"}]
-    texts = page.ask("[...document.querySelectorAll('.turn .words')].map((one) => one.textContent)")
+    texts = page.ask("JSON.parse(localStorage.talk).flatMap((one) => [one.question, one.text])")
     assert texts == ["How are you?", first, "And now?", llm.chat(messages, params).text]
 
 
@@ -181,18 +150,23 @@ def test_markup_in_a_text_stays_text(page: Page) -> None:
 
 def test_an_error_is_shown_and_the_question_kept(page: Page) -> None:
     page.click("input[value=chat]")
+    page.fill("#max-tokens", "4000")
+    page.ask("document.querySelector('#max-tokens').max = ''")
+    send(page, "How are you?" * 1000)
+    assert "context" in page.text("#error")
+    assert page.ask("document.querySelector('#prompt').value") == "How are you?" * 1000
     page.fill("#temperature", "-1")
     send(page, "How are you?")
-    assert "temperature" in page.text("#error")
+    assert page.text("#error") == "Temperature: 0 (likeliest) to 1,000,000."
     assert page.ask("document.querySelector('#prompt').value") == "How are you?"
-    assert page.ask("document.querySelectorAll('.turn').length") == 0
+    assert page.ask("document.querySelectorAll('.exchange').length") == 0
 
 
 def test_the_key_leaves_with_the_tab_and_the_colours_stay(page: Page, address: str) -> None:
     page.fill("#key", "abc")
     page.fill("#theme", "dark")
     assert page.ask("document.documentElement.dataset.theme") == "dark"
-    assert page.ask("Object.entries({...localStorage})") == [["theme", "dark"]]
+    assert page.ask("localStorage.theme") == "dark" and page.ask("!JSON.stringify(localStorage).includes('abc')")
     assert page.ask("Object.entries({...sessionStorage})") == [["api-key", "abc"]]
     page.open(f"{address}/")
     assert page.ask("document.querySelector('#key').value") == "abc"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft import zoo
-from outdraft.bench.lineup import Rival
+from outdraft.bench.lineup import DEFAULT, Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
@@ -52,6 +52,10 @@ class Maker:
 
     def make(self, rival: Rival) -> Rival:
         """The same rival, with its models made."""
+        if rival.name == DEFAULT:
+            if "@" not in self.target:
+                return rival
+            rival = replace(rival, name="auto", is_recipe=True)  # which may be given what was made
         options = {key: self._nested(value) for key, value in rival.options.items()}
         if rival.is_recipe:
             if "model" in options:

@@ -1,5 +1,6 @@
 """The drafters of the demo and of `outdraft bench`, set up as suits the zoo's target; and how to spell another one.
 
+default                     what `LLM` drafts with by itself
 eagle                       as it is
 eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
 ngram:verifier=sequential   `verifier` and `policy` are the engine's, `policy.NAME` is an option of the policy
@@ -21,8 +22,10 @@ from outdraft.core.registry import names
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
 from outdraft.engine.naming.roles import ROLES, read_companions
 from outdraft.options.errors import ConfigError
+from outdraft.weights.hub import resolve
 
 ZOO_TARGET = "zoo:target"
+DEFAULT = "default"
 ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}
 
 
@@ -56,14 +59,17 @@ class Rival:
 
     @property
     def drafter(self) -> str:
+        if self.name == DEFAULT:
+            return read_recipe("auto").drafter.name
         return read_recipe(self.name).drafter.name if self.is_recipe else self.name
 
     @property
     def words(self) -> dict[str, Any]:
         """The arguments of `LLM.with_speculation` that stand for it."""
         policy = {} if self.policy is None else {"name": self.policy}
+        drafter = {"name": f"recipe:{self.name}" if self.is_recipe else self.name, **self.options}
         return {
-            "drafter": {"name": f"recipe:{self.name}" if self.is_recipe else self.name, **self.options},
+            "drafter": None if self.name == DEFAULT else drafter,
             "verifier": self.verifier,
             "policy": {**policy, **self.policy_options} or None,
             "num_speculative_tokens": self.num_speculative_tokens,
@@ -78,13 +84,23 @@ _LINE_UP = (
     Rival(name="early_exit", options=ZOO_OPTIONS["early_exit"], num_speculative_tokens=3),
     Rival(name="eagle", num_speculative_tokens=5),
 )
-RIVALS = tuple(rival for rival in _LINE_UP if rival.name in names("drafter"))
+RIVALS = (Rival(name=DEFAULT), *(rival for rival in _LINE_UP if rival.name in names("drafter")))
 
 
 def family(directory: Path) -> list[Rival]:
     """The line-up, and every head that the model's directory names, each by its recipe."""
     further = set(read_companions(directory).get("head", {})) & set(recipe_names()) - {rival.name for rival in RIVALS}
     return [*RIVALS, *(Rival(name=name, is_recipe=True) for name in sorted(further))]
+
+
+def lineup_of(model: str) -> list[Rival]:
+    """Who takes part where nothing is named: beside another model than the zoo's, what needs no weights or lies there."""
+    if model.partition("@")[0] == ZOO_TARGET:
+        return list(RIVALS)
+    beside = read_companions(resolve(model.partition("@")[0]))
+    own = [rival for rival in RIVALS if rival.name in (DEFAULT, "ngram", "lookahead") or rival.name in beside]
+    heads = sorted(set(beside.get("head", {})) & set(names("drafter")))
+    return [*own, *(Rival(name=name) for name in heads)]
 
 
 def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:

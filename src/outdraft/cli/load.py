@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from outdraft.bench.lineup import RIVALS, Rival
+from outdraft.bench.lineup import DEFAULT, RIVALS, Rival
 from outdraft.cli.bench_report import measure, report_load
 from outdraft.cli.options import default_of, flag, flag_name
 from outdraft.options.errors import ConfigError, OutdraftError
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
 
 SEATS = 64  # requests that an engine decodes together unless set otherwise
-_USUAL = ("draft_model", "ngram", "eagle")  # of the line-up, where no method is named
-_DEFAULT = Rival(name="auto", is_recipe=True)  # what `LLM` drafts by itself
+_USUAL = (DEFAULT, "draft_model", "ngram", "eagle")  # of the line-up, where no method is named
 T = TypeVar("T")
 
 
@@ -194,5 +193,5 @@ def _ours(asked: BenchInputs, *, without: bool) -> "tuple[dict[str, Server], dic
     for rival in asked.chosen:
         if rival.threads is not None:
             raise ConfigError(f"method {rival.label!r}: threads= is for texts one by one; leave it out under --load")
-    usual = [] if without else [*(rival for rival in RIVALS if rival.name in _USUAL), _DEFAULT]
+    usual = [] if without else [rival for rival in RIVALS if rival.name in _USUAL]
     return asked.gather(asked.chosen or usual, lambda llm, rival: OurServer(llm))

@@ -8,6 +8,7 @@ Imports the standard library alone: `outdraft --help` does not wait for torch.
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -61,6 +62,7 @@ def main(words: Seq[str] | None = None) -> int:
     if command is None or command.run is None:
         actions = command.actions if command else ()
         _Parser(prog=named).error(f"it needs an action: {', '.join(one.name for one in actions)}")
+    _reach_plug_ins(words)
     try:
         code = command.run(build(command.options, given))
         sys.stdout.flush()
@@ -89,6 +91,14 @@ def _check_names(parser: "_Parser", words: Seq[str]) -> None:
     if actions and len(words) > 1 and not words[1].startswith("-") and words[1] not in actions:
         cure = f"{near_miss(words[1], actions)}; actions: {', '.join(actions)}"
         _Parser(prog=f"outdraft {words[0]}").error(f"{words[1]!r} is no action{cure}")
+
+
+def _reach_plug_ins(words: Seq[str]) -> None:
+    """Look for "module:METHOD" in the working directory too, last, where it lies there: a script does not by itself."""
+    named = re.findall(r"\b([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_]", " ".join(words))
+    here = os.getcwd()
+    if here not in sys.path and any(os.path.isfile(f"{one}.py") or os.path.isdir(one) for one in named):
+        sys.path.append(here)
 
 
 def _chosen(given: argparse.Namespace) -> Command | None:

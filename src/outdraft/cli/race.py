@@ -7,7 +7,7 @@ two undisturbed machines would run it. Only the time inside the engine is on the
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -17,7 +17,6 @@ from rich.text import Text
 
 from outdraft.cli.console import has_style
 from outdraft.cli.streamed import Colours, paint
-from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 
@@ -68,16 +67,22 @@ class RaceRunner:
 
 
 def race(
-    console: Console, prompt: Prompt, engines: dict[str, LLM], params: SamplingParams, *, title: str | None = None
+    console: Console,
+    prompt: str,
+    engines: dict[str, LLM],
+    params: SamplingParams,
+    *,
+    asked: dict[str, Any] | None = None,
 ) -> None:
-    """Show every engine of `engines` (title -> engine) continuing `prompt`, which is shown as `title`."""
+    """Show every engine of `engines` (title -> engine) continuing `prompt`. `asked`: what is read in its place."""
     runners = []
-    for name, llm in engines.items():
+    for title, llm in engines.items():
         assert llm.tokenizer is not None
-        llm.generate(prompt, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
+        given: Any = prompt if asked is None else asked
+        llm.generate(given, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
         llm.forget()  # what was written of it before would be copied
-        stream, shown = llm.stream(prompt, params), str(prompt) if title is None else f"{title}\n"
-        runners.append(RaceRunner(name, stream, Colours(llm.tokenizer), shown, marks=not has_style(console)))
+        stream = llm.stream(given, params)
+        runners.append(RaceRunner(title, stream, Colours(llm.tokenizer), prompt, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
     else:

@@ -102,6 +102,7 @@ class DrafterMethod(Method[Options], Generic[Options, Port, Built]):
     forms: Mapping[DraftShape, Mapping[str, Any]] = field(default_factory=dict)  # options for each of several shapes
     arms: "Callable[[Built], tuple[Arm, ...]]" = _no_arms  # whom a policy may choose among; (): itself
     also_called: tuple[str, ...] = ()  # names that a peer's configuration has for it
+    quotes_alone: bool = False  # it copies from the references of a request, and has nothing to guess without them
     describe: Callable[[Built], Mapping[str, Any]] = _nothing  # what it chose itself, for the resolved configuration
 
 

@@ -66,7 +66,7 @@ def installed() -> list[Installed]:
 
 def _try(place: str, who: str) -> AnyMethod | ConfigError:
     try:
-        return _load(place, who)
+        return load(place, who)
     except ConfigError as error:
         return error
 
@@ -83,12 +83,12 @@ def find(kind: Kind, name: str) -> AnyMethod:
     """The plug-in called `name`; raises `ConfigError` with the nearest name if there is none."""
     known, name = names(kind), check_value(kind, name, str)
     if ":" in name:
-        method = _load(name, f"{kind} {shown(name)}")
+        method = load(name, f"{kind} {shown(name)}")
     elif name in known:
         method = importlib.import_module(f"{KINDS[kind]}.{name}").METHOD
     else:
         entries = [entry for entry in entry_points_of() if entry.name == name]
-        methods = [_load(entry.value, f"{kind} {name!r}") for entry in entries]
+        methods = [load(entry.value, f"{kind} {name!r}") for entry in entries]
         own = [method for method in methods if isinstance(method, _TYPES[kind])]
         if not (own or methods):
             known += [entry.name for entry in entry_points_of()]
@@ -132,7 +132,7 @@ def find_learner(name: str) -> "LearnMethod[Any, Any]":
     return importlib.import_module(f"{homes[name]}.{name}.learn").LEARN  # type: ignore[no-any-return]
 
 
-def _load(place: str, who: str) -> AnyMethod:
+def load(place: str, who: str) -> AnyMethod:
     """What "package.module:ATTRIBUTE" names. Raises `ConfigError` for a plug-in of another contract than ours."""
     module, _, attribute = place.partition(":")
     try:

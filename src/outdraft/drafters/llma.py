@@ -92,4 +92,5 @@ METHOD = DrafterMethod(
     paper=arxiv("2304.04487", "Inference with reference: lossless acceleration of large language models"),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 3}},
+    quotes_alone=True,
 )

@@ -1,4 +1,4 @@
-"""Read sizes of memory as users write them: "512MiB", "2GB"."""
+"""Sizes of memory as users read and write them: "512MiB", "2GB"."""
 
 import re
 import sys
@@ -17,3 +17,8 @@ def read_bytes(size: int | str, of: str = "weights_memory") -> int:
     unit = (found[2] or "B").upper()
     size = float(found[1]) * (1024 if "I" in unit else 1000) ** "BKMGT".index(unit[0])
     return int(min(size, sys.maxsize))
+
+
+def size_text(num_bytes: int) -> str:
+    """ "98 MB", "4.9 GB": decimal, as disks are sold."""
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.{0 if num_bytes >= 1e7 else 1}f} MB"

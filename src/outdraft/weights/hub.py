@@ -1,10 +1,7 @@
 """A model name to a directory: "zoo:<name>", a path, "ollama:<name>" and "lmstudio:<name>" (`places.py`), a short name
-(`known.py`), a snapshot in the Hugging Face cache, or a download. A GGUF file is a whole model, and stands for itself.
-
-`huggingface_hub` is optional and imported only when a name is not a directory.
+(`known.py`), or a model of the hub (`snapshots.py`). A GGUF file is a whole model, and stands for itself.
 """
 
-import importlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +10,8 @@ from outdraft import zoo
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.paths import user_path
-from outdraft.weights.pickled import PICKLED
-from outdraft.weights.safetensors import find_missing
 
 _LOCAL = ("zoo:", "ollama:", "lmstudio:")  # names of what is on this machine
-PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
 def resolve(name: str | Path, *, also: Sequence[str] = (), revision: str | None = None) -> Path:
@@ -39,52 +33,23 @@ def resolve(name: str | Path, *, also: Sequence[str] = (), revision: str | None 
         from outdraft.weights.places import find_place  # not before: few models lie elsewhere
 
         return find_place(name, path)
+    if is_hub_name(name) and ":" in name:
+        from outdraft.weights.pull import find_file  # not before, likewise
+
+        return find_file(name, revision)
+    if is_hub_name(name):
+        from outdraft.weights.snapshots import find_snapshot  # not before, likewise
+
+        return find_snapshot(name, also=also, revision=revision)
     if path.suffix == ".gguf":
         raise ModelLoadError(f"{name} does not exist: give the path of a GGUF file, or a model directory")
-    if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        from outdraft.weights.known import find_known  # not before: few models have a short name
+    from outdraft.weights.known import find_known  # not before: few models have a short name
 
-        return find_known(name, revision)
-    try:
-        hub = importlib.import_module("huggingface_hub")
-    except ImportError as error:
-        raise ModelLoadError(
-            f"'{name}' is not a directory, and huggingface_hub is not installed to look it up: "
-            "give a directory, or `pip install huggingface_hub`"
-        ) from error
-    patterns = [*PATTERNS, *also]
-    cached: Path | None = None
-    lacking = None
-    for offline in (True, False):
-        try:
-            how = {"revision": revision, "allow_patterns": patterns, "local_files_only": offline}
-            found = Path(hub.snapshot_download(name, **how))
-        except Exception as error:  # the hub raises many kinds; each means the same to us
-            reason = error
-            continue
-        if not offline or not ((lacking := _find_lacking(found)) or _lacks_further(found, also)):
-            return found
-        cached = found
-    if cached is not None and not lacking:
-        return cached  # the further files may not exist: who reads them decides
-    told = f"{type(reason).__name__}: {str(reason).splitlines()[0]}"
-    if cached is not None:
-        raise ModelLoadError(
-            f"'{name}' is in the Hugging Face cache without {lacking}, and downloading the rest failed ({told}): "
-            "check the network, or give a directory that holds the whole model"
-        )
-    raise ModelLoadError(
-        f"'{name}' is neither a directory nor in the Hugging Face cache, and downloading failed "
-        f"({told}): give a directory or check the network"
-    )
+    return find_known(name, revision)
 
 
-def _find_lacking(snapshot: Path) -> str | None:
-    """What a model in the cache lacks, as another program leaves it that needed only the tokenizer; None: nothing."""
-    return find_missing(snapshot) if (snapshot / "config.json").is_file() else "config.json"
-
-
-def _lacks_further(snapshot: Path, also: Sequence[str]) -> bool:
-    """Whether files that were asked for by name are not there; a pickle only stands in for safetensors."""
-    further = [pattern for pattern in also if pattern != PICKLED]
-    return bool(further) and not any(any(snapshot.glob(pattern)) for pattern in further)
+def is_hub_name(name: str) -> bool:
+    """Whether a name that is no path has the form of one on the hub: "owner/model" or "owner/model:FILE"."""
+    repo, colon, _ = name.partition(":")
+    is_file = not colon and name.endswith(".gguf")
+    return repo.count("/") == 1 and not (is_file or name.startswith((".", "/", "~")))

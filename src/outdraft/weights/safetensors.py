@@ -24,6 +24,7 @@ from outdraft.options.read_file import load_json, require_file
 from outdraft.options.shown import shown
 from outdraft.weights.digest import weight_files
 from outdraft.weights.source import TensorSource
+from outdraft.weights.stored_bytes import GROUP, SCALES, times_scales
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -57,7 +58,20 @@ class TensorStore(TensorSource):
         placed = {(name, path) for name, path in index.items()}
         stored = {(name, path) for path, headers in found.items() for name in headers} if index else set()
         self.copies = sorted({name for name, _ in stored - placed})
+        self._scales = {name.removesuffix(SCALES): name for name in self._headers if name.endswith(SCALES)}
+        self._check_bytes()
         self._tell_unread()
+
+    def _check_bytes(self) -> None:
+        """Raise `ModelLoadError` for scales that do not belong to a matrix of bytes (`stored_bytes.py`)."""
+        for name, beside in self._scales.items():
+            header, scales = self._headers.get(name), self._headers[beside]
+            rows = None if header is None or len(header.shape) != 2 else (header.shape[0], header.shape[1] / GROUP)
+            if header is None or header.dtype != "I8" or scales.dtype != "F16" or scales.shape != rows:
+                raise ModelLoadError(
+                    f"{scales.path}: {shown(beside)} must hold the scales, float16 [out, in / {GROUP}], of a matrix "
+                    f"of bytes {shown(name)}: {_CURE}"
+                )
 
     def _tell_unread(self) -> None:
         """One line where the directory holds tensors that are not read."""
@@ -74,18 +88,23 @@ class TensorStore(TensorSource):
             )
 
     def __getitem__(self, name: str) -> Tensor:
+        if name in self._scales:
+            return times_scales(self._read(name), self._read(self._scales[name]))
+        return self._read(name)
+
+    def _read(self, name: str) -> Tensor:
         with _opened(self._headers[name].path) as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
-        return name in self._headers
+        return name in self._headers and not str(name).endswith(SCALES)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._headers)
+        return (name for name in self._headers if not name.endswith(SCALES))
 
     def __len__(self) -> int:
-        return len(self._headers)
+        return len(self._headers) - len(self._scales)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, from the header."""
@@ -93,7 +112,7 @@ class TensorStore(TensorSource):
 
     def dtype_name(self, name: str) -> str:
         """A tensor's stored type as safetensors spells it: F32, BF16, ..."""
-        return self._headers[name].dtype
+        return "BF16" if name in self._scales else self._headers[name].dtype
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

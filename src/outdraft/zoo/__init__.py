@@ -30,6 +30,11 @@ def path(name: str) -> Path:
     return _HOME / name
 
 
+def home(known: str) -> Path:
+    """Where the drafts of a model with a short name lie, and the companions.json that names them."""
+    return _HOME / known
+
+
 def heldout_prompts() -> dict[str, str]:
     """Openings of documents that no zoo model was trained on, and copies of them: "<kind> <number>" -> text.
 

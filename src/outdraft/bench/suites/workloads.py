@@ -2,21 +2,36 @@
 
 copy, prose, code and docs are held-out texts of the zoo. A log is made up by rule, so that it needs no file and is the
 same everywhere: a few kinds of line with running numbers, as servers write them.
+
+`REAL`: 80 questions each of MT-Bench (first turns), GSM8K and HumanEval, asked as a user asks them. They need a model
+that was taught to answer.
 """
 
+import gzip
+import json
 import random
+from pathlib import Path
 
 from outdraft import zoo
 from outdraft.bench.suites.prompt import Prompt
 
 _KINDS = {"copy": "copy", "prose": "prose", "code": "python", "docs": "docs"}  # our name -> the zoo's
 DEFAULT = ("copy", "prose", "code", "log")
-NAMES = (*DEFAULT, "docs")
+REAL = ("mt-bench", "gsm8k", "humaneval")
+NAMES = (*DEFAULT, "docs", *REAL)
+_REAL_FILE = Path(__file__).parent / "real.jsonl.gz"  # made by lab/bench/real_prompts.py
 _NUM_LOGS, _NUM_LINES = 8, 8
 
 
 def workload(name: str) -> list[Prompt]:
     """All prompts of one of `NAMES`."""
+    if name in REAL:
+        rows = map(json.loads, gzip.decompress(_REAL_FILE.read_bytes()).decode("utf-8").split("\n")[:-1])
+        return [
+            Prompt(suite=name, name=row["id"], category=row["category"], turns=tuple(row["turns"]), chat=True)
+            for row in rows
+            if row["suite"] == name
+        ]
     if name == "log":
         texts = {str(number): log_text(number) for number in range(1, _NUM_LOGS + 1)}
     else:

@@ -61,7 +61,7 @@ class Here:
         if params.temperature and params.seed is None:
             params = replace(params, seed=1)  # so that both write the same text
         with self._first.with_drafter("none") as plain:
-            race(console, prompt, {"plain": plain, "speculative": self._llm}, params, title=title)
+            race(console, f"{title}\n", {"plain": plain, "speculative": self._llm}, params, asked=prompt)
 
     def _hold(self, llm: LLM) -> None:
         self._llm = llm

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
+from outdraft.bench.lineup import ZOO_TARGET, Rival, fill_roles, lineup_of, parse_rival
 from outdraft.cli.bench_report import measure, report_file, report_rows
 from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
 from outdraft.cli.load import BenchInputs, LoadFlags, measure_load
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SUMMARY = "measure methods against plain decoding: records, tables, a picture"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
   outdraft bench --quick                                            # the zoo; it says how long it will take
+  outdraft bench --model smollm2 --suite real --prompts 10          # a real model on real questions
   outdraft bench --method eagle:k=3 --method eagle:k=5,width=3 --suite prose --suite code
   outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
   outdraft bench --out runs/today.jsonl                             # again, to go on after an interruption
@@ -71,8 +72,8 @@ class Options:
     )
     suite: tuple[str, ...] = flag(
         (),
-        "the prompts: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
-        "GSM8K or plain text; may be repeated; without it copy, prose, code and log",
+        "the prompts: copy, prose, code, docs, log; real, which is mt-bench, gsm8k and humaneval; or a file of "
+        "Spec-Bench, MT-bench, SPEED-Bench, HumanEval, GSM8K or plain text; may be repeated; without it copy, prose, code and log",
         metavar="SUITE",
     )
     quick: bool = flag(False, "at most 2 prompts a suite, 48 tokens, 3 rounds: under a minute with the zoo's target")
@@ -203,7 +204,8 @@ def make_plan(options: Options, join: "Join | None" = None) -> "tuple[BenchPlan,
     from outdraft.bench.runner import BenchPlan
 
     asked = _read(options, one_length=join is not None)
-    lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if join is None]
+    rivals = lineup_of(options.model) if join is None and not asked.chosen else []
+    lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in rivals]
 
     def ours(llm: "LLM", rival: Rival | None) -> "Entrant":
         return Ours(llm, rival.threads if rival is not None else None)

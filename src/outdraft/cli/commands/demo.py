@@ -1,14 +1,14 @@
-"""`outdraft demo`: texts written plainly and speculatively side by side, then a table of drafters.
+"""`outdraft demo`: texts written plainly and speculatively side by side, then a table of drafters, then one sentence.
 
-First a few texts, each written plain and speculatively; then five drafters on prose, Python and a prompt that repeats
-itself, measured in turn in the same run; with --all, every head trained for this model beside them. Exit code 1
-if any drafter's text is not the plain one.
+A model that answers is asked three questions, one of them live, plain beside the default. Any other, as the zoo's,
+goes on writing prose, Python and a prompt that repeats itself. The table is measured in turn in one run; with --all,
+every head trained for this model takes part. Exit code 1 if any drafter's text is not the plain one.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family
+from outdraft.bench.lineup import DEFAULT, RIVALS, ZOO_TARGET, family, lineup_of
 from outdraft.cli.flags import EngineFlags
 from outdraft.cli.options import flag, same
 from outdraft.options.errors import ConfigError
@@ -17,12 +17,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.bench.contest import Contest, Score
+    from outdraft.codecs.text import TextCodec
     from outdraft.engine.llm import LLM
 
-SUMMARY = "show one text decoded plainly and speculatively, then compare five drafters"
+SUMMARY = "show one text decoded plainly and speculatively, then compare the default and a few drafters"
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
+GAIN = 1.05  # of which a user is told as a gain
 BARS = " ▁▂▃▄▅▆▇█"
 WIDTH = 20  # of the longest bar
+QUESTIONS = {
+    "chat": "How does a lighthouse work, and why are there fewer of them now?",
+    "maths": "A baker sells 48 rolls in the morning and half as many in the afternoon. A roll costs 3 dollars. "
+    "How much money does the baker take in that day?",
+    "code": "Write a Python function that counts how often each word stands in a text, and show how to call it.",
+}
 LIVE: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95, "seed": 1}  # greedy text of so small a model soon repeats
 
 
@@ -30,12 +38,12 @@ LIVE: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95, "seed": 1}  # greedy 
 class Options:
     """The model, and how much is written and measured of it."""
 
-    model: str = flag(ZOO_TARGET, "the target; drafters that need weights trained for another are left out")
+    model: str | None = flag(None, "the target (default: smollm2 where it is installed, else the zoo's)")
     dtype: str = same(EngineFlags, "dtype")
     device: str = same(EngineFlags, "device")
     max_tokens: int = flag(64, "tokens of each text")
     seconds: float = flag(12.0, "about how long to measure (at least three rounds)")
-    all: bool = flag(False, "every head that was trained for this model beside the five, the fastest first")
+    all: bool = flag(False, "every head that was trained for this model takes part, the fastest first")
     live: bool = flag(True, "show the texts being written before the table")
     json: bool = flag(False, "machine output: plain_tps, drafters [name, identical, tau, speedup, ...]")
 
@@ -53,21 +61,25 @@ def run(options: Options) -> int:
     from outdraft.weights.hub import resolve
 
     console = make_console(stderr=options.json)
+    options = replace(options, model=options.model or usual_model())
     plain = LLM(options.model, drafter="none", dtype=options.dtype, device=options.device)
     if plain.tokenizer is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
     kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
-    rivals = family(resolve(options.model)) if options.all else RIVALS
+    if plain.tokenizer.chat_template is not None:
+        kinds = QUESTIONS
+    ids = {kind: ids_of(plain.tokenizer, text, chat=kinds is QUESTIONS) for kind, text in kinds.items()}
+    rivals = family(resolve(options.model)) if options.all else lineup_of(options.model)
     notes = forecast(plain, len(rivals), len(kinds), options)
     for note in notes:
         console.print(note, style="dim", markup=False)
     if options.live and not options.json:
-        _show_races(console, plain, kinds, options)
+        show_races(console, plain, kinds, ids, options)
     with console.status("measuring") as status:
         contest = hold(
             plain,
             rivals,
-            {kind: plain.tokenizer.encode(text) for kind, text in kinds.items()},
+            ids,
             max_tokens=options.max_tokens,
             seconds=options.seconds,
             strict=options.model == ZOO_TARGET,
@@ -96,7 +108,31 @@ def forecast(plain: "LLM", num_rivals: int, num_kinds: int, options: Options) ->
     return notes + ([note] if (note := busy_note()) else [])
 
 
-def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options: Options) -> None:
+def usual_model() -> str:
+    """`smollm2` where its file is found, else the zoo's target."""
+    from outdraft.options.errors import ModelLoadError
+    from outdraft.weights.hub import resolve
+
+    try:
+        resolve("smollm2")
+    except ModelLoadError:
+        return ZOO_TARGET
+    return "smollm2"
+
+
+def ids_of(codec: "TextCodec", text: str, *, chat: bool) -> list[int]:
+    """A text, or a question by the model's chat template."""
+    from outdraft.bench.suites.prompt import Prompt, ask
+
+    prompt = Prompt(suite="demo", name="1", category="demo", turns=(text,), chat=chat)
+    return list(ask(codec, prompt, [{"role": "user", "content": text}]).ids)
+
+
+def show_races(
+    console: "Console", plain: "LLM", kinds: dict[str, str], ids: dict[str, list[int]], options: Options
+) -> None:
+    """Texts written live, plain beside speculative: by the default where the model answers, else by three drafters."""
+    from outdraft.bench.lineup import Rival
     from outdraft.bench.trial import join
     from outdraft.cli.console import has_style, legend
     from outdraft.cli.race import race
@@ -107,15 +143,18 @@ def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options
     console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
-    for kind, drafter in {"prose": "draft_model", "python": "eagle", "copy": "ngram"}.items():
+    shown = {"chat": DEFAULT} if kinds is QUESTIONS else {"prose": "draft_model", "python": "eagle", "copy": "ngram"}
+    for kind, drafter in shown.items():
         try:
             speculative = join(plain, named[drafter])
         except OutdraftError:
             if options.model == ZOO_TARGET:
                 raise
-            drafter, speculative = "ngram", join(plain, named["ngram"])
+            drafter, speculative = "ngram", join(plain, Rival(name="ngram"))
         engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
-        race(console, kinds[kind], engines, SamplingParams(max_tokens=options.max_tokens, **LIVE))
+        params = SamplingParams(max_tokens=(2 if kinds is QUESTIONS else 1) * options.max_tokens, **LIVE)
+        text = f"{kinds[kind]}\n\n" if kinds is QUESTIONS else kinds[kind]
+        race(console, text, engines, params, asked={"prompt_token_ids": ids[kind]})
 
 
 def show_table(console: "Console", contest: "Contest", options: Options) -> None:
@@ -154,6 +193,19 @@ def show_table(console: "Console", contest: "Contest", options: Options) -> None
     notes += [f"left out: {name} ({why})" for name, why in contest.absent.items()]
     for note in notes:
         console.print(note, style="dim", markup=False)
+    console.print(sentence(contest, options), style="bold", markup=False)
+
+
+def sentence(contest: "Contest", options: Options) -> str:
+    """What the default gains here; where it gains nothing, why."""
+    gain = next(score.speedup for score in contest.scores if score.name == DEFAULT)
+    if gain >= GAIN:
+        return f"this machine, {options.model}: the default is {gain:.1f}x plain decoding, with the same texts"
+    return (
+        f"this machine, {options.model}: the default is {gain:.2f}x plain decoding. A pass of so small a model over "
+        "several tokens takes much longer than over one, so that guesses cost what they save; larger models gain "
+        "(docs/performance.md)"
+    )
 
 
 def _bars(score: "Score", console: "Console") -> str:

@@ -6,13 +6,12 @@ With --model also what would run it. Nothing is downloaded and no weights are re
 
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
 
     from outdraft.engine.naming.roles import Companions
@@ -111,7 +110,6 @@ def _packages() -> dict[str, Any]:
 
 def _models() -> dict[str, Any]:
     import os
-    from pathlib import Path
 
     from outdraft import zoo
     from outdraft.weights.user_cache import user_cache
@@ -140,7 +138,7 @@ def _others() -> dict[str, Any]:
     return told
 
 
-def _entries(cache: "Path") -> "list[Path]":
+def _entries(cache: Path) -> list[Path]:
     return list(cache.glob("models--*")) if cache.is_dir() else []
 
 
@@ -148,8 +146,13 @@ def _model(name: str) -> dict[str, Any]:
     from outdraft.engine.naming.roles import read_companions
     from outdraft.models.files.load_codec import load_codec
     from outdraft.models.target.open_network import is_adapted
-    from outdraft.weights.hub import resolve
+    from outdraft.weights.hub import is_hub_name, resolve
+    from outdraft.weights.published_drafts import find_published
+    from outdraft.weights.snapshots import find_here
 
+    published = ", ".join(find_published(name)) or "none known"
+    if is_hub_name(name) and not Path(name).exists() and find_here(name) is None:
+        return {"directory": f"not here: outdraft pull {name}", "public drafts": published}
     directory = resolve(name)
     companions = read_companions(directory)
     found, default = _adapted(directory) if is_adapted(directory, "auto") else _own(directory, companions)
@@ -161,11 +164,12 @@ def _model(name: str) -> dict[str, Any]:
         "tokenizer": "none: token ids only" if codec is None else f"{codec.vocab_size} entries",
         "chat template": "yes" if codec is not None and codec.chat_template is not None else "no",
         "companions": ", ".join(belongs) or "none (companions.json, docs/recipes.md)",
+        "public drafts": published,
         "drafts by default": default,
     }
 
 
-def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], str]:
+def _own(directory: Path, companions: "Companions") -> tuple[dict[str, Any], str]:
     """Of a model that outdraft computes itself; and what drafts for it."""
     from outdraft.models.files.gguf import GgufModel
     from outdraft.models.files.load import open_weights
@@ -189,7 +193,7 @@ def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], s
     return told, _default(config, stored.dtype, companions)
 
 
-def _adapted(directory: "Path") -> tuple[dict[str, Any], str]:
+def _adapted(directory: Path) -> tuple[dict[str, Any], str]:
     """Of a model that runs through transformers."""
     from outdraft.models.adapter.plan import read_plan
 
@@ -206,7 +210,7 @@ def _adapted(directory: "Path") -> tuple[dict[str, Any], str]:
     return told, "nothing: the native kernels do not compute this model; name a drafter"
 
 
-def _size(directory: "Path") -> int:
+def _size(directory: Path) -> int:
     """Bytes of the files that hold weights."""
     from outdraft.weights.digest import weight_files
 

@@ -1,6 +1,7 @@
 """`outdraft methods`: the catalogue, as the registry finds it, and the recipes. Adding a file adds its row.
 
-Plug-ins of other packages stand beside ours, with the module that they come from.
+Drafters stand by what they must be given, those to begin with first, with what they gain on a real model where that was
+measured. Plug-ins of other packages stand beside ours, with the module that they come from.
 """
 
 from dataclasses import dataclass
@@ -15,10 +16,26 @@ SUMMARY = "list every drafter, verifier, policy and recipe, or describe one"
 EPILOG = """examples:
   outdraft methods                       # all of them
   outdraft methods ngram                 # one, with its options
+  outdraft methods my_module:METHOD      # a plug-in, by its module
   outdraft methods --kind policy --options"""
 
 RECIPE = "recipe"
-_PLURALS = {"drafter": "drafters", "verifier": "verifiers", "policy": "policies", RECIPE: "recipes"}
+FIRST = "begin with these"
+BEGIN_WITH = {  # docs/performance.md: the most gained without a choice, without a model, and with one
+    (RECIPE, "auto"): "the default: look-ups, and the draft or head that is there; measured cost chooses",
+    ("drafter", "ngram"): None,
+    ("drafter", "draft_model"): None,
+}
+_TITLES = {
+    FIRST: "",
+    "nothing": "drafters that need nothing but the model",
+    "draft_model": "drafters that need a smaller model (--draft-model DIR)",
+    "head": "drafters that need a head trained for the model (--head DIR; `outdraft train` makes one)",
+    "texts": "drafters that need texts: --datastore FILE, or --reference FILE with each prompt",
+    "verifier": "verifiers: which guesses stay",
+    "policy": "policies: how much is guessed",
+    RECIPE: "recipes: drafter x shape x verifier x policy",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +55,11 @@ def run(options: Options) -> int:
     from outdraft.options.errors import ConfigError
     from outdraft.options.near_miss import near_miss
 
-    entries = catalogue(options.kind, with_options=options.options and options.name is None)
-    if options.name is not None:
+    if options.name is not None and ":" in options.name:
+        entries = [_of_module(options.name)]
+    else:
+        entries = catalogue(options.kind, with_options=options.options and options.name is None)
+    if options.name is not None and ":" not in options.name:
         known = [entry["name"] for entry in entries]
         also = {other: entry["name"] for entry in entries for other in entry.get("also_called", ())}
         name = options.name if options.name in known else also.get(options.name, options.name)
@@ -54,26 +74,50 @@ def run(options: Options) -> int:
 
     from rich.table import Table
 
+    from outdraft.bench.measured import in_words, read_measured
+
     console = make_console()
     if options.name is not None:
         for entry in entries:
             console.print("\n".join(_told(entry, console.width)), markup=False, soft_wrap=True)
         return 0
-    for kind in dict.fromkeys(entry["kind"] for entry in entries):
-        table = Table(title=_PLURALS[kind], title_justify="left", title_style="bold", box=None, pad_edge=False)
-        what = "drafter x shape x verifier x policy" if kind == RECIPE else "what it does"
-        for heading in ("name", "lossless", what, "paper"):
+    measured = read_measured()
+    for title, shown in _groups(entries, whole=options.kind is None and not options.options):
+        gained = any(entry.get("measured") for entry in shown)
+        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for heading in ("name", "lossless", *([f"on {measured['target']}"] * gained), "what it does", "paper"):
             table.add_column(heading, no_wrap=heading in ("name", "lossless"))
-        for entry in entries:
-            if entry["kind"] == kind:
-                lossless = "yes" if entry["lossless"] else "NO"
-                table.add_row(entry["name"], lossless, _what(entry), _paper(entry["paper"]))
+        for entry in shown:
+            best = in_words(entry.get("measured") or {}).partition(",")[0]
+            lossless = "yes" if entry["lossless"] else "NO"
+            table.add_row(entry["name"], lossless, *([best] * gained), _what(entry), _paper(entry["paper"]))
         console.print(table)
         console.print()
     for one in installed():  # a plug-in that cannot be used is reported, and the others are listed
         if isinstance(one.found, ConfigError):
             console.print(f"left out: {one.found}", style="dim", markup=False, soft_wrap=True)
     return 0
+
+
+def _groups(entries: list[dict[str, Any]], *, whole: bool) -> "list[tuple[str, list[dict[str, Any]]]]":
+    """Title and entries: drafters by what they must be given. `whole`: with those to begin with before all others."""
+    groups: dict[str, list[dict[str, Any]]] = {title: [] for title in _TITLES}
+    for entry in entries:
+        if whole and (entry["kind"], entry["name"]) in BEGIN_WITH:
+            said = BEGIN_WITH[entry["kind"], entry["name"]]
+            groups[FIRST].append(entry if said is None else {**entry, "summary": said})
+        needs = next((need for need in entry.get("needs", ()) if need in _TITLES), "texts")
+        groups[(needs if entry["needs"] else "nothing") if entry["kind"] == "drafter" else entry["kind"]].append(entry)
+    groups[FIRST].sort(key=lambda entry: list(BEGIN_WITH).index((entry["kind"], entry["name"])))
+    return [(_TITLES[key] or key, group) for key, group in groups.items() if group]
+
+
+def _of_module(place: str) -> dict[str, Any]:
+    """The entry of "package.module:METHOD"."""
+    from outdraft.core.registry import load
+
+    method = load(place, f"method {place!r}")
+    return _entry(place, place, method, with_options=True)
 
 
 def catalogue(kind: str | None = None, *, with_options: bool = False, only: str | None = None) -> list[dict[str, Any]]:
@@ -93,12 +137,16 @@ def catalogue(kind: str | None = None, *, with_options: bool = False, only: str 
 def _entry(name: str, place: str, method: "AnyMethod", *, with_options: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from outdraft.bench.measured import gains
     from outdraft.core.registry import option_defaults
+    from outdraft.engine.naming.needs import needs_of
 
     entry: dict[str, Any] = {"name": name, "kind": method.kind, "lossless": method.lossless, "from": place}
     entry["also_called"] = list(getattr(method, "also_called", ()))
     entry["paper"] = asdict(method.paper) if method.paper else None
     entry["summary"] = method.summary if place == "outdraft" else f"{method.summary} (from {place})"
+    if method.kind == "drafter":
+        entry["needs"], entry["measured"] = sorted(needs_of(name)), gains(name)
     if with_options:
         entry["options"], entry["about"] = option_defaults(method), _about(method)
     return entry
@@ -147,6 +195,7 @@ def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
 
 def _told(entry: dict[str, Any], width: int) -> list[str]:
     """One method, each of its options explained, in lines of at most `width` characters where words allow it."""
+    from outdraft.bench.measured import in_words, read_measured
     from outdraft.core.published import page
 
     paper = entry["paper"]
@@ -154,6 +203,9 @@ def _told(entry: dict[str, Any], width: int) -> list[str]:
     kept = "lossless: the text keeps the target's distribution"
     lines += [f"  {kept}" if entry["lossless"] else "  lossy: the text may have another distribution"]
     lines += _wrapped(f"paper: {paper['title']}, {paper['year']}, {paper['link']}", width, 2) if paper else []
+    lines += [f"  needs: {', '.join(entry['needs']).replace('_', ' ')}"] if entry.get("needs") else []
+    if gained := entry.get("measured"):
+        lines += _wrapped(f"measured on {read_measured()['target']}: {in_words(gained)}", width, 2)
     lines += _wrapped(_heading(entry), width, 2)
     for name, value in entry["options"].items():
         about = entry["about"][name]

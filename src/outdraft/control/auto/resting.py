@@ -6,7 +6,7 @@
              keeping them shows: it leaves the text, until the text ends
     spared   an arm that was as far from paying in the first plans for three texts in a row, before they had shown
              anything of their own, does not hear of the next one at all, if as many texts run together then
-    heard    after 31 texts, or batches, that it has left or was spared, it hears one until the text has 16 rounds
+    heard    after 7 texts, or batches, that it has left or was spared, it hears one until the text has 16 rounds
 
 Where a pass takes tens of milliseconds there are no naps, and no arm leaves. Data in: seconds, and what a plan found;
 data out: rounds, and arms that are to rest.
@@ -26,7 +26,7 @@ _UNSEEN = 2.0  # a round's own work is about twice what shows before its pass: l
 _SHOWS = 0.015  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
 _FAR = 0.9  # of the plan's tokens a second
 _IN_A_ROW = 3  # texts
-_QUIET = 31  # texts, or batches
+_QUIET = 7  # texts, or batches
 _HEARING = 16  # rounds
 
 

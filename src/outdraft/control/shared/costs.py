@@ -6,7 +6,7 @@ the rows of all, drafting by the deepest guess and by how many sequences it was 
 and who guessed for whom how deep; data out: seconds.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from statistics import median
@@ -17,6 +17,7 @@ from outdraft.core.events import StepEvent, step_times
 
 _MANY = 16  # missed tokens from which their price stands out from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
+_OWN = 0.1  # of the time before a pass: at least so much is the guess
 _SETTLING = 3  # rounds that show how much slower or quicker the machine is than when costs were kept
 
 
@@ -51,6 +52,7 @@ class MeasuredCosts:
         self.drafts = [DraftCost() for _ in range(num_arms)]
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
         self._behind: dict[int, _Behind] = {}  # by sequence
+        self._idle = deque[float](maxlen=9)  # seconds before the pass of rounds in which no arm guessed
         self._settling: list[float] | None = None  # passes over what was kept of them; None: nothing is to be settled
 
     def kept(self) -> dict[str, Any]:
@@ -138,7 +140,10 @@ class MeasuredCosts:
     def _share(self, seconds: float, deepest: Mapping[int, int], crowds: Mapping[int, int], missed: int) -> None:
         """Whose the drafting was: the arm's that guessed; of several, as what is known of them divides it."""
         if not deepest:
+            self._idle.append(seconds)
             return
+        if self._idle:  # what is done before every pass is no arm's
+            seconds = max(seconds - min(self._idle), _OWN * seconds)
         if len(deepest) == 1:
             ((arm, depth),) = deepest.items()
             if not missed:

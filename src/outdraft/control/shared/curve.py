@@ -3,7 +3,8 @@
     seconds(x) = level * shape(x)       level: follows the machine and the growing context within some ten measurements
                                         shape: slow, a mean for each x seen, pulled towards a line through all
 
-What was never measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
+No x takes longer than what was measured of a larger one: where it seems to, the machine was busy. What was never
+measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
 A mean counts no measurement for more than three times the median, so that no hiccup of the machine decides, but a busy
 machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can
 be kept for another process (`kept`, `recall`).
@@ -133,7 +134,8 @@ class CostCurve:
         intercept, slope = self._line
         for x in places:
             count, on_line = len(self._cells[x]), max(_LEAST, intercept + slope * x)
-            self._pulled[x] = (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
+            above = min((self._shapes[y] for y in self._shapes if y > x), default=self._shapes[x])
+            self._pulled[x] = (count * min(self._shapes[x], above) + _PULL * on_line) / (count + _PULL)
 
 
 def _typical(cell: Collection[float]) -> float:

@@ -1,12 +1,15 @@
 """The options of every drafter with a network on the target's states."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.trees.tree import TreeShape
 from outdraft.options.base import RoundedOptions
 from outdraft.options.ranges import MOST_NODES, check_range
+
+_ROWS_COST = ("avx2", "portable")  # five rows take half as long again as four there, and nine take twice as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +18,10 @@ class StateOptions(DrawOptions, RoundedOptions):
 
     # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
     model: str | None = None
-    # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain. A tree whose tokens are
-    # drawn has equal levels instead, down to its depth
-    width: int = 4
+    # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain; 0 is 4, or a chain where
+    # the kernels take time for each row of a pass (AVX2, portable). A tree whose tokens are drawn has equal levels
+    # instead, down to its depth
+    width: int = 0
     nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; EAGLE-2 keeps 59 at width 10
     # "match" draws tokens as the request draws its own; "greedy" proposes the most probable ones; "auto" draws where
     # the rule accepts more of what is drawn
@@ -26,7 +30,13 @@ class StateOptions(DrawOptions, RoundedOptions):
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)
         RoundedOptions.__post_init__(self)
-        check_range(self, "width", "nodes", least=1, most=MOST_NODES)
+        check_range(self, "width", least=0, most=MOST_NODES)
+        check_range(self, "nodes", least=1, most=MOST_NODES)
+
+    def fitted(self, kernels: str | None) -> Self:
+        """With a width for the target's kernels; None: PyTorch computes."""
+        wide = 1 if kernels in _ROWS_COST and self.shape is None else 4
+        return self if self.width else replace(self, width=wide)
 
     @property
     def shape(self) -> TreeShape | None:

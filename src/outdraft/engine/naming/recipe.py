@@ -192,7 +192,7 @@ def _filled(
 ) -> tuple[dict[str, Any], set[str]]:
     """The options, and the roles that are open in the drafter and in those inside it."""
     method = find("drafter", drafter)
-    defaults, slots = option_defaults(method), _role_options().get(method.name, {})
+    defaults, slots = option_defaults(method), role_options().get(method.name, {})
     opened = {key: slot for key, slot in override(method, slots, options).items() if isinstance(slot, Slot)}
     roles = {slot.role for slot in opened.values()}
     beside = companions() if roles - given.keys() else {}
@@ -212,7 +212,7 @@ def _filled(
 
 
 @cache
-def _role_options() -> Mapping[str, Mapping[str, Slot]]:
+def role_options() -> Mapping[str, Mapping[str, Slot]]:
     """Drafter -> option -> its role, from the recipes; options of a drafter inside another are the inner one's."""
     found: dict[str, dict[str, Slot]] = {}
     for path in sorted(FOLDER.glob("*.toml")):

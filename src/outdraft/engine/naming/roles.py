@@ -13,6 +13,8 @@ A role that this file does not name is filled by what lies there, which is noted
     MODEL/draft         a smaller model                      fills the role of a draft model
     MODEL/head          a head of any kind that is known     fills the role of a head, for the drafter of its kind
     MODEL/../ANY        a head whose config.json names MODEL as its verifier, as speculators writes it; likewise
+
+A model with a short name (`weights/known.py`) has its drafts in the zoo: zoo/NAME/companions.json.
 """
 
 import logging
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outdraft import zoo
 from outdraft.core.registry import find_learner
 from outdraft.options.base import NESTED
 from outdraft.options.errors import ConfigError
@@ -116,6 +119,11 @@ def choose(slot: Slot, given: Mapping[str, Any], companions: Companions) -> str 
 
 def read_companions(directory: Path) -> Companions:
     """What the model's own directory names, and what lies there. Raises `ConfigError` for a file that is wrong."""
+    if directory.is_file():
+        from outdraft.weights.known import name_of  # not before: few models are one file
+
+        named = name_of(directory)
+        return {} if named is None else _named_in(zoo.home(named) / FILE)
     named = _named_in(directory / FILE)
     return {**_found_beside(directory, unless=named), **named}
 
@@ -146,8 +154,6 @@ def _named_in(path: Path) -> Companions:
 def _found_beside(directory: Path, *, unless: Companions) -> Companions:
     """What lies in a model's directory or beside it. `unless`: roles that need nothing."""
     found: dict[str, dict[str, str]] = {}
-    if not directory.is_dir():
-        return found  # a GGUF file
     if "draft_model" not in unless and (directory / "draft" / "config.json").is_file():
         found["draft_model"] = {"any": str(directory / "draft")}
     if "head" not in unless:

@@ -71,29 +71,35 @@ static inline Floats soft_cap_of(Floats x, float cap) {
 }
 static inline f32x16 soft_cap(f32x16 x, float cap) { return by_parts([cap](Floats v) { return soft_cap_of(v, cap); }, x); }
 
-// The first of the largest; -1 if there is a NaN or nothing but negative infinity.
+// The first of the largest; -1 if there is a NaN or nothing but negative infinity. A run's largest is found first, and
+// its place once, in the run where it stands.
 static inline int best_token(const float* x, int size) {
-    f32x16 top = set1(-INFINITY), at = set1(-1.0f), bad = {};  // at: where each lane met its largest first
-    int i = 0;
-    for (; i + 16 <= size; i += 16) {
-        const f32x16 v = load(x + i);
-        at = by_parts([&](Floats own, Floats high, Floats old) { return own > high ? Floats{} + float(i) : old; }, v, top, at);
-        top = max(top, v);
-        bad = by_parts([](Floats own, Floats old) { return own == own ? old : Floats{} + 1.0f; }, v, bad);
+    constexpr int kRun = 256;
+    float high = -INFINITY;
+    int begin = -1, i = 0;
+    Floats bad = {};
+    for (; i + kRun <= size; i += kRun) {
+        Floats tops[4] = {load_part(x + i), load_part(x + i), load_part(x + i), load_part(x + i)};
+        for (int j = 0; j < kRun; j += 4 * kLanes)
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; u++) {
+                const Floats v = load_part(x + i + j + u * kLanes);
+                tops[u] = larger(tops[u], v);
+                bad = v == v ? bad : Floats{} + 1.0f;
+            }
+        const Floats top = larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
+        for (int lane = 0; lane < kLanes; lane++)
+            if (top[lane] > high) high = top[lane], begin = i;
     }
-    float tops[16], firsts[16], high = -INFINITY;
-    std::memcpy(tops, &top, sizeof tops), std::memcpy(firsts, &at, sizeof firsts);
-    int best = -1;
-    for (int lane = 0; lane < 16; lane++) {
-        const int place = int(firsts[lane]) + lane;
-        if (tops[lane] > high || (tops[lane] == high && best >= 0 && place < best)) high = tops[lane], best = place;
-    }
-    bool wrong = largest(bad) > 0;
+    bool wrong = false;
+    for (int lane = 0; lane < kLanes; lane++) wrong |= bad[lane] != 0;
     for (; i < size; i++) {
-        if (x[i] > high) high = x[i], best = i;
+        if (x[i] > high) high = x[i], begin = i;
         wrong |= x[i] != x[i];
     }
-    return wrong ? -1 : best;
+    if (wrong || begin < 0) return -1;
+    while (x[begin] != high) begin++;
+    return begin;
 }
 
 }  // namespace OD_ISA

@@ -1,17 +1,21 @@
 // The page: what is typed becomes a request, and its answer grows token by token.
 
-import { draw } from "./chart.js";
-import { Counts, speedup } from "./figures.js";
+import { copy } from "./copy.js";
+import { Panel } from "./panel.js";
+import { Race } from "./race.js";
 import * as settings from "./settings.js";
 import { get, post } from "./stream.js";
-import { Answer, addTurn, clearTurns, passOf } from "./turns.js";
-import { tokensOf } from "./tokens.js";
+import * as talk from "./talk.js";
+import { steps } from "./tokens.js";
 import * as tree from "./tree.js";
+import { Turn, passOf, redraw, turnOf } from "./turns.js";
 
 const field = (id) => document.getElementById(id);
+const list = () => field("turns");
+const PATHS = { chat: "v1/chat/completions", completion: "v1/completions" };
 let model = null;
-let talk = []; // the conversation so far: [{role, content}]
 let stopping = null; // of the request under way
+let race = null; // the one that is shown
 
 async function begin() {
   settings.restore(learn);
@@ -26,13 +30,14 @@ async function begin() {
     event.preventDefault();
     send();
   });
-  document.addEventListener("keydown", (event) => event.key === "Escape" && stopping?.abort());
-  field("stop").addEventListener("click", () => stopping?.abort());
+  document.addEventListener("keydown", (event) => event.key === "Escape" && stop());
+  field("stop").addEventListener("click", stop);
   field("clear").addEventListener("click", clear);
-  field("turns").addEventListener("click", (event) => {
-    const found = passOf(event.target);
-    if (found) tree.show(found.trees, found.pass - 1);
-  });
+  field("race").addEventListener("click", () => send(true));
+  field("colours").addEventListener("change", redraw);
+  list().addEventListener("click", act);
+  addEventListener("pagehide", () => stopping && talk.save());
+  for (const one of talk.exchanges) new Turn(one);
   tree.begin();
   changeMode();
   await learn();
@@ -41,12 +46,13 @@ async function begin() {
 /** Ask what is served; a key may be needed first. */
 async function learn() {
   try {
-    const [told] = (await get("v1/models", settings.key())).data;
+    const [served] = (await get("v1/models", settings.key())).data;
     const isFirst = model === null;
-    model = told.id;
-    const drafts = (told.speculative?.methods ?? []).filter((name) => name !== "none");
-    field("model").textContent = `${told.id} · ${drafts.length ? `drafted by ${drafts.join(", ")}` : "plain decoding"}`;
-    if (isFirst) settings.offer(told);
+    model = served.id;
+    const drafts = (served.speculative?.methods ?? []).filter((name) => name !== "none");
+    field("model").textContent = `${served.id} · ${drafts.length ? `drafted by ${drafts.join(", ")}` : "plain decoding"}`;
+    field("race").hidden = !drafts.length;
+    if (isFirst) settings.offer(served);
     changeMode();
     complain(null);
   } catch (error) {
@@ -54,95 +60,129 @@ async function learn() {
   }
 }
 
-async function send() {
+/** What is typed, as it is or as a race. A race without a text repeats the last question. */
+async function send(isRace = false) {
   const text = field("prompt").value;
-  if (stopping || !text.trim()) return;
-  complain(null);
+  if (stopping) return;
+  if (!text.trim()) return isRace ? again(true) : undefined;
   const isChat = settings.mode() === "chat";
-  const before = talk; // another array when the conversation was cleared meanwhile
-  const asked = isChat ? [...talk, { role: "user", content: text }] : [];
+  if (isChat) field("prompt").value = "";
+  if (!(await ask(text, isRace)) && isChat) field("prompt").value ||= text; // it can be sent again
+}
+
+/** The last question once more; its answer stays where a new one fails. */
+async function again(isRace = false) {
+  const last = talk.exchanges.at(-1);
+  if (stopping || !last) return;
+  settings.setMode(last.mode);
+  changeMode();
+  drop(last);
+  if (await ask(last.question, isRace)) return;
+  talk.exchanges.push(last);
+  new Turn(last);
+  talk.save();
+}
+
+/** One exchange. False where no answer was written, and nothing of it is kept. */
+async function ask(text, isRace) {
+  complain(null);
+  const mode = settings.mode();
   let body;
   try {
-    body = { ...settings.body(model ?? undefined, asked, text), return_draft_tree: tree.wanted() };
+    body = settings.body(model ?? undefined, [...talk.messages(), { role: "user", content: text }], text);
   } catch (error) {
-    return complain(error);
+    complain(error);
+    return false;
   }
-  const question = addTurn(isChat ? "You" : "Prompt", text);
-  const answer = new Answer(isChat ? "Answer" : "Continuation");
-  if (isChat) field("prompt").value = "";
+  const exchange = talk.blank(mode, text, body.max_tokens);
+  const turn = new Turn(exchange);
+  talk.exchanges.push(exchange);
   stopping = new AbortController();
   busy(true);
   try {
-    const ended = await write(isChat ? "v1/chat/completions" : "v1/completions", body, answer);
-    say(ended === "length" ? "Done: the limit of tokens, time or context was reached." : "Done.");
+    await (isRace ? run : write)(PATHS[mode], body, turn);
+    say("Done.");
   } catch (error) {
-    if (error.name === "AbortError") say("Stopped.");
-    else {
-      say("");
-      complain(error);
-    }
+    say(error.name === "AbortError" ? "Stopped." : "");
+    if (error.name !== "AbortError") complain(error);
+  }
+  const isKept = exchange.num > 0 || exchange.ended !== null;
+  exchange.ended ??= "stopped";
+  stopping = null;
+  busy(false);
+  if (!talk.exchanges.includes(exchange)) return true; // it was cleared meanwhile
+  if (isKept) {
+    turn.draw();
+    if (!talk.save()) say("The browser has no room to keep this conversation: it ends with this tab.");
+  } else drop(exchange);
+  return isKept;
+}
+
+/** Receive the answer to `body`. */
+async function write(path, body, turn) {
+  const panel = new Panel();
+  const asked = { ...body, return_draft_tree: tree.wanted() };
+  for await (const step of steps(post(path, asked, settings.key(), stopping.signal))) receive(step, turn, panel);
+}
+
+function receive(step, turn, panel) {
+  talk.take(turn.exchange, step);
+  panel.add(step);
+  if (step.tree) {
+    turn.trees.push(step.tree);
+    tree.show(turn.trees);
+  }
+  turn.grow();
+}
+
+/** The same as a race. Without a seed the two texts would be two draws, so one is drawn for both. */
+async function run(path, body, turn) {
+  const kept = []; // shown at the end, so that both are drawn alike
+  const asked = { ...body, seed: body.seed ?? crypto.getRandomValues(new Uint32Array(1))[0] };
+  if (asked.speculative === false) delete asked.speculative;
+  race = new Race();
+  turn.hold(race.element);
+  try {
+    const closing = await race.run(path, asked, settings.key(), stopping.signal, (step) => kept.push(step));
+    say("Side by side, from the two records:");
+    await race.replay(closing);
+    turn.exchange.race = closing;
+  } catch (error) {
+    turn.hold(null);
+    throw error;
   } finally {
-    answer.end();
-    if (isChat && talk === before && !answer.text) takeBack(question, answer, text);
-    else if (isChat && talk === before) talk = [...asked, { role: "assistant", content: answer.text }];
-    stopping = null;
-    busy(false);
+    const panel = new Panel();
+    for (const step of kept) receive(step, turn, panel);
   }
 }
 
-/** A question without an answer is no part of the conversation; what was typed can be sent again. */
-function takeBack(question, answer, text) {
-  question.parentElement.remove();
-  answer.remove();
-  field("prompt").value ||= text;
-}
-
-/** Receive the answer to `body`; how it ended. */
-async function write(path, body, answer) {
-  const counts = new Counts();
-  let ended = null;
-  let first = null; // when the first token came, and how many came with it
-  showFigures(counts, null);
-  for await (const piece of post(path, body, settings.key(), stopping.signal)) {
-    for (const choice of piece.choices) {
-      ended = choice.finish_reason ?? ended;
-      const tokens = tokensOf(choice, counts.numPasses + 1);
-      const said = choice.text ?? choice.delta?.content ?? "";
-      answer.add((choice.delta?.reasoning_content ?? "") + said, tokens, said);
-      counts.add(tokens.map((token) => token.source));
-      if (!tokens.length) continue;
-      if (choice.draft_tree) {
-        answer.trees.push(choice.draft_tree);
-        tree.show(answer.trees);
-      }
-      first ??= { at: performance.now(), num: counts.numTokens };
-      const seconds = (performance.now() - first.at) / 1000;
-      showFigures(counts, seconds > 0 ? (counts.numTokens - first.num) / seconds : null);
-    }
-    if (piece.metrics) showEnd(piece.metrics.speculative_decoding);
+/** A button within the conversation, or a token. */
+function act(event) {
+  const button = event.target.closest("button");
+  const turn = turnOf(event.target);
+  if (button?.matches(".copy")) copy(button, button.closest("figure")?.querySelector("code").textContent ?? turn.exchange.text);
+  else if (button?.matches(".unrace")) turn.hold(null);
+  else if (button?.matches(".again")) again();
+  else if (button?.matches(".edit") && !stopping) {
+    settings.setMode(turn.exchange.mode);
+    changeMode();
+    field("prompt").value = turn.exchange.question;
+    drop(turn.exchange);
+    field("prompt").focus();
   }
-  return ended;
+  const found = button ? null : passOf(event.target);
+  if (found) tree.show(found.trees, found.pass - 1);
 }
 
-function showFigures(counts, rate) {
-  field("num-tokens").textContent = counts.numTokens || "–";
-  field("tau").textContent = counts.tau === null ? "–" : counts.tau.toFixed(2);
-  field("rate").textContent = rate === null ? "–" : rate.toFixed(rate < 10 ? 1 : 0);
-  field("speedup").textContent = "–";
-  field("speedup-note").textContent = "";
-  draw(field("chart"), field("chart-note"), counts.byPosition);
+/** This exchange, the last one, is no part of the conversation any more. */
+function drop(exchange) {
+  talk.remove(exchange);
+  for (const one of list().querySelectorAll(".exchange")) if (turnOf(one).exchange === exchange) turnOf(one).remove();
 }
 
-/** `told`: the engine's counters of the whole answer. */
-function showEnd(told) {
-  draw(field("chart"), field("chart-note"), told.acceptance_by_position);
-  field("tau").textContent = told.tokens_per_target_pass.toFixed(2);
-  const found = speedup(told.passes_by_rows);
-  if (!found) return;
-  field("speedup").textContent = `${found.isMeasured ? "" : "≤ "}${found.times.toFixed(2)}×`;
-  field("speedup-note").textContent = found.isMeasured
-    ? "Estimated: tokens × the measured cost of a pass without a draft / the time that decoding took."
-    : `Estimated, at most: no pass without a draft was measured, so one of ${found.rows} rows stands in for it.`;
+function stop() {
+  stopping?.abort();
+  race?.skip();
 }
 
 function changeMode() {
@@ -155,9 +195,9 @@ function changeMode() {
 }
 
 function clear() {
-  stopping?.abort();
-  talk = [];
-  clearTurns();
+  stop();
+  for (const one of talk.exchanges) drop(one);
+  talk.forget();
   tree.show([], -1);
   complain(null);
   say("");
@@ -167,6 +207,8 @@ function clear() {
 function busy(is) {
   field("stop").hidden = !is;
   field("send").hidden = is;
+  field("race").disabled = is;
+  list().classList.toggle("busy", is);
   if (is) say("Writing …");
   else if (document.activeElement === document.body) field("prompt").focus();
 }

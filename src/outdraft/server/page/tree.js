@@ -1,15 +1,15 @@
 // The draft of one pass as a tree: what was guessed, and what became of it. It is asked for while its card is open.
 
+import { block, element } from "./inline.js";
+import { SAID } from "./tokens.js";
+
 const field = (id) => document.getElementById(id);
-const SAID = {
+const MEANING = {
   pending: "written before, the draft begins behind it",
-  accepted: "drafted, and kept by the model",
+  ...SAID,
   rejected: "drafted, and refused by the model",
   unreached: "drafted, and never asked about",
   probe: "computed beside the draft, and never kept",
-  recovered: "the model's own, after a rejection",
-  bonus: "the model's own, after a whole draft",
-  plain: "the model's own, nothing was drafted",
 };
 let shown = []; // draft_tree of each pass of an answer
 let at = -1;
@@ -32,7 +32,7 @@ export function show(trees, i = trees.length - 1) {
   field("tree-back").disabled = !trees[i - 1];
   field("tree-on").disabled = !trees[i + 1];
   field("tree-pass").textContent = tree ? `Pass ${i + 1} of ${trees.length}` : "No pass";
-  field("tree").replaceChildren(...(tree ? [list([branch(tree, 0, lists(tree))])] : []));
+  field("tree").replaceChildren(...(tree ? [element("ul", [branch(tree, 0, lists(tree))])] : []));
   field("tree-note").textContent = tree ? told(tree) : "Drafts are shown from the next answer on. A click on a token shows its pass.";
 }
 
@@ -53,35 +53,15 @@ function lists(tree) {
 }
 
 function branch(tree, i, { below, last }) {
-  const made = document.createElement("li");
-  made.append(...label(tree.nodes[i], tree.nodes[i].status));
   const inner = below[i].map((child) => branch(tree, child, { below, last }));
-  if (i === last) {
-    const own = document.createElement("li");
-    own.append(...label(tree, tree.source));
-    inner.push(own);
-  }
-  if (inner.length) made.append(list(inner));
-  return made;
-}
-
-function list(items) {
-  const made = document.createElement("ul");
-  made.append(...items);
-  return made;
+  if (i === last) inner.push(element("li", label(tree, tree.source)));
+  return element("li", [...label(tree.nodes[i], tree.nodes[i].status), ...(inner.length ? [element("ul", inner)] : [])]);
 }
 
 function label(node, status) {
-  const word = document.createElement("span");
-  word.className = `token ${status}`;
-  word.textContent = (node.text ?? "").replace(/\n/g, "⏎").replace(/\t/g, "⇥") || `<${node.token_id}>`;
-  word.title = `${status}: ${SAID[status] ?? ""} · token ${node.token_id}`;
-  const what = document.createElement("span");
-  what.className = "hidden";
-  what.textContent = ` ${status}`;
-  if (node.confidence == null) return [word, what];
-  const sure = document.createElement("span");
-  sure.className = "quiet";
-  sure.textContent = ` ${node.confidence.toFixed(2)}`;
-  return [word, what, sure];
+  const text = (node.text ?? "").replace(/\n/g, "⏎").replace(/\t/g, "⇥") || `<${node.token_id}>`;
+  const word = block("span", `token ${status}`, text);
+  word.title = `${status}: ${MEANING[status] ?? ""} · token ${node.token_id}`;
+  const sure = node.confidence == null ? [] : [block("span", "quiet", ` ${node.confidence.toFixed(2)}`)];
+  return [word, block("span", "hidden", ` ${status}`), ...sure];
 }

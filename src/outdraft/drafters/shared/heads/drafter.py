@@ -125,4 +125,5 @@ def _build(
     kind: type[HeadNet], formats: Formats, also: Seq[str], options: HeadOptions, port: TargetPort
 ) -> HeadDrafter:
     net, weights = open_heads(kind, options.model, options.quantization, port, formats, also)
-    return HeadDrafter(options, net, port, weights)
+    native = port.layers.native
+    return HeadDrafter(options.fitted(native and native.kernels), net, port, weights)

@@ -1,0 +1,69 @@
+"""`outdraft list`: the models that need no download: of the hub's cache, of our own, and of packages."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import flag
+
+if TYPE_CHECKING:
+    from outdraft.weights.kept import Kept
+
+SUMMARY = "list the models that are on this machine, with what drafts for each"
+EPILOG = """Models of Ollama and LM Studio are in `outdraft info`. Examples:
+  outdraft list
+  outdraft list --json"""
+_COLUMNS = ("name", "size", "revision", "where", "drafts beside it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to show them."""
+
+    json: bool = flag(False, "machine output: name, bytes, revision, refs, place, path, drafts of each")
+
+
+def run(options: Options) -> int:
+    """Look, and print a line for each."""
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.options.sizes import size_text
+    from outdraft.weights.kept import PART, list_kept
+
+    kept = list_kept()
+    if options.json:
+        write_json([_as_data(one) for one in kept])
+        return 0
+    console = make_console()
+    rows = [_COLUMNS] if kept else []
+    for one in kept:
+        led = f" ({', '.join(one.refs)})" if one.refs else ""
+        revision = one.revision if "==" in one.revision else one.revision[:12] + led
+        drafts = "outdraft pull goes on" if one.place == PART else "; ".join(_drafts(one)) or "none"
+        rows.append((one.name, size_text(one.num_bytes), revision, one.place, drafts))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        console.print(line, markup=False, soft_wrap=True)
+    if not kept:
+        console.print("no model is here but those of the zoo: outdraft pull NAME downloads one", markup=False)
+    return 0
+
+
+def _as_data(one: "Kept") -> dict[str, Any]:
+    told = asdict(one)
+    return {**told, "bytes": told.pop("num_bytes"), "path": str(one.path), "drafts": _drafts(one)}
+
+
+def _drafts(one: "Kept") -> list[str]:
+    """What fills a role beside this model, as `LLM` finds it."""
+    from outdraft.engine.naming.roles import read_companions
+    from outdraft.options.errors import ConfigError
+
+    try:
+        beside = read_companions(one.path)
+    except ConfigError as error:
+        return [str(error)]
+    return [
+        f"{role}{'' if whose == 'any' else f' for {whose}'}: {where}"
+        for role, named in beside.items()
+        for whose, where in named.items()
+    ]
