@@ -18,5 +18,5 @@ def test_the_shares_of_a_step_add_up_to_it(monkeypatch):
     monkeypatch.setattr("outdraft.decode.step.perf_counter", lambda: next(readings))
     events = engine.step()
     assert len(events) == 4
-    assert {event.times for event in events} == {StepTimes(draft=1 / 4, target=3 / 4, rest=2 / 4)}
+    assert {event.times for event in events} == {StepTimes(draft=1 / 4, target=3 / 4, rest=2 / 4, num_texts=4)}
     assert step_times(events) == StepTimes(draft=1.0, target=3.0, rest=2.0)

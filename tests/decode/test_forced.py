@@ -153,8 +153,8 @@ def test_others_are_asked_and_share_the_time(monkeypatch):
     drafter, policy = engine.parts.drafter, engine.parts.policy
     assert drafter.asked == policy.asked == [seqs[1].id, seqs[3].id]
     assert [event.seq_id for event in policy.told[0]] == drafter.asked
-    assert events[0].times == StepTimes(draft=0.25, target=0.5, rest=2.0)
-    assert {event.times for event in policy.told[0]} == {StepTimes(draft=0.5, target=1.0, rest=4.0)}
+    assert events[0].times == StepTimes(draft=0.25, target=0.5, rest=2.0, num_texts=4)
+    assert {event.times for event in policy.told[0]} == {StepTimes(draft=0.5, target=1.0, rest=4.0, num_texts=4)}
     assert [seen.draft.num_nodes for seen in drafter.seen] == [1, 3, 1, 3]
 
 

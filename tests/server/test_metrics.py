@@ -1,6 +1,7 @@
 """What `/metrics` counts is what was asked and written."""
 
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 
 import httpx
@@ -8,7 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from outdraft import LLM, SamplingParams, record_trace
-from outdraft.core.events import StepEvent
+from outdraft.core.decisions import Decisions
+from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.request import Request
 from outdraft.decode.step import decide
 from outdraft.server.metrics import EngineWatch, Instruments
@@ -56,6 +58,9 @@ def test_counters_agree_with_what_a_reply_tells(client: httpx.Client, scrape: Sc
     assert grew("spec_decode_num_draft_tokens_total") == told["num_draft_tokens"]
     accepted = grew("spec_decode_num_accepted_tokens_total")
     assert accepted == told["num_accepted_draft_tokens"] > 0
+    rounds_by = told["num_spec_steps_by_method"]
+    assert {name: grew(f"spec_decode_num_drafts_by_method_total {name}") for name in rounds_by} == rounds_by
+    assert sum(grew(f"spec_decode_num_accepted_tokens_by_method_total {name}") for name in rounds_by) == accepted
     positions = [grew(f"spec_decode_num_accepted_tokens_per_pos_total {i}") for i in range(16)]
     assert sum(positions) == accepted and positions == sorted(positions, reverse=True)
     assert grew("request_success_total length") == 1
@@ -149,3 +154,33 @@ def test_who_gave_back_its_memory_and_was_never_read_again_is_counted() -> None:
     seq.num_preempted, seq.finish_reason = 1, "timeout"
     watch.ended(seq, 2.0)
     assert instruments.registry.get_sample_value("outdraft:num_preemptions_total", {"model_name": "target"}) == 1
+
+
+def test_the_gain_of_a_batch_is_measured_against_plain_passes_of_as_many_texts() -> None:
+    class Costs:
+        def plain(self, num_texts: int) -> float | None:
+            return {2: 3.0}.get(num_texts)
+
+    instruments, llm = Instruments("target"), LLM("zoo:target", drafter="none")
+    llm.engine.parts.policy.costs = Costs()
+    watch = EngineWatch(instruments, llm.engine)
+
+    def read(name: str) -> float | None:
+        return instruments.registry.get_sample_value(f"outdraft:{name}", {"model_name": "target"})
+
+    def passed(*num_tokens: int, num_certain: int = 0) -> None:
+        times = StepTimes(draft=0.5, target=1.0, rest=0.5)
+        events = [
+            StepEvent(seq_id=i, tokens=(1,) * count, num_certain=num_certain, times=times)
+            for i, count in enumerate(num_tokens)
+        ]
+        watch.passed(Decisions(each=()), events, 1.0, 1.0)
+
+    assert isnan(read("estimated_speedup") or 0.0)
+    passed(5)  # nothing was measured of a text alone
+    passed(4, 4, num_certain=2)  # a prompt was read
+    assert read("spec_decode_compared_seconds_total") == 0
+    passed(4, 2)
+    assert read("spec_decode_compared_seconds_total") == 4.0, "the shares of two texts"
+    assert read("spec_decode_plain_seconds_total") == 9.0, "three passes of both"
+    assert read("estimated_speedup") == 9 / 4

@@ -10,7 +10,7 @@ from serving import serving
 
 from outdraft import LLM
 
-SECRET = "a secret prompt"
+SECRET = "a secret prompt, a secret prompt, a"
 BODY = {"prompt": SECRET, "max_tokens": 6, "temperature": 0, "ignore_eos": True}
 
 
@@ -22,7 +22,8 @@ def test_sizes_and_times_without_texts_and_keys(llm: LLM, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO, "outdraft.server")
     with serving(llm, api_keys=("the-key",)) as (address, _), httpx.Client(base_url=address) as client:
         client.headers["Authorization"] = "Bearer the-key"
-        text = client.post("/v1/completions", json=BODY).json()["choices"][0]["text"]
+        reply = client.post("/v1/completions", json=BODY).json()
+        text, told = reply["choices"][0]["text"], reply["metrics"]["speculative_decoding"]
         client.post("/v1/completions", json=BODY | {"stream": True})
         client.post("/v1/completions", json=BODY | {"temprature": 1})
         client.post("/v1/completions", json=BODY, headers={"Authorization": "Bearer guessed-key"})
@@ -30,6 +31,10 @@ def test_sizes_and_times_without_texts_and_keys(llm: LLM, caplog: pytest.LogCapt
     whole, streamed, refused, unknown = lines(caplog)
     assert (whole["status"], whole["completion_tokens"], whole["finish"], whole["whole"]) == (200, 6, ["length"], True)
     assert whole["prompt_tokens"] == len(llm.encode(SECRET))
+    assert whole["drafted_by"] == told["num_spec_steps_by_method"]
+    assert whole["acceptance_rate"] == (round(told["acceptance_rate"], 3) if whole["drafted_by"] else None)
+    gain = told["estimated_speedup"]
+    assert whole["estimated_speedup"] == (None if gain is None else round(gain, 2))
     assert 0 < streamed["first_seconds"] <= streamed["seconds"] and streamed["completion_tokens"] == 6
     assert refused["status"] == 400 and "completion_tokens" not in refused
     assert unknown["status"] == 401

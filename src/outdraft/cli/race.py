@@ -74,12 +74,13 @@ def race(
     *,
     asked: dict[str, Any] | None = None,
 ) -> None:
-    """Show every engine of `engines` (title -> engine) continuing `prompt`. `asked`: what stands for it, as a chat's."""
+    """Show every engine of `engines` (title -> engine) continuing `prompt`. `asked`: what is read in its place."""
     runners = []
     for title, llm in engines.items():
         assert llm.tokenizer is not None
         given: Any = prompt if asked is None else asked
         llm.generate(given, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
+        llm.forget()  # what was written of it before would be copied
         stream = llm.stream(given, params)
         runners.append(RaceRunner(title, stream, Colours(llm.tokenizer), prompt, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:

@@ -2,8 +2,7 @@
 
 A chunk's text lags behind its tokens (half a character, a possible stop string). So tokens are decoded here once more,
 and each chunk takes as many characters as it shows: chunk -> [(text, source)], which join to the chunk's text.
-Figures are counted from chunks, too: one chunk is one target pass. What a chunk does not report (how many nodes were
-offered beyond the first rejection) is not shown.
+Figures are counted from chunks, too: one chunk is one target pass.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from outdraft.cli.console import STYLES
 from outdraft.codecs.codec import Codec
-from outdraft.core.events import Source, StepEvent
+from outdraft.core.events import Source, StepEvent, StepTimes
 from outdraft.engine.stats import RequestStats
 
 if TYPE_CHECKING:
@@ -89,35 +88,44 @@ def painted(chunks: "Iterable[Chunk]", codec: Codec[str] | None) -> "Iterator[tu
 
 
 class Tally:
-    """Feeds a `RequestStats`, and looks at the clock."""
+    """Feeds a `RequestStats`, and looks at the clock. The engine's own, given at the end, take their place."""
 
     def __init__(self) -> None:
-        self.stats = RequestStats()
+        self._counted = RequestStats()
+        self._told: RequestStats | None = None
         self._began = self._last = perf_counter()
         self._first: float | None = None
+        self.finish_reason: str | None = None
+
+    @property
+    def stats(self) -> RequestStats:
+        """Of what was written so far."""
+        return self._counted if self._told is None else self._told
 
     def add(self, chunk: "Chunk") -> None:
         accepted = sum(source == Source.ACCEPTED for source in chunk.sources)
         rejected = Source.RECOVERED in chunk.sources
-        drafted = accepted + rejected
-        self.stats.add(
+        now = perf_counter()
+        self._counted.add(
             StepEvent(
-                seq_id=0, tokens=chunk.token_ids, num_draft_tokens=drafted, num_accepted=accepted, rejected=rejected
+                seq_id=0,
+                tokens=chunk.token_ids,
+                num_draft_tokens=accepted + rejected,
+                num_accepted=accepted,
+                rejected=rejected,
+                times=StepTimes(rest=now - self._last),
             )
         )
-        self._last = perf_counter()
-        self._first = self._last if self._first is None else self._first
+        self._told, self.finish_reason = chunk.stats or self._told, chunk.finish_reason or self.finish_reason
+        self._last = now
+        self._first = now if self._first is None else self._first
 
     def show(self, console: Console) -> None:
-        stats, seconds = self.stats, self._last - self._began
-        speed = f", {stats.num_tokens / seconds:.0f} tokens/s" if seconds > 0 else ""
-        first = f", the first after {self._first - self._began:.2f} s" if self._first is not None else ""
-        console.print(f"{stats.num_tokens} tokens in {seconds:.2f} s{speed}{first}")
-        line = f"{stats.num_steps} target passes, {stats.tau:.2f} tokens a pass"
-        if stats.acceptance_by_position:
-            rates = " ".join(f"{rate:.2f}" for rate in stats.acceptance_by_position)
-            line += f"; accepted by position: {rates}"
-        console.print(line)
+        """All figures, in two lines."""
+        console.print(str(self.stats), markup=False, soft_wrap=True)
+        first = [f"the first token after {self._first - self._began:.2f} s"] if self._first is not None else []
+        rates = " ".join(f"{rate:.2f}" for rate in self._counted.acceptance_by_position)
+        console.print("; ".join([*first, *([f"accepted by position: {rates}"] if rates else [])]))
 
 
 def write_stream(console: Console, pieces: "Iterable[tuple[Chunk, Text]]", *, colour: bool) -> Tally:

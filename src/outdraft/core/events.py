@@ -26,6 +26,7 @@ class StepTimes:
     draft: float = 0.0
     target: float = 0.0
     rest: float = 0.0
+    num_texts: int = 1  # that share the step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ def as_planned(events: Seq[StepEvent], decisions: Decisions) -> list[StepEvent] 
 
 
 def _scaled(times: StepTimes, scale: float) -> StepTimes:
-    return StepTimes(draft=times.draft * scale, target=times.target * scale, rest=times.rest * scale)
+    return replace(times, draft=times.draft * scale, target=times.target * scale, rest=times.rest * scale)
 
 
 def as_read(one: Seen) -> Seen:

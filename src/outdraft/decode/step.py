@@ -144,9 +144,8 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     events, seen = commit(judged, parts.target, fail)
     if parts.guesses:
         parts.drafter.observe([as_read(one) if isinstance(one.draft, Undrafted) else one for one in seen])
-    share = 1 / len(events)
-    rest = perf_counter() - judged.until
-    times = StepTimes(draft=judged.times.draft * share, target=judged.times.target * share, rest=rest * share)
+    rest, whole, count = perf_counter() - judged.until, judged.times, len(events)
+    times = StepTimes(draft=whole.draft / count, target=whole.target / count, rest=rest / count, num_texts=count)
     for event in events:  # which no caller has read yet
         object.__setattr__(event, "times", times)
     if parts.guesses and (planned := as_planned(events, judged.decisions)) is not None:

@@ -19,6 +19,7 @@ from outdraft.engine.naming.words import WORDS, read_beside
 from outdraft.engine.scheduler.scheduler import SchedulerSettings
 from outdraft.models.files.load_codec import load_codec
 from outdraft.models.networks.network import Network
+from outdraft.options.shown import shown
 
 
 class Siblings:
@@ -38,6 +39,17 @@ class Siblings:
     def lossless(self) -> bool:
         """Whether what it writes has the target's distribution; a lossy verifier says no."""
         return self.engine.lossless
+
+    def __repr__(self) -> str:
+        told = self.config
+        drafters = "+".join(told["drafter"].get("arms", [told["drafter"]["name"]]))
+        words = {
+            "drafter": drafters,
+            "policy": told["policy"]["name"],
+            "dtype": told["dtype"],
+            "device": told["device"],
+        }
+        return f"LLM({shown(str(told['model']))}, {', '.join(f'{name}={value!r}' for name, value in words.items())})"
 
     def _run(self, setup: Setup, made: Assembled) -> None:
         raise NotImplementedError  # `LLM` says it

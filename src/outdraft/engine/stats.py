@@ -1,95 +1,75 @@
-"""Counters of one request: tokens, passes, acceptance and times, by the same rule for every method and plain
-decoding.
+"""Statistics of one request: rates of what was counted (`counters.py`), and one line of text.
 
 tau counts the extra token. `accepted / drafted` depends on the draft length and is no rate of the pair, so it is given
 only under the name that peers give it (`draft_acceptance_rate`); the acceptance rate proper is
 accepted / (accepted + rejections), the maximum-likelihood estimate of a truncated geometric distribution.
+
+The gain is an estimate: plain decoding would have taken a pass of one row for each token. Such passes were measured in
+the request itself (rounds without a draft), or by the policy of the engine.
 """
 
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
-from outdraft.core.events import StepEvent
-from outdraft.decode.forced import FORCED
+from outdraft.engine.counters import Counters
+
+_FEW = 8  # passes, of which a hiccup of the machine is too large a part
 
 
-@dataclass(slots=True, kw_only=True)
-class PassCosts:
-    """What the passes with one number of rows took: seconds of all of them together."""
+class RequestStats(Counters):
+    """Counters of one request, and what follows from them."""
 
-    num_passes: int = 0
-    num_tokens: int = 0  # written by them
-    draft_seconds: float = 0.0
-    target_seconds: float = 0.0
-    rest_seconds: float = 0.0
+    __slots__ = ()
 
+    def __str__(self) -> str:
+        """One line: size, speed, who drafted, and the estimated gain."""
+        passes = f"{self.num_tokens} tokens in {self.num_steps} passes ({self.tau:.2f} a pass)"
+        speed = f", {self.seconds:.2f} s, {self.num_tokens / self.seconds:.0f} tokens/s" if self.seconds > 0 else ""
+        parts = [passes + speed]
+        if self.num_accepted_tokens - self.num_forced_tokens + self.num_rejections:
+            parts.append(f"{self.acceptance_rate:.0%} of examined guesses accepted")
+        if self.rounds_by_method:
+            rounds = [f"{name or 'a drafter'} in {count}" for name, count in self.rounds_by_method.most_common()]
+            parts.append(f"drafted by {', '.join(rounds)}")
+        if (gain := self.estimated_speedup) is not None:
+            parts.append(f"about {gain:.1f}x plain (estimated from measured pass costs)")
+        return "; ".join(parts)
 
-@dataclass(slots=True, kw_only=True)
-class RequestStats:
-    """Counters of one request; fed one event a step."""
+    @property
+    def brief(self) -> str:
+        """The same in a few words."""
+        speed = f", {self.num_tokens / self.seconds:.0f} tokens/s" if self.seconds > 0 else ""
+        gain = self.estimated_speedup
+        more = "" if gain is None else f", about {gain:.1f}x plain (estimated)"
+        return f"{self.num_tokens} tokens, {self.tau:.2f} a pass{speed}{more}"
 
-    num_steps: int = 0  # target passes that emitted tokens
-    num_prompt_steps: int = 0  # target passes that read the prompt (the one that ends it emits too)
-    num_tokens: int = 0
-    num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
-    num_forced_tokens: int = 0  # of these, what a mask left no choice about
-    num_rejections: int = 0
-    num_drafted_steps: int = 0  # steps with a non-empty draft
-    rounds_by_method: Counter[str] = field(default_factory=Counter)  # who drafted -> steps with its draft
-    rounds_by_version: Counter[int] = field(default_factory=Counter)  # of its weights -> the same (`drafter.Adoption`)
-    num_guarded: int = 0  # rounds with a decision in doubt, from which on the guard computed all rows again
-    num_replayed_rows: int = 0  # target passes of one row that it took
-    draft_seconds: float = 0.0
-    target_seconds: float = 0.0
-    rest_seconds: float = 0.0
-    first_rejection: Counter[int] = field(default_factory=Counter)  # position in the draft, from 1 -> times
-    accepted_lengths: Counter[int] = field(default_factory=Counter)
-    reached: Counter[int] = field(default_factory=Counter)  # position -> times a draft was examined there
-    by_rows: dict[int, PassCosts] = field(default_factory=dict)  # rows of a pass without prompt; 1: nothing drafted
-    per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
+    @property
+    def seconds(self) -> float:
+        """This text's share of all passes, those that read its prompt included."""
+        return self.draft_seconds + self.target_seconds + self.rest_seconds
 
-    def add(self, event: StepEvent) -> None:
-        self.draft_seconds += event.times.draft
-        self.target_seconds += event.times.target
-        self.rest_seconds += event.times.rest
-        self.num_prompt_steps += event.num_certain > 0
-        if event.num_replayed is not None:
-            self.num_guarded += 1
-            self.num_replayed_rows += event.num_replayed
-        if not event.tokens:
-            return
-        self.num_steps += 1
-        self.num_tokens += len(event.tokens)
-        if not event.num_certain:
-            self._add_costs(event)
-        if not event.num_draft_tokens:
-            return
-        accepted = event.num_accepted
-        self.num_drafted_steps += 1
-        self.rounds_by_method[event.drafted_by] += 1
-        self.rounds_by_version[event.draft_version] += 1
-        self.num_draft_tokens += event.num_draft_tokens
-        self.num_accepted_tokens += accepted
-        self.accepted_lengths[accepted] += 1
-        self.per_step.append((event.num_draft_tokens, accepted))
-        if event.drafted_by == FORCED:  # no drafter guessed, and nothing is learned about a drafter
-            self.num_forced_tokens += accepted
-            return
-        for position in range(1, accepted + event.rejected + 1):
-            self.reached[position] += 1
-        if event.rejected:
-            self.num_rejections += 1
-            self.first_rejection[accepted + 1] += 1
+    @property
+    def estimated_speedup(self) -> float | None:
+        """How many times as long plain decoding would have taken behind the prompt; an estimate.
 
-    def _add_costs(self, event: StepEvent) -> None:
-        costs = self.by_rows.setdefault(event.num_nodes, PassCosts())
-        costs.num_passes += 1
-        costs.num_tokens += len(event.tokens)
-        costs.draft_seconds += event.times.draft
-        costs.target_seconds += event.times.target
-        costs.rest_seconds += event.times.rest
+        Never more than the tokens of a pass, for a pass with a draft does all the work of one without. None where
+        nothing was drafted, where no pass of one row was measured, and for a text that shared its passes with others:
+        what a batch costs without drafts is not known of one text.
+        """
+        costs, plain = self.by_rows.values(), self.measured_plain_pass
+        seconds = sum(one.draft_seconds + one.target_seconds + one.rest_seconds for one in costs)
+        if not self.num_drafted_steps or self.num_shared_passes or plain is None or seconds <= 0:
+            return None
+        tokens = sum(one.num_tokens for one in costs)
+        return min(plain * tokens / seconds, tokens / sum(one.num_passes for one in costs))
+
+    @property
+    def measured_plain_pass(self) -> float | None:
+        """Seconds of a pass of one row: the text's own, on the machine as it was then; of few, the policy's."""
+        own = self.by_rows.get(1)
+        if own is None or (own.num_passes < _FEW and self.plain_pass is not None):
+            return self.plain_pass
+        return (own.target_seconds + own.rest_seconds) / own.num_passes
 
     @property
     def tau(self) -> float:
@@ -135,6 +115,10 @@ class RequestStats:
                 "per_step_accepted": [accepted for _, accepted in self.per_step],
                 "tokens_per_target_pass": self.tau,
                 "acceptance_rate": self.acceptance_rate,
+                "estimated_speedup": self.estimated_speedup,
+                "plain_pass_seconds": self.measured_plain_pass,
+                "num_shared_passes": self.num_shared_passes,
+                "num_forced_tokens": self.num_forced_tokens,
                 "acceptance_by_position": self.acceptance_by_position,
                 "first_rejection_histogram": self.first_rejection_histogram,
                 "num_guarded": self.num_guarded,

@@ -15,9 +15,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from outdraft.core.cache import PAGE
 from outdraft.core.decisions import Decisions
-from outdraft.core.events import StepEvent
+from outdraft.core.events import StepEvent, step_times
 from outdraft.core.sequence import Sequence
 from outdraft.engine.loop import Engine
+from outdraft.engine.plain_pass import plain_pass
 from outdraft.options.errors import CapabilityError
 
 _PREFIX = "outdraft:"
@@ -59,6 +60,17 @@ class Instruments:
             ("model_name", "position"),
             registry=self.registry,
         )
+        self._by_method = {
+            name: Counter(f"{_PREFIX}{name}_by_method", told, ("model_name", "method"), registry=self.registry)
+            for name, told in (
+                ("spec_decode_num_drafts", "rounds with a draft, by who drafted"),
+                ("spec_decode_num_accepted_tokens", "drafted tokens accepted, by who drafted them"),
+            )
+        }
+        self.compared = self._counter("spec_decode_compared_seconds", "seconds of passes compared with plain decoding")
+        self.plain = self._counter("spec_decode_plain_seconds", "seconds of plain decoding in their place, estimated")
+        self.speedup = self._gauge("estimated_speedup", "the latter over the former; nan before any was compared")
+        self.speedup.set(float("nan"))
         self.first_token = self._histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
         self.gap = self._histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
         self.token_gap = self._histogram(
@@ -80,6 +92,11 @@ class Instruments:
         self.pass_tokens = self._histogram(
             "iteration_tokens_total", "prompt tokens read and tokens written, of one pass", _COUNTS
         )
+
+    def drafted(self, method: str, num_accepted: int) -> None:
+        """A round with a draft of this method."""
+        for name, count in (("spec_decode_num_drafts", 1), ("spec_decode_num_accepted_tokens", num_accepted)):
+            self._by_method[name].labels(self._name, method).inc(count)
 
     def accepted_at(self, position: int) -> None:
         """A draft token at this position, from 0, was accepted."""
@@ -115,6 +132,7 @@ class EngineWatch:
     def __init__(self, instruments: Instruments, engine: Engine) -> None:
         self._to, self._engine = instruments, engine
         self._texts: dict[int, _Text] = {}
+        self._seconds = self._plain = 0.0  # of passes compared with plain decoding, and estimated of it
 
     def asked(self, seq: Sequence, now: float) -> None:
         """A request has been queued."""
@@ -142,6 +160,7 @@ class EngineWatch:
                 self._write(text, event, now)
             if event.num_draft_tokens:
                 self._count_draft(event)
+        self._compare(events)
         self._tell_load()
         self._tell_cache()
 
@@ -190,8 +209,24 @@ class EngineWatch:
         self._to.num_drafts.inc()
         self._to.draft_tokens.inc(event.num_draft_tokens)
         self._to.accepted_tokens.inc(event.num_accepted)
+        self._to.drafted(event.drafted_by, event.num_accepted)
         for position in range(event.num_accepted):
             self._to.accepted_at(position)
+
+    def _compare(self, events: Seq[StepEvent]) -> None:
+        """What plain decoding would have taken for the tokens of this pass, by what its passes were measured to take.
+
+        A pass that read a prompt is left out, and so is all before such a pass was measured.
+        """
+        count, tokens = len(events), sum(len(event.tokens) for event in events)
+        if any(event.num_certain for event in events) or (plain := plain_pass(self._engine, count)) is None:
+            return
+        times = step_times(events)
+        seconds = times.draft + times.target + times.rest
+        self._to.compared.inc(seconds)
+        self._to.plain.inc(plain * tokens / count)
+        self._seconds, self._plain = self._seconds + seconds, self._plain + plain * tokens / count
+        self._to.speedup.set(self._plain / self._seconds)
 
     def _tell_load(self) -> None:
         self._to.running.set(len(self._engine.running))

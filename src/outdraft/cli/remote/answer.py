@@ -1,5 +1,6 @@
 """A streamed reply of a server as the pieces that an engine of one's own gives, painted by the source of each token."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,14 @@ from outdraft.cli.remote.http import RemoteServer
 from outdraft.cli.streamed import Laid, paint
 from outdraft.core.events import Source
 from outdraft.engine.callers.result import Chunk
+from outdraft.engine.counters import PassCosts
+from outdraft.engine.stats import RequestStats
 
-_OURS = {"return_token_ids": True, "stream_interval": 0}  # of outdraft's servers: sources, and a chunk for each pass
+_OURS = {  # of outdraft's servers: sources, a chunk for each pass, and figures at the end
+    "return_token_ids": True,
+    "stream_interval": 0,
+    "stream_options": {"include_usage": True},
+}
 
 
 def served_model(server: RemoteServer) -> dict[str, Any]:
@@ -36,11 +43,37 @@ def answer(
             ended = choice.get("finish_reason") or ended
             text = _shown(choice)
             sources = tuple(Source(one) for one in choice.get("token_sources") or ())
-            chunk = Chunk(text=text, token_ids=tuple(choice.get("token_ids") or ()), sources=sources)
+            ids, reason = tuple(choice.get("token_ids") or ()), choice.get("finish_reason")
+            chunk = Chunk(text=text, token_ids=ids, sources=sources, finish_reason=reason)
             runs = laid.take(text, list(zip(choice.get("token_texts") or (), sources, strict=False)))
             yield chunk, paint(runs) if colour else Text(text)
+        if ours and (told := piece.get("metrics")) is not None:
+            stats = _stats(piece["usage"]["completion_tokens"], told["speculative_decoding"])
+            yield Chunk(text="", finish_reason=ended, stats=stats), Text()
     if colour and (rest := laid.finish()):
         yield Chunk(text="", finish_reason=ended), paint(rest)
+
+
+def _stats(num_tokens: int, told: dict[str, Any]) -> RequestStats | None:
+    """The server's figures as the engine counts them; None from a server of another version, which gives others."""
+    try:
+        listed = [dict(one) for one in told["passes_by_rows"]]
+        return RequestStats(
+            num_tokens=num_tokens,
+            num_steps=round(num_tokens / (told["tokens_per_target_pass"] or 1)),
+            num_draft_tokens=told["num_draft_tokens"],
+            num_accepted_tokens=told["num_accepted_draft_tokens"],
+            num_forced_tokens=told["num_forced_tokens"],
+            num_rejections=sum(told["first_rejection_histogram"]),
+            num_drafted_steps=told["num_spec_steps"],
+            rounds_by_method=Counter(told["num_spec_steps_by_method"]),
+            by_rows={one.pop("rows"): PassCosts(**one) for one in listed},
+            num_shared_passes=told["num_shared_passes"],
+            plain_pass=told["plain_pass_seconds"],
+            **{f"{name}_seconds": told["seconds"][name] for name in ("draft", "target", "rest")},
+        )
+    except (KeyError, TypeError):
+        return None
 
 
 def _shown(choice: dict[str, Any]) -> str:

@@ -115,6 +115,10 @@ class MeasuredCosts:
             self._missed = [price * factor for price in self._missed]
             self._settling = None
 
+    def plain(self, num_texts: int) -> float | None:
+        """Seconds of a pass over so many texts without a guess; None until one was measured at the present speed."""
+        return self.passes(num_texts) if self._settling is None and self.passes.has(num_texts) else None
+
     def catch_up(self, seq: int, arm: int) -> float:
         """Seconds that an arm would need before it can guess for a sequence."""
         text = self._behind.get(seq)

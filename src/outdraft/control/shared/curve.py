@@ -54,6 +54,10 @@ class CostCurve:
         """Whether any seconds are known."""
         return self.level > 0
 
+    def has(self, x: int) -> bool:
+        """Whether x itself was measured."""
+        return x in self._shapes
+
     def __call__(self, x: float) -> float:
         """Seconds at x; 0 where nothing was measured at all."""
         below, (intercept, slope) = floor(x), self._line

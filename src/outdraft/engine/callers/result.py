@@ -9,6 +9,7 @@ from outdraft.core.events import Source
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import OutdraftError
+from outdraft.options.shown import shown
 from outdraft.options.speculative import Speculative
 
 
@@ -33,7 +34,7 @@ class Chunk:
     pieces: tuple[Any, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
     """A finished request. `sources[i]` says where `token_ids[i]` came from; ids include the one that ended the text.
 
@@ -60,6 +61,11 @@ class Result:
     content: Any = field(default=None, repr=False)  # what a codec without text decodes, as an image; `text` is "" then
     index: int = 0  # among the texts of one request
     others: tuple["Result", ...] = field(default=(), repr=False)  # the further texts of one request
+
+    def __repr__(self) -> str:
+        more = "" if self.error is None else f", error={shown(self.error)}"
+        more += f", and {len(self.others)} more" if self.others else ""
+        return f"Result({shown(self.text)}, {len(self.token_ids)} tokens, finish_reason={self.finish_reason!r}{more})"
 
     @property
     def outputs(self) -> tuple["Result", ...]:

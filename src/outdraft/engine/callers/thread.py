@@ -86,7 +86,7 @@ class EngineThread(OneProcess):
         ]
         keeps, interval = self.engine.composition.keeps, stream_interval if streams else maxsize
         writers = [
-            self._writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=interval)
+            self._writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=interval, engine=self.engine)
             for seq, table in zip(seqs, stops, strict=True)
         ]
         worker = self._start()

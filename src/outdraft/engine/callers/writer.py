@@ -15,6 +15,8 @@ from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.sequence import Sequence
 from outdraft.engine.callers.result import Chunk, Result
+from outdraft.engine.loop import Engine
+from outdraft.engine.plain_pass import plain_pass
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import OutdraftError
 
@@ -23,7 +25,7 @@ class Writer:
     """Makes text of one request's events, on its caller's side.
 
     `stops`: the table of the request's stop strings, if it has any. `stream_interval`: tokens of a chunk, the last one
-    may have fewer; 0: each event makes a chunk.
+    may have fewer; 0: each event makes a chunk. `engine`: its measurements serve an estimate.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Writer:
         *,
         lossless: bool,
         stream_interval: int = 0,
+        engine: Engine | None = None,
     ) -> None:
         self.seq = seq
         self.lossless = lossless
@@ -41,7 +44,7 @@ class Writer:
         self.stats = RequestStats()
         self.finish_reason: str | None = None
         self.error: OutdraftError | None = None
-        self._interval = stream_interval
+        self._interval, self._engine = stream_interval, engine
         self._stream = codec.stream() if codec is not None else None
         self._stops = None if stops is None else StopStrings(stops, seq.request.params.min_tokens)
         self._text = ""
@@ -72,6 +75,8 @@ class Writer:
             if self._stream is not None and token not in self.seq.ends:
                 self._take(self._stream.push(token))
         self.finish_reason, self.error = event.finish_reason, event.error
+        if event.finish_reason is not None and self.stats.num_drafted_steps and self._engine is not None:
+            self.stats.plain_pass = plain_pass(self._engine)
         is_cut = self._stops is not None and self._stops.stop is not None
         if self._stream is not None and event.finish_reason is not None and not is_cut:
             self._take(self._stream.finish())

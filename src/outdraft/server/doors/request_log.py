@@ -1,7 +1,8 @@
 """One line of JSON in the log for each request, and an id that joins it to the client's own log.
 
     {"id": "req-...", "method": "POST", "path": "/v1/completions", "status": 200, "whole": true, "seconds": 0.41,
-     "first_seconds": 0.05, "prompt_tokens": 12, "completion_tokens": 40, "tokens_per_pass": 2.9, "finish": ["stop"]}
+     "first_seconds": 0.05, "prompt_tokens": 12, "completion_tokens": 40, "tokens_per_pass": 2.9, "finish": ["stop"],
+     "drafted_by": {"ngram": 9}, "acceptance_rate": 0.81, "estimated_speedup": 1.7}
 
 `X-Request-Id` is taken from the request, if it is a plain one, and given back with every answer. `whole`: the client
 has stayed to the end. No key and no header is written, and no text unless the operator wants it (`--log-requests`).
@@ -10,6 +11,7 @@ has stayed to the end. No key and no header is written, and no text unless the o
 import json
 import logging
 import re
+from collections import Counter
 from time import perf_counter
 from typing import Any
 
@@ -74,6 +76,10 @@ def _written(answers: Answers) -> dict[str, Any]:
     results = answers.results()
     texts = [text for one in results for text in one.outputs]
     passes = sum(text.stats.num_steps for text in texts)
+    rounds = sum((text.stats.rounds_by_method for text in texts), Counter[str]())
+    accepted = sum(text.stats.num_accepted_tokens - text.stats.num_forced_tokens for text in texts)
+    examined = accepted + sum(text.stats.num_rejections for text in texts)
+    gain = texts[0].stats.estimated_speedup if len(texts) == 1 else None
     written = sum(len(text.token_ids) for text in texts)
     return {
         "prompt_tokens": sum(len(one.prompt_token_ids) for one in results),
@@ -82,5 +88,8 @@ def _written(answers: Answers) -> dict[str, Any]:
         "draft_tokens": sum(text.stats.num_draft_tokens for text in texts),
         "accepted_tokens": sum(text.stats.num_accepted_tokens for text in texts),
         "tokens_per_pass": round(written / passes, 2) if passes else None,
+        "drafted_by": dict(rounds),
+        "acceptance_rate": round(accepted / examined, 3) if examined else None,
+        "estimated_speedup": None if gain is None else round(gain, 2),
         "finish": [text.finish_reason for text in texts],
     }
