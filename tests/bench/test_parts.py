@@ -40,7 +40,7 @@ def test_method_spelling():
     assert (fixed.label, fixed.threads, dict(fixed.options)) == ("none threads=1", 1, {})
     own = parse_rival("early_exit:k=2", zoo=True)
     assert own.options == {"model": "zoo:early_exit"} and own.label == "early_exit k=2"
-    assert [rival.label for rival in RIVALS][:2] == ["draft_model k=4", "ngram k=8"]
+    assert [rival.label for rival in RIVALS][:3] == ["default", "draft_model k=4", "ngram k=8"]
     for text, says in (
         ("ngram:k", "no key=value"),
         ("ngram:k=x", "k=x is no whole"),

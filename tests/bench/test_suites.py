@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.bench.suites import DEFAULT, NAMES, load_suite, load_suites
-from outdraft.bench.suites.workloads import log_text
+from outdraft.bench.suites.workloads import REAL, log_text
 from outdraft.options.errors import ConfigError
 
 SYSTEM, USER = {"role": "system", "content": "x"}, {"role": "user", "content": "a"}
@@ -99,7 +99,13 @@ def test_names_and_counts(tmp_path: Path):
 def test_our_workloads(name: str):
     prompts = load_suite(name)
     assert len(prompts) >= 3 and {prompt.suite for prompt in prompts} == {name}
-    assert not any(prompt.chat for prompt in prompts) and set(DEFAULT) <= set(NAMES)
+    assert {prompt.chat for prompt in prompts} == {name in REAL} and set(DEFAULT) <= set(NAMES)
+
+
+def test_real_questions_are_all_three_sets():
+    prompts = load_suites(["real"])
+    assert [prompt.suite for prompt in prompts] == [name for name in REAL for _ in range(80)]
+    assert all(len(prompt.turns) == 1 and prompt.turns[0].strip() for prompt in prompts)
 
 
 def test_logs_are_made_by_rule():

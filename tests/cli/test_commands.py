@@ -228,16 +228,16 @@ def test_demo_json(outdraft, tiny: Path):
     made = json.loads(ran.out)
     assert ran.code == 0 and made["plain_tps"] > 0
     scores = {score["name"]: score for score in made["drafters"]}
-    assert {"none", "ngram", "lookahead"} <= set(scores)
+    assert {"none", "default", "ngram", "lookahead"} <= set(scores)
     assert all(score["identical"] and score["tau"] >= 1 for score in scores.values())
     assert set(scores["ngram"]) >= {"name", "identical", "tau", "speedup", "acceptance_by_position"}
-    assert set(scores) | set(made["absent"]) <= {"none", *names("drafter")}
+    assert set(scores) | set(made["absent"]) <= {"none", "default", *names("drafter")}
 
 
 def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
     ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0 and "\x1b" not in ran.out
-    assert "class Stack" in ran.out and "identical" in ran.out and "left out: draft_model" in ran.out
+    assert "class Stack" in ran.out and "identical" in ran.out and "lookahead" in ran.out and "this machine" in ran.out
 
 
 def test_demo_shows_the_family_of_a_model(outdraft):

@@ -217,7 +217,7 @@ def test_a_batch_does_not_change_a_guess():
         assert torch.equal(alone.tokens, draft.tokens) and torch.equal(alone.parents, draft.parents)
 
 
-@pytest.mark.parametrize("bad", [{"width": 0}, {"nodes": 0}, {"sample": "x"}, {"confidence_threshold": -1}])
+@pytest.mark.parametrize("bad", [{"width": -1}, {"nodes": 0}, {"sample": "x"}, {"confidence_threshold": -1}])
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         EagleOptions(**bad)

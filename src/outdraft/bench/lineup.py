@@ -94,7 +94,7 @@ def family(directory: Path) -> list[Rival]:
 
 
 def lineup_of(model: str) -> list[Rival]:
-    """Who takes part where nothing is named: beside another model than the zoo's, what needs no weights or lies there."""
+    """Who takes part where nothing is named: of another model than the zoo's, what needs no weights or lies beside."""
     if model.partition("@")[0] == ZOO_TARGET:
         return list(RIVALS)
     beside = read_companions(resolve(model.partition("@")[0]))

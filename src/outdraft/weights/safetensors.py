@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +23,13 @@ from outdraft.options.read_file import load_json, require_file
 from outdraft.options.shown import shown
 from outdraft.weights.digest import weight_files
 from outdraft.weights.source import TensorSource
-from outdraft.weights.stored_bytes import GROUP, SCALES, times_scales
+from outdraft.weights.stored_bytes import SCALES, Header, check_scales, times_scales
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _log = logging.getLogger(__name__)
 _CURE = "download it again"
 _CONVERT = "convert them: transformers reads them with from_pretrained, and save_pretrained writes safetensors"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
-    """What a file says of one tensor."""
-
-    path: Path
-    shape: tuple[int, ...]
-    dtype: str
 
 
 class TensorStore(TensorSource):
@@ -59,19 +49,9 @@ class TensorStore(TensorSource):
         stored = {(name, path) for path, headers in found.items() for name in headers} if index else set()
         self.copies = sorted({name for name, _ in stored - placed})
         self._scales = {name.removesuffix(SCALES): name for name in self._headers if name.endswith(SCALES)}
-        self._check_bytes()
-        self._tell_unread()
-
-    def _check_bytes(self) -> None:
-        """Raise `ModelLoadError` for scales that do not belong to a matrix of bytes (`stored_bytes.py`)."""
         for name, beside in self._scales.items():
-            header, scales = self._headers.get(name), self._headers[beside]
-            rows = None if header is None or len(header.shape) != 2 else (header.shape[0], header.shape[1] / GROUP)
-            if header is None or header.dtype != "I8" or scales.dtype != "F16" or scales.shape != rows:
-                raise ModelLoadError(
-                    f"{scales.path}: {shown(beside)} must hold the scales, float16 [out, in / {GROUP}], of a matrix "
-                    f"of bytes {shown(name)}: {_CURE}"
-                )
+            check_scales(self._headers[beside], self._headers.get(name), beside)
+        self._tell_unread()
 
     def _tell_unread(self) -> None:
         """One line where the directory holds tensors that are not read."""
@@ -88,20 +68,16 @@ class TensorStore(TensorSource):
             )
 
     def __getitem__(self, name: str) -> Tensor:
-        if name in self._scales:
-            return times_scales(self._read(name), self._read(self._scales[name]))
-        return self._read(name)
-
-    def _read(self, name: str) -> Tensor:
         with _opened(self._headers[name].path) as file:
             tensor: Tensor = file.get_tensor(name)
-        return tensor
+        beside = self._scales.get(name)
+        return tensor if beside is None else times_scales(tensor, self[beside])
 
     def __contains__(self, name: object) -> bool:
         return name in self._headers and not str(name).endswith(SCALES)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._headers if not name.endswith(SCALES))
+        return iter([name for name in self._headers if not name.endswith(SCALES)])
 
     def __len__(self) -> int:
         return len(self._headers) - len(self._scales)
@@ -179,12 +155,12 @@ def _name(path: Path) -> str:
     return path.name if len(path.name) < 80 else f"{path.name:.77}..."
 
 
-def _read_headers(path: Path) -> dict[str, _Header]:
+def _read_headers(path: Path) -> dict[str, Header]:
     """What one file holds, by name."""
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
         headers = {
-            name: _Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
+            name: Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
             for name, one in slices.items()
         }
     for name, header in headers.items():

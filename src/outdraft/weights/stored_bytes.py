@@ -4,13 +4,19 @@
     NAME.byte_scales   float16 [out, in / 32]       NAME = integers * scale of the group, symmetric around 0
 
 A reader sees one tensor NAME in bfloat16, so that every kind of draft can be stored so, trained on, and converted. Only
-a guess is made of it, and the kernels round it to the same integers again (docs/quantization.md).
+a guess is made of it. Kernels that round it again find the same integers, but for one in some hundred, which is off by
+one (docs/quantization.md).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 
 GROUP = 32
 SCALES = ".byte_scales"
@@ -18,12 +24,36 @@ _MOST = 127
 _FEWEST = 1 << 16  # numbers of a matrix that is worth rounding
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a file says of one tensor."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: str  # as safetensors spells it
+
+
+def check_scales(scales: Header, of: Header | None, name: str) -> None:
+    """Raise `ModelLoadError` unless the tensor `name` holds the scales of a matrix of bytes."""
+    size = None if of is None or len(of.shape) != 2 else (of.shape[0], of.shape[1] / GROUP)
+    if of is None or of.dtype != "I8" or scales.dtype != "F16" or scales.shape != size:
+        raise ModelLoadError(
+            f"{scales.path}: {shown(name)} must hold the scales, float16 [out, in / {GROUP}], of the matrix of bytes "
+            f"{shown(name.removesuffix(SCALES))}: download it again"
+        )
+
+
 def rounded_matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What a file holds of these tensors: bytes and scales of each large matrix, and the others as they are."""
     made: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if tensor.dim() == 2 and tensor.is_floating_point() and tensor.numel() >= _FEWEST and not tensor.size(1) % GROUP:
-            groups = tensor.float().unflatten(1, (-1, GROUP))
+        if (
+            tensor.dim() == 2
+            and tensor.is_floating_point()
+            and tensor.numel() >= _FEWEST
+            and not tensor.size(1) % GROUP
+        ):
+            groups = tensor.float().contiguous().view(len(tensor), -1, GROUP)
             scales = (groups.abs().amax(2) / _MOST).half()
             whole = groups / torch.where(scales == 0, 1.0, scales.float())[:, :, None]
             made[name] = whole.round().clamp(-_MOST, _MOST).to(torch.int8).flatten(1)
@@ -35,5 +65,5 @@ def rounded_matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def times_scales(integers: Tensor, scales: Tensor) -> Tensor:
     """[out, in] and [out, groups] -> bfloat16 [out, in]."""
-    groups = integers.float().unflatten(1, (-1, GROUP)) * scales.float()[:, :, None]
+    groups = integers.view(*scales.shape, GROUP).float() * scales.float()[:, :, None]
     return groups.flatten(1).bfloat16()

@@ -73,7 +73,8 @@ class Options:
     suite: tuple[str, ...] = flag(
         (),
         "the prompts: copy, prose, code, docs, log; real, which is mt-bench, gsm8k and humaneval; or a file of "
-        "Spec-Bench, MT-bench, SPEED-Bench, HumanEval, GSM8K or plain text; may be repeated; without it copy, prose, code and log",
+        "Spec-Bench, MT-bench, SPEED-Bench, HumanEval, GSM8K or plain text; may be repeated; without it copy, prose, "
+        "code and log",
         metavar="SUITE",
     )
     quick: bool = flag(False, "at most 2 prompts a suite, 48 tokens, 3 rounds: under a minute with the zoo's target")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "show one text decoded plainly and speculatively, then compare the default and a few drafters"
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
-GAIN = 1.05  # of which a user is told as a gain
+GAIN = 1.05  # what counts as one
 BARS = " ▁▂▃▄▅▆▇█"
 WIDTH = 20  # of the longest bar
 QUESTIONS = {
@@ -61,15 +61,16 @@ def run(options: Options) -> int:
     from outdraft.weights.hub import resolve
 
     console = make_console(stderr=options.json)
-    options = replace(options, model=options.model or usual_model())
-    plain = LLM(options.model, drafter="none", dtype=options.dtype, device=options.device)
+    model = options.model or usual_model()
+    options = replace(options, model=model)
+    plain = LLM(model, drafter="none", dtype=options.dtype, device=options.device)
     if plain.tokenizer is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
     kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
     if plain.tokenizer.chat_template is not None:
         kinds = QUESTIONS
     ids = {kind: ids_of(plain.tokenizer, text, chat=kinds is QUESTIONS) for kind, text in kinds.items()}
-    rivals = family(resolve(options.model)) if options.all else lineup_of(options.model)
+    rivals = family(resolve(model)) if options.all else lineup_of(model)
     notes = forecast(plain, len(rivals), len(kinds), options)
     for note in notes:
         console.print(note, style="dim", markup=False)
@@ -82,7 +83,7 @@ def run(options: Options) -> int:
             ids,
             max_tokens=options.max_tokens,
             seconds=options.seconds,
-            strict=options.model == ZOO_TARGET,
+            strict=model == ZOO_TARGET,
             progress=status.update,
         )
     if options.json:

@@ -22,7 +22,7 @@ from math import ceil
 from typing import Any
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
-from outdraft.control.auto.records import TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.records import FEWEST, TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import Listeners, Nap
 from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
@@ -203,7 +203,7 @@ class AutoPolicy:
             if seq.id not in self._texts:
                 self._meet(seq, len(seqs))
         for index, arm in enumerate(self._arms):
-            if arm.num_tried == len(TRIALS) or self._waits:
+            if self._waits or arm.num_tried >= (FEWEST if self._is_dear(index) else len(TRIALS)):
                 continue
             depth = TRIALS[arm.num_tried]
             may = [index not in self._texts[seq.id].resting for seq in seqs]
@@ -213,6 +213,10 @@ class AutoPolicy:
         if self._waits or not self._has_been_plain:
             return [PLAIN] * len(seqs)
         return None
+
+    def _is_dear(self, index: int) -> bool:
+        """Whether an arm takes half a pass for one token: few trials show that it cannot pay, and more cost much."""
+        return 2 * self.costs.drafts[index](1) > self.costs.passes(1)
 
     def _present_plan(self, seqs: Seq[Sequence], ids: list[int]) -> list[ArmDepth]:
         """What is planned, anew where that is due; and a probe in the place of one sequence's plan.

@@ -17,6 +17,7 @@ from outdraft.core.draft import HostTree
 from outdraft.core.sequence import Sequence
 
 TRIALS = (4, 2, 3, 4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
+FEWEST = 3  # of them, for an arm that is dear
 _SLOW = 1 / 24
 _MOST_NODES = 4096.0  # for each token of depth: more is no record of ours
 

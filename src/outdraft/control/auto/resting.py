@@ -118,9 +118,9 @@ class Listeners:
     ) -> None:
         """After a plan: those leave that are far from paying, where their listening shows.
 
-        promises, plain: tokens a second of each arm that has not left, and of plain decoding. work, passing: seconds of the
-        policy's own work and of a pass. deepest, limit: tokens of a guess, of this text now and of any; a text that
-        may be guessed less deep than others says nothing against an arm.
+        promises, plain: tokens a second of each arm that has not left, and of plain decoding. work, passing: seconds
+        of the policy's own work and of a pass. deepest, limit: tokens of a guess, of this text now and of any; a text
+        that may be guessed less deep than others says nothing against an arm.
         """
         is_first, text.is_planned = not text.is_planned, True
         used = text.choice.arm if text.choice.depth else None

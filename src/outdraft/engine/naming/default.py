@@ -7,9 +7,9 @@ On CUDA chains write plain decoding's text. Without the guard (off by default in
 decide a near-tie in a tree otherwise than plain decoding does; a line in the log names the guard.
 
 Where a head is found, a draft model beside it is left alone: it has to read the text too, and each drafter that seldom
-pays costs rounds that try it. What lies beside a model and does not fit is left out with a warning; look-ups then draft alone. `drafter="none"`, or
-num_speculative_tokens=0, is plain decoding everywhere. Data in: what was given besides; data out: a `Combination` and
-what stands in for it.
+pays costs rounds that try it. What lies beside a model and does not fit is left out with a warning; look-ups then draft
+alone. `drafter="none"`, or num_speculative_tokens=0, is plain decoding everywhere. Data in: what was given besides;
+data out: a `Combination` and what stands in for it.
 """
 
 import logging

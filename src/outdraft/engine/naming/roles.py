@@ -122,8 +122,8 @@ def read_companions(directory: Path) -> Companions:
     if directory.is_file():
         from outdraft.weights.known import name_of  # not before: few models are one file
 
-        named = name_of(directory)
-        return {} if named is None else _named_in(zoo.home(named) / FILE)
+        known = name_of(directory)
+        return {} if known is None else _named_in(zoo.home(known) / FILE)
     named = _named_in(directory / FILE)
     return {**_found_beside(directory, unless=named), **named}
 

@@ -91,7 +91,7 @@ def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> Feat
     PyTorch.
     """
     target = port.layers.native
-    options = options.fitted(target and target.kernels)
+    options = options.fitted(None if target is None else target.kernels)
     if target is not None and not (
         can_pack(net.shape, target.dtype, target.device) and target.config.norm != "layer"  # its own norm may be read
     ):

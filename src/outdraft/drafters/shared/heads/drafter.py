@@ -126,4 +126,4 @@ def _build(
 ) -> HeadDrafter:
     net, weights = open_heads(kind, options.model, options.quantization, port, formats, also)
     native = port.layers.native
-    return HeadDrafter(options.fitted(native and native.kernels), net, port, weights)
+    return HeadDrafter(options.fitted(None if native is None else native.kernels), net, port, weights)
