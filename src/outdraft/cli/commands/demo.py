@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "show one text decoded plainly and speculatively, then compare the default and a few drafters"
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
-GAIN = 1.05  # of which a user is told as a gain
+GAIN = 1.05  # the least speed-up that is called a gain
 BARS = " ▁▂▃▄▅▆▇█"
 WIDTH = 20  # of the longest bar
 QUESTIONS = {
