@@ -30,7 +30,7 @@ BESIDE = {  # what is no module of Python, and its tests
     ),
     "src/outdraft/recipes/": ("tests/contracts/test_recipes.py", "tests/engine/assembly/test_recipe.py"),
     "src/outdraft/kernels/": ("tests/kernels",),
-    "README.md": ("tests/test_pages.py",),
+    "README": ("tests/test_pages.py", "tests/test_readme_zh.py"),
 }
 
 

@@ -15,7 +15,16 @@ ROOT = Path(__file__).parents[1]
 WORDS = re.compile(r"\b(laws?|floors?|cellars?)\b", re.IGNORECASE)
 VAGUE = re.compile(r"(?<![A-Za-z])(whoever|nobody|somebody|told)(?![A-Za-z])(?! apart)", re.IGNORECASE)
 KINDS = ("*.md", "*.py", "*.toml", "*.cpp", "*.h", "*.yml", "*.cff")
-PLACES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "mkdocs.yml", "pyproject.toml")
+PLACES = (
+    "README.md",
+    "README.zh.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CITATION.cff",
+    "mkdocs.yml",
+    "pyproject.toml",
+)
 WRITTEN = ROOT / "docs/zoo_samples.md"  # by a model
 FOLDERS = ("docs", "src", "examples", "lab", "tests", ".github")
 CODE = re.compile(r'`[^`\n]+`|"\w+":')  # names of arguments, and keys

@@ -160,5 +160,5 @@ def _package(path: Path) -> Any:
         return importlib.import_module("gguf")
     except ImportError as error:
         raise ModelLoadError(
-            f"{path} is a GGUF file, and the gguf package is not installed to read it: `pip install 'outdraft[gguf]'`"
+            f"{path} is a GGUF file, and the gguf package is not installed to read it: `pip install gguf`"
         ) from error

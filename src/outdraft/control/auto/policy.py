@@ -160,7 +160,7 @@ class AutoPolicy:
         return {"costs": self.costs.kept(), "arms": keep_all(dict(zip(self._names, self._arms, strict=True)))}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
-        """Begin with what another engine kept; then there are no trials.
+        """Begin with what another engine kept; then there are fewer trials.
 
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """

@@ -58,7 +58,7 @@ class ArmRecord:
         """Begin with what another process kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
         for hazards, told in zip(self.hazards, kept["hazards"], strict=True):
             hazards.recall(told)
-        self.num_tried = max(0, min(int(kept["tried"]), len(TRIALS)))
+        self.num_tried = max(0, min(int(kept["tried"]), 1))  # the others are made again: the machine may have been busy
         self._node_share = _share(kept["nodes"])
         self._node_shares = {
             int(depth): (min(_share(rounds), 1 / _SLOW), _share(mean)) for depth, rounds, mean in kept["shares"][:64]

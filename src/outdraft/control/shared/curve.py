@@ -96,14 +96,13 @@ class CostCurve:
         return {"level": self.level, "shapes": [[x, self._shapes[x], len(self._cells[x])] for x in sorted(known)]}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
-        """Begin with what another process kept; few new measurements outweigh it.
+        """Begin with what another process kept; each counts as one measurement, and the smaller of two counts.
 
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
         level = _number(kept["level"], least=0.0)
         cells: dict[float, deque[float]] = {
-            int(x): deque([_number(shape)] * max(1, min(int(count), _KNOWN)), maxlen=_KEPT)
-            for x, shape, count in kept["shapes"][:_MOST_X]
+            int(x): deque([_number(shape)], maxlen=_KEPT) for x, shape, _ in kept["shapes"][:_MOST_X]
         }
         if not level or not cells or min(cells) < 0:
             raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")

@@ -1,7 +1,7 @@
 """Save what a policy has measured on disk, for the next engine of the same model on the same machine.
 
     ~/.cache/outdraft/pace/3f0c9a52e1b7d604.json     named for machine, kernels, model and drafter
-    {"format": 1, "of": {...}, "kept": {...}}        `of`: what it was measured on, in words; `kept`: the policy's own
+    {"format": 2, "of": {...}, "kept": {...}}        `of`: what it was measured on, in words; `kept`: the policy's own
 
 Only speed depends on it, never a greedy or seeded text: it is the starting point of a policy's estimates. A file that
 is damaged, too large, of another format or of something else is not used, and is replaced by the next one; a place
@@ -34,7 +34,7 @@ from outdraft.weights.gguf_files import part_paths
 from outdraft.weights.user_cache import is_kept, user_cache
 
 SWITCH = "OUTDRAFT_REMEMBER"  # "off": nothing is read or written
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 1 << 18  # bytes of a file
 _MOST_FILES = 200
 _PAUSE, _LONGEST = 20.0, 600.0  # seconds until the second file, and at most between two; the first is written at once

@@ -49,7 +49,7 @@ def write_gguf(directory: Path, path: Path) -> None:
     try:
         gguf: Any = importlib.import_module("gguf")
     except ImportError as error:
-        raise ModelLoadError("GGUF files are written by the gguf package: `pip install 'outdraft[gguf]'`") from error
+        raise ModelLoadError("GGUF files are written by the gguf package: `pip install gguf`") from error
     writer = gguf.GGUFWriter(path, arch)
     _add_shape(writer, config)
     tensors = _tensors(TensorStore(directory), FAMILIES[arch], config)
