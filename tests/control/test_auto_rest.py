@@ -106,9 +106,9 @@ def test_what_was_kept_spares_the_next_engine_its_trials():
     kept = json.loads(json.dumps(first.keep()))
     cold, warm = AutoPolicy(AutoOptions(), arms), AutoPolicy(AutoOptions(), arms)
     warm.recall(kept)
-    runs = [drive(policy, world(), 16) for policy in (cold, warm)]
-    assert {budget.arm for (budget,) in runs[1].budgets} == {1} and runs[1].budgets[0][0].depth >= 2
-    assert runs[1].rate() > 1.2 * runs[0].rate()
+    runs = [drive(policy, world(), 20) for policy in (cold, warm)]
+    assert {budget.arm for (budget,) in runs[1].budgets[-12:]} == {1}  # behind a few trials
+    assert runs[1].rate() > 1.1 * runs[0].rate()
     for curve, told in zip(
         (warm.costs.passes, *warm.costs.drafts), (first.costs.passes, *first.costs.drafts), strict=True
     ):
@@ -174,6 +174,17 @@ def test_a_curve_keeps_what_it_knows_and_forgets_it_soon():
     for _ in range(12):
         again.add(9, 0.1 * (0.8 + 0.2 * 9) * 1.5)
     assert again(9) > 1.3 * curve(9)
+
+
+def test_what_was_kept_of_a_busy_machine_is_soon_forgotten():
+    busy, again = CostCurve(0.1, 0.9), CostCurve(0.1, 0.9)
+    for x in (1, 2, 4) * 4:
+        busy.add(x, 0.01 * x)
+    for _ in range(4):
+        busy.add(3, 0.3)
+    again.recall(json.loads(json.dumps(busy.kept())))
+    again.add(3, 0.03)
+    assert again(3) < 0.06
 
 
 def test_what_a_curve_recalls_takes_the_place_of_what_it_measured():

@@ -37,13 +37,25 @@ _MOST_KINDS = 16  # crowds of up to 65,535 sequences
 class CostCurve:
     """`intercept`, `slope`: the prior's line; only their ratio matters."""
 
-    __slots__ = ("_cells", "_line", "_num_added", "_prior", "_pulled", "_ratios", "_shapes", "level", "quickest")
+    __slots__ = (
+        "_cells",
+        "_counts",
+        "_line",
+        "_num_added",
+        "_prior",
+        "_pulled",
+        "_ratios",
+        "_shapes",
+        "level",
+        "quickest",
+    )
 
     def __init__(self, intercept: float, slope: float) -> None:
         self.level = 0.0  # 0: nothing measured
         self.quickest = 0.0  # seconds of the shortest measurement of any x
         self._prior = self._line = (intercept, slope)
         self._cells: dict[float, deque[float]] = {}  # x -> what was measured, over the level of its time
+        self._counts: dict[float, int] = {}  # x -> measurements of another process that its one kept value stands for
         self._shapes: dict[float, float] = {}  # x -> their mean
         self._pulled: dict[float, float] = {}  # x -> the same, pulled towards the line
         self._ratios: deque[float] = deque(maxlen=_RECENT)  # measured over expected, of any x that is known
@@ -96,7 +108,7 @@ class CostCurve:
         return {"level": self.level, "shapes": [[x, self._shapes[x], len(self._cells[x])] for x in sorted(known)]}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
-        """Begin with what another process kept; each counts as one measurement, and the smaller of two counts.
+        """Begin with what another process kept; beside one new measurement the smaller counts.
 
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
@@ -107,6 +119,7 @@ class CostCurve:
         if not level or not cells or min(cells) < 0:
             raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")
         self.level, self._cells = level, cells
+        self._counts = {int(x): min(int(count), _KNOWN) for x, _, count in kept["shapes"][:_MOST_X]}
         self._shapes, self._pulled = {x: cell[0] for x, cell in cells.items()}, {}
         self.quickest = level * min(self._shapes.values())
         self._fit()
@@ -114,7 +127,7 @@ class CostCurve:
     def _fit(self) -> None:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
         intercept, slope = self._prior
-        points = [(float(len(self._cells[x])), x, shape) for x, shape in self._shapes.items()]
+        points = [(float(self._count(x)), x, shape) for x, shape in self._shapes.items()]
         scale = sum([n * y for n, _, y in points]) / sum([n * (intercept + slope * x) for n, x, _ in points])
         points += [(0.5, x, scale * (intercept + slope * x)) for x in (1.0, 9.0)]
         total = sum_x = sum_y = sum_xx = sum_xy = 0.0
@@ -129,10 +142,13 @@ class CostCurve:
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
         self._pull(self._shapes)
 
+    def _count(self, x: float) -> int:
+        return max(len(self._cells[x]), self._counts.get(x, 0))
+
     def _pull(self, places: Iterable[float]) -> None:
         intercept, slope = self._line
         for x in places:
-            count, on_line = len(self._cells[x]), max(_LEAST, intercept + slope * x)
+            count, on_line = self._count(x), max(_LEAST, intercept + slope * x)
             above = min((self._shapes[y] for y in self._shapes if y > x), default=self._shapes[x])
             self._pulled[x] = (count * min(self._shapes[x], above) + _PULL * on_line) / (count + _PULL)
 
