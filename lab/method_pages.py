@@ -8,6 +8,7 @@
 What a command says follows from what a drafter needs; `method_pages.toml` has the rest.
 """
 
+import ast
 import re
 import sys
 import tomllib
@@ -27,6 +28,7 @@ START, END = "<!-- written by `python -m lab.method_pages` -->\n", "<!-- /writte
 TITLES = {"drafter": "Drafters", "verifier": "Acceptance rules", "policy": "Policies"}
 SAID: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PROMPT = "It was late when"
+LONGEST = 120
 
 
 def block(name: str) -> str:
@@ -48,9 +50,21 @@ def lines(name: str) -> str:
     taken = "LLM, SamplingParams" if params else "LLM"
     call = f"llm.generate({', '.join(filter(None, (asked, params)))})"
     made = ["```bash", *before, command, "```", ""]
-    made += ["```python", f"from outdraft import {taken}", "", f'llm = LLM("zoo:target", {words})']
+    load = f'llm = LLM("zoo:target", {words})'
+    if len(load) > LONGEST:  # as the formatter breaks it
+        load = f'llm = LLM(\n    "zoo:target", {words}\n)'
+    if max(map(len, load.split("\n"))) > LONGEST:
+        load = "\n".join(["llm = LLM(", '    "zoo:target",', *(f"    {word}," for word in _arguments(words)), ")"])
+    made += ["```python", f"from outdraft import {taken}", "", load]
     made += [f"print({call}.text)", "```", ""]
     return "\n".join([*made, *_after(kind, name), ""])
+
+
+def _arguments(words: str) -> list[str]:
+    """Each argument of a call, as it is written."""
+    call = ast.parse(f"f({words})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return [ast.get_source_segment(f"f({words})", one) or "" for one in call.keywords]
 
 
 def _use(kind: str, name: str) -> dict[str, Any]:
