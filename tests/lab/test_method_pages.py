@@ -76,7 +76,7 @@ def test_every_line_runs(name: str, place: Path, capsys):
     for command in commands.splitlines():
         assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
     shown = capsys.readouterr()
-    assert "tokens a pass" in shown.err and len(shown.out.split()) > 20
+    assert " a pass), " in shown.err and len(shown.out.split()) > 20
     (program,) = re.findall(r"```python\n(.*?)```", lines, re.DOTALL)
     exec(program, {})
     assert len(capsys.readouterr().out.split()) > 20
