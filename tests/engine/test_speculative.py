@@ -76,7 +76,8 @@ def test_greedy_text_is_the_same_under_every_lossless_rule(llm):
         assert result.lossless and result.error is None
 
 
-def test_fixed_drafts_as_many_in_every_round(llm):
+def test_fixed_drafts_as_many_in_every_round():
+    llm = LLM("zoo:target", drafter={"name": "several", "drafters": ["ngram", "draft_model"]})
     result = llm.generate(
         PROMPT,
         SamplingParams(max_tokens=30),

@@ -23,7 +23,7 @@ from outdraft.options.read_file import load_json, require_file
 from outdraft.options.shown import shown
 from outdraft.weights.digest import weight_files
 from outdraft.weights.source import TensorSource
-from outdraft.weights.stored_bytes import SCALES, Header, check_scales, times_scales
+from outdraft.weights.stored_bytes import SCALES, TensorHeader, check_scales, times_scales
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -155,12 +155,12 @@ def _name(path: Path) -> str:
     return path.name if len(path.name) < 80 else f"{path.name:.77}..."
 
 
-def _read_headers(path: Path) -> dict[str, Header]:
+def _read_headers(path: Path) -> dict[str, TensorHeader]:
     """What one file holds, by name."""
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
         headers = {
-            name: Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
+            name: TensorHeader(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
             for name, one in slices.items()
         }
     for name, header in headers.items():

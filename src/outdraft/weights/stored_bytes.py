@@ -25,7 +25,7 @@ _FEWEST = 1 << 16  # numbers of a matrix that is worth rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class TensorHeader:
     """What a file says of one tensor."""
 
     path: Path
@@ -33,7 +33,7 @@ class Header:
     dtype: str  # as safetensors spells it
 
 
-def check_scales(scales: Header, of: Header | None, name: str) -> None:
+def check_scales(scales: TensorHeader, of: TensorHeader | None, name: str) -> None:
     """Raise `ModelLoadError` unless the tensor `name` holds the scales of a matrix of bytes."""
     size = None if of is None or len(of.shape) != 2 else (of.shape[0], of.shape[1] / GROUP)
     if of is None or of.dtype != "I8" or scales.dtype != "F16" or scales.shape != size:

@@ -136,6 +136,9 @@ class AutoPolicy:
         self._waits = False
         if tried is not None:
             tried.num_tried += 1
+            draft = self.costs.drafts[self._arms.index(tried)]
+            if tried.num_tried >= FEWEST and 2 * draft(1) > self.costs.passes(1):  # dear: more trials would cost much
+                tried.num_tried = len(TRIALS)
         else:
             self._has_been_plain = self.costs.passes.is_measured
         won = tokens / self._rate - seconds if probe is not None else 0.0
@@ -203,7 +206,7 @@ class AutoPolicy:
             if seq.id not in self._texts:
                 self._meet(seq, len(seqs))
         for index, arm in enumerate(self._arms):
-            if self._waits or arm.num_tried >= (FEWEST if self._is_dear(index) else len(TRIALS)):
+            if arm.num_tried == len(TRIALS) or self._waits:
                 continue
             depth = TRIALS[arm.num_tried]
             may = [index not in self._texts[seq.id].resting for seq in seqs]
@@ -213,10 +216,6 @@ class AutoPolicy:
         if self._waits or not self._has_been_plain:
             return [PLAIN] * len(seqs)
         return None
-
-    def _is_dear(self, index: int) -> bool:
-        """Whether an arm takes half a pass for one token: few trials show that it cannot pay, and more cost much."""
-        return 2 * self.costs.drafts[index](1) > self.costs.passes(1)
 
     def _present_plan(self, seqs: Seq[Sequence], ids: list[int]) -> list[ArmDepth]:
         """What is planned, anew where that is due; and a probe in the place of one sequence's plan.

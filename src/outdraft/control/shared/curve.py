@@ -127,7 +127,8 @@ class CostCurve:
     def _fit(self) -> None:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
         intercept, slope = self._prior
-        points = [(float(self._count(x)), x, shape) for x, shape in self._shapes.items()]
+        counts = {x: max(len(cell), self._counts.get(x, 0)) for x, cell in self._cells.items()}
+        points = [(float(counts[x]), x, shape) for x, shape in self._shapes.items()]
         scale = sum([n * y for n, _, y in points]) / sum([n * (intercept + slope * x) for n, x, _ in points])
         points += [(0.5, x, scale * (intercept + slope * x)) for x in (1.0, 9.0)]
         total = sum_x = sum_y = sum_xx = sum_xy = 0.0
@@ -142,15 +143,15 @@ class CostCurve:
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
         self._pull(self._shapes)
 
-    def _count(self, x: float) -> int:
-        return max(len(self._cells[x]), self._counts.get(x, 0))
-
     def _pull(self, places: Iterable[float]) -> None:
         intercept, slope = self._line
         for x in places:
-            count, on_line = self._count(x), max(_LEAST, intercept + slope * x)
-            above = min((self._shapes[y] for y in self._shapes if y > x), default=self._shapes[x])
-            self._pulled[x] = (count * min(self._shapes[x], above) + _PULL * on_line) / (count + _PULL)
+            count, on_line = max(len(self._cells[x]), self._counts.get(x, 0)), max(_LEAST, intercept + slope * x)
+            least = self._shapes[x]
+            for y, shape in self._shapes.items():
+                if y > x and shape < least:
+                    least = shape
+            self._pulled[x] = (count * least + _PULL * on_line) / (count + _PULL)
 
 
 def _typical(cell: Collection[float]) -> float:

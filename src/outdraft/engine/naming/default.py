@@ -25,7 +25,7 @@ from outdraft import zoo
 from outdraft.core.registry import find_learner
 from outdraft.engine.naming.combination import Choice, Combination, Speculation, combine
 from outdraft.engine.naming.recipe import Recipe, read_recipe
-from outdraft.engine.naming.roles import Companions, slots_of
+from outdraft.engine.naming.roles import Companions, slots_of, without_draft_model
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.native import can_pack
 from outdraft.models.networks.network import Network
@@ -49,9 +49,9 @@ def choose_default(
 
     Raises `ConfigError` for what was given and does not fit.
     """
-    beside, recipe = dict(companions()), read_recipe(RECIPE)
+    beside, recipe = companions(), read_recipe(RECIPE)
     if head is not None or beside.get(_HEAD):
-        beside.pop("draft_model", None)
+        beside = without_draft_model(beside)
     whose = next(slot.drafter for slot in slots_of(recipe.drafter.name, recipe.drafter.options) if slot.role == _HEAD)
     kind = _kind_of(head) if head is not None else _kind_beside(beside.get(_HEAD, {}), whose)
     if kind is not None:

@@ -128,6 +128,11 @@ def read_companions(directory: Path) -> Companions:
     return {**_found_beside(directory, unless=named), **named}
 
 
+def without_draft_model(companions: Companions) -> Companions:
+    """The others: a head makes a draft model beside it superfluous."""
+    return {role: named for role, named in companions.items() if role != "draft_model"}
+
+
 def _named_in(path: Path) -> Companions:
     if not os.path.lexists(path):
         return {}
