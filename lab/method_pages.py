@@ -139,7 +139,7 @@ def current() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> int:
-    """Write them."""
+    """Write all pages, the table and the survey."""
     for path, text in current():
         path.write_text(text, encoding="utf-8")
     return 0

@@ -33,7 +33,7 @@ def groups() -> list[dict[str, Any]]:
 
 
 def page() -> str:
-    """The page."""
+    """The text of docs/survey.md."""
     return HEAD.format(target=read_measured()["target"]) + "".join(_tables())
 
 

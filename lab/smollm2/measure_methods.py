@@ -172,7 +172,7 @@ def by_drafter(places: Seq[str]) -> Iterator[tuple[str, str]]:
 
 
 def say(text: str) -> None:
-    """Progress."""
+    """Write one line of progress with the time."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 

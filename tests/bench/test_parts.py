@@ -10,7 +10,7 @@ from outdraft import LLM
 from outdraft.bench.entrant import Ours
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
-from outdraft.bench.lineup import RIVALS, parse_rival
+from outdraft.bench.lineup import RIVALS, Rival, lineup_of, parse_rival
 from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import fingerprints
@@ -128,3 +128,21 @@ def test_a_drafter_of_another_package():
     assert rival.verifier == "outdraft.testing.planted:METHOD"
     with pytest.raises(ConfigError, match="is no key=value"):
         parse_rival("ngram:METHOD")
+
+
+def test_the_line_up_of_a_model_is_what_needs_nothing_and_what_lies_beside(tmp_path: Path):
+    assert lineup_of("zoo:target@2x2") == list(RIVALS)
+    (tmp_path / "config.json").write_text("{}")
+    assert [rival.name for rival in lineup_of(str(tmp_path))] == ["default", "ngram", "lookahead"]
+    (tmp_path / "companions.json").write_text('{"draft_model": "./small", "head": {"eagle3": "./head"}}')
+    assert [rival.name for rival in lineup_of(str(tmp_path))] == [
+        "default",
+        "draft_model",
+        "ngram",
+        "lookahead",
+        "eagle3",
+    ]
+
+
+def test_the_default_is_what_an_engine_drafts_with_by_itself():
+    assert Rival(name="default").words["drafter"] is None and Rival(name="ngram").words["drafter"] is not None

@@ -7,12 +7,14 @@ import re
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from warm import started
 
 from outdraft import zoo
+from outdraft.cli.commands.demo import Options, sentence
 from outdraft.core.registry import KINDS, names
 from outdraft.engine.naming import default as default_choice
 from outdraft.engine.naming.recipe import recipe_names
@@ -238,6 +240,15 @@ def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
     ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0 and "\x1b" not in ran.out
     assert "class Stack" in ran.out and "identical" in ran.out and "lookahead" in ran.out and "this machine" in ran.out
+
+
+def test_the_demo_ends_with_what_the_default_gains_here():
+    def said(speedup: float) -> str:
+        scores = [SimpleNamespace(name="none", speedup=1.0), SimpleNamespace(name="default", speedup=speedup)]
+        return sentence(SimpleNamespace(scores=scores), Options(model="m"))
+
+    assert said(1.42) == "this machine, m: the default is 1.4x plain decoding, with the same texts"
+    assert "0.98x" in said(0.98) and "larger models gain" in said(0.98) and "larger models" not in said(1.06)
 
 
 def test_demo_shows_the_family_of_a_model(outdraft):

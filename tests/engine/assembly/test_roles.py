@@ -1,12 +1,13 @@
 """What a recipe leaves to its user: roles are filled by what is given, else by the model's companions, else refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from contracts.sides import randomise
 
-from outdraft import LLM, SamplingParams
+from outdraft import LLM, SamplingParams, zoo
 from outdraft.core.registry import find_learner
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
@@ -14,6 +15,8 @@ from outdraft.engine.naming.roles import read_companions
 from outdraft.engine.naming.words import Words
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError
+from outdraft.weights.digest import digest_weights
+from outdraft.weights.known import KNOWN
 
 GREEDY = SamplingParams(max_tokens=16, ignore_eos=True)
 SEVERAL = """
@@ -193,3 +196,16 @@ def test_a_role_that_must_be_filled_in_one_place_must_be_filled(tmp_path):
     for order in ((must, may), (may, must), (may, may)):
         path.write_text(f'[drafter]\nname = "several"\n[drafter.options]\ndrafters = ["ngram", {", ".join(order)}]\n')
         assert read_recipe(path).roles == {"draft_model": must in order}
+
+
+def test_a_file_with_a_short_name_has_its_drafts_in_the_zoo(tmp_path, monkeypatch):
+    file = tmp_path / KNOWN["smollm2"].file
+    file.write_bytes(b"GGUF")
+    assert read_companions(file) == {}, "another file of that name"
+    monkeypatch.setitem(KNOWN, "smollm2", replace(KNOWN["smollm2"], digest=digest_weights(file)))
+    home = zoo.home("smollm2")
+    assert read_companions(file) == {
+        "draft_model": {"any": str(home / "draft_model")},
+        "head": {"eagle3": str(home / "eagle3")},
+    }
+    assert all((home / name / "model.safetensors").stat().st_size < 12e6 for name in ("draft_model", "eagle3"))

@@ -42,7 +42,7 @@ class Session:
         return not self._is_over
 
     def note(self, text: str) -> None:
-        """A grey line."""
+        """Print a grey line, beside what was said."""
         self.console.print(text, style="dim", markup=False, soft_wrap=True)
 
     def _obey(self, line: str) -> None:
@@ -184,7 +184,7 @@ class Session:
 
 
 def commands() -> dict[str, Callable[[Session, str], None]]:
-    """By name."""
+    """Each command by its name, without the slash."""
     return {name.removeprefix("do_"): made for name, made in vars(Session).items() if name.startswith("do_")}
 
 

@@ -25,7 +25,6 @@ in the conversation:
   /help lists the commands: /regen /undo /save /load /set /system /drafter /race /color /stats /reset /quit
   Ctrl-C stops an answer, Ctrl-D leaves; a backslash at the end of a line, or \"\"\" around several, goes on"""
 HELP = "/help lists the commands, Ctrl-C stops an answer, /quit leaves"
-USUAL = "smollm2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +41,10 @@ class ChatEngine(KeepingFlags):
         """With the usual model where none was named, and what is said of it."""
         if self.model:
             return self, ""
-        from outdraft.options.errors import ModelLoadError
-        from outdraft.weights.known import find_known
+        from outdraft.weights.known import usual_model
 
-        try:
-            find_known(USUAL)
-        except ModelLoadError as error:
-            return replace(self, model="zoo:target"), f"{error}; zoo:target answers in its place"
-        return replace(self, model=USUAL), ""
+        model, why = usual_model("zoo:target")
+        return replace(self, model=model), f"{why}; {model} answers in its place" if why else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,17 +59,17 @@ def run(options: Options) -> int:
     from outdraft.engine.llm import LLM
     from outdraft.testing.prompts import CODE, COPIES, PROSE
     from outdraft.weights.hub import resolve
+    from outdraft.weights.known import usual_model
 
     console = make_console(stderr=options.json)
-    model = options.model or usual_model()
+    model = options.model or usual_model(ZOO_TARGET)[0]
     options = replace(options, model=model)
     plain = LLM(model, drafter="none", dtype=options.dtype, device=options.device)
     if plain.tokenizer is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
-    kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
-    if plain.tokenizer.chat_template is not None:
-        kinds = QUESTIONS
-    ids = {kind: ids_of(plain.tokenizer, text, chat=kinds is QUESTIONS) for kind, text in kinds.items()}
+    answers = plain.tokenizer.chat_template is not None
+    kinds = QUESTIONS if answers else {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
+    ids = {kind: ids_of(plain.tokenizer, text, chat=answers) for kind, text in kinds.items()}
     rivals = family(resolve(model)) if options.all else lineup_of(model)
     notes = forecast(plain, len(rivals), len(kinds), options)
     for note in notes:
@@ -109,18 +109,6 @@ def forecast(plain: "LLM", num_rivals: int, num_kinds: int, options: Options) ->
     return notes + ([note] if (note := busy_note()) else [])
 
 
-def usual_model() -> str:
-    """`smollm2` where its file is found, else the zoo's target."""
-    from outdraft.options.errors import ModelLoadError
-    from outdraft.weights.hub import resolve
-
-    try:
-        resolve("smollm2")
-    except ModelLoadError:
-        return ZOO_TARGET
-    return "smollm2"
-
-
 def ids_of(codec: "TextCodec", text: str, *, chat: bool) -> list[int]:
     """A text, or a question by the model's chat template."""
     from outdraft.bench.suites.prompt import Prompt, ask
@@ -144,7 +132,8 @@ def show_races(
     console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
-    shown = {"chat": DEFAULT} if kinds is QUESTIONS else {"prose": "draft_model", "python": "eagle", "copy": "ngram"}
+    answers = "chat" in kinds
+    shown = {"chat": DEFAULT} if answers else {"prose": "draft_model", "python": "eagle", "copy": "ngram"}
     for kind, drafter in shown.items():
         try:
             speculative = join(plain, named[drafter])
@@ -153,8 +142,8 @@ def show_races(
                 raise
             drafter, speculative = "ngram", join(plain, Rival(name="ngram"))
         engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
-        params = SamplingParams(max_tokens=(2 if kinds is QUESTIONS else 1) * options.max_tokens, **LIVE)
-        text = f"{kinds[kind]}\n\n" if kinds is QUESTIONS else kinds[kind]
+        params = SamplingParams(max_tokens=(2 if answers else 1) * options.max_tokens, **LIVE)
+        text = f"{kinds[kind]}\n\n" if answers else kinds[kind]
         race(console, text, engines, params, asked={"prompt_token_ids": ids[kind]})
 
 

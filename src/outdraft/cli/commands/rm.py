@@ -15,7 +15,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to remove."""
+    """Which model to remove, and whether to ask first."""
 
     name: str | None = argument(None, "owner/model; owner/model:FILE for one GGUF file; or smollm2")
     yes: bool = flag(False, "do not ask", short="-y")

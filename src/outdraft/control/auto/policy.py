@@ -74,7 +74,7 @@ class AutoPolicy:
         self._probe: Probe | None = None  # of the round under way
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
-        self._tried: ArmRecord | None = None  # the arm whose trial the round under way is
+        self._tried: int | None = None  # the arm whose trial the round under way is
         self._waits = False  # a trial fell into a pass that read a prompt, which shows no costs
         self._nap = Nap()
 
@@ -135,10 +135,9 @@ class AutoPolicy:
             return
         self._waits = False
         if tried is not None:
-            tried.num_tried += 1
-            draft = self.costs.drafts[self._arms.index(tried)]
-            if tried.num_tried >= FEWEST and 2 * draft(1) > self.costs.passes(1):  # dear: more trials would cost much
-                tried.num_tried = len(TRIALS)
+            record, draft = self._arms[tried], self.costs.drafts[tried]
+            is_dear = record.num_tried + 1 >= FEWEST and 2 * draft(1) > self.costs.passes(1)
+            record.num_tried = len(TRIALS) if is_dear else record.num_tried + 1
         else:
             self._has_been_plain = self.costs.passes.is_measured
         won = tokens / self._rate - seconds if probe is not None else 0.0
@@ -211,7 +210,7 @@ class AutoPolicy:
             depth = TRIALS[arm.num_tried]
             may = [index not in self._texts[seq.id].resting for seq in seqs]
             if max((allowed(seq, depth) for seq, one in zip(seqs, may, strict=True) if one), default=0) == depth:
-                self._tried = arm
+                self._tried = index
                 return [ArmDepth(index, depth) if one else PLAIN for one in may]
         if self._waits or not self._has_been_plain:
             return [PLAIN] * len(seqs)
