@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM
+from outdraft.bench.drafts import Maker
 from outdraft.bench.entrant import Ours
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
 from outdraft.bench.lineup import RIVALS, Rival, lineup_of, parse_rival
 from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
+from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import fingerprints
 from outdraft.bench.trial import order
 from outdraft.bench.write import RecordFile
@@ -146,3 +148,10 @@ def test_the_line_up_of_a_model_is_what_needs_nothing_and_what_lies_beside(tmp_p
 
 def test_the_default_is_what_an_engine_drafts_with_by_itself():
     assert Rival(name="default").words["drafter"] is None and Rival(name="ngram").words["drafter"] is not None
+
+
+def test_the_default_over_an_inflated_target_is_given_what_was_made(tmp_path: Path):
+    rival = Rival(name="default")
+    assert Maker(shelf=Shelf(str(tmp_path)), target="zoo:target").make(rival) == rival
+    made = Maker(shelf=Shelf(str(tmp_path)), target="zoo:target@int8").make(rival)
+    assert made.is_recipe and made.name == "auto" and "draft_model" in made.roles

@@ -89,6 +89,12 @@ def test_one_that_pays_is_never_spared():
     assert min(guessed for number, (_, _, guessed) in enumerate(texts) if not asked[number % len(asked)]) > 5
 
 
+def test_one_that_pays_leaves_no_text_because_another_arm_shines_there():
+    policy, world = engine([lambda number, _: 0.98 if number % 2 else 0.0, 0.8], costs=(0.0001, 0.1))
+    texts = [write(policy, world, number, tokens=160) for number in range(12)]
+    assert not any(resting for _, resting, _ in texts)
+
+
 def test_texts_on_which_another_arm_shines_do_not_take_it_from_the_others():
     policy, world = engine([lambda _, seq: 0.98 if seq % 8 == 4 else 0.0, 0.8], costs=(0.0001, 0.1))
     texts = [write(policy, world, number, tokens=120) for number in range(64)]

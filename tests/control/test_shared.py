@@ -245,3 +245,12 @@ def test_arms_that_guess_in_one_step_share_its_seconds_as_what_is_known_of_them_
 def test_a_request_limits_every_policy():
     assert allowed(sequence(asks=3), 8) == 3 and allowed(sequence(asks=0), 8) == 0 and allowed(sequence(), 8) == 8
     assert allowed(sequence(asks=9), 8) == 8 and allowed(sequence(max_tokens=4), 8) == 3
+
+
+def test_where_plain_decoding_is_no_choice_the_best_guess_is_found_below_it():
+    asked = {"draft_cost": lambda k: 0.5 * k, "pass_cost": lambda rows: 1.0}
+    assert best_depth(constant(0.3), **asked) == (0, 1.0)
+    assert best_depth(constant(0.3), **asked, least=1) == (1, pytest.approx(1.3 / 1.5))
+    assert best_depth([], **asked, least=1)[1] == 0.0
+    paying = {**asked, "draft_cost": lambda k: 0.05 * k}
+    assert best_depth(constant(0.8), **paying, least=1) == best_depth(constant(0.8), **paying)

@@ -1,6 +1,11 @@
 """Heads beside a target on the native kernels: their maps are packed there, rounded or not, and say what PyTorch
 says."""
 
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+
 import pytest
 import torch
 from contracts.at_once import bits, crowds, reuse, texts
@@ -111,3 +116,12 @@ def test_a_packed_map_is_the_map(bias, dtype):
 def test_a_rounding_that_is_not_known_is_an_error(subject):
     with pytest.raises(ConfigError, match="quantization='int3'"):
         make_options(subject.method, {"quantization": "int3"})
+
+
+def test_without_a_width_the_shape_fits_the_kernels():
+    row = next(row for row in ROWS if row.drafter == "medusa")
+    subject = NativeSubject(replace(row, options={"sample": "greedy"}), Path(mkdtemp()))
+    (draft,) = first_guesses(subject, PROMPTS[:1], SamplingParams())
+    siblings = Counter(draft.parents.tolist())
+    assert len(draft.tokens) > 2
+    assert (max(siblings.values()) == 1) == (subject.decoder.kernels in ("avx2", "portable"))

@@ -1,5 +1,6 @@
 """The default drafter: look-ups, and what lies beside the model, on native kernels, behind the guard and on CUDA."""
 
+import json
 import logging
 import shutil
 from types import SimpleNamespace
@@ -97,6 +98,23 @@ def test_a_draft_that_is_given_must_fit(target, tmp_path, caplog):
     assert not [record for record in caplog.records if "left out" in record.getMessage()]
     with pytest.raises(OutdraftError, match="50"):
         LLM(target, draft_model=wrong)
+
+
+@native
+def test_a_head_that_is_given_takes_the_place_of_a_draft_model_that_is_found(tmp_path):
+    home = tmp_path / "target"
+    shutil.copytree(zoo.path("target"), home, ignore=shutil.ignore_patterns("companions.json"))
+    (home / "companions.json").write_text(json.dumps({"draft_model": str(zoo.path("draft"))}))
+    assert arms(LLM(home)) == ["ngram", "suffix", "draft_model"]
+    assert arms(LLM(home, head="zoo:early_exit")) == ["ngram", "suffix", "early_exit"]
+
+
+@native
+def test_a_head_that_no_width_is_named_for_drafts():
+    llm = LLM("zoo:target", drafter="eagle", policy="fixed", num_speculative_tokens=3)
+    stats = llm.generate("It was late", SamplingParams(max_tokens=24)).stats
+    shape = 3 if llm.config["kernels"] in ("avx2", "portable") else 16
+    assert stats.num_accepted_tokens > 0 and max(count for count, _ in stats.per_step) == shape
 
 
 @native

@@ -251,13 +251,11 @@ class AutoPolicy:
                     continue
                 own = text.outlooks[index].survivals(deepest)
                 depth, rate = best_depth(
-                    own, draft_cost=drafts[index], pass_cost=passes, nodes=nodes[index], count=count
+                    own, draft_cost=drafts[index], pass_cost=passes, nodes=nodes[index], count=count, least=1
                 )
-                if not depth and own:  # what one token would make
-                    rate = count * (1 + own[0]) / (drafts[index](1) + passes(count * (1 + nodes[index](1))))
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
                 promises[index] = rate
-                if depth and rate > most:
+                if rate > most:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)

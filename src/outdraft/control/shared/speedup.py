@@ -27,14 +27,16 @@ def best_depth(
     pass_cost: Callable[[float], float],
     nodes: Callable[[int], float] = float,
     count: int = 1,
+    least: int = 0,
 ) -> tuple[int, float]:
-    """The depth k in 0 .. len(survivals) that makes most tokens a second, and how many that are.
+    """The depth k in 0 .. len(survivals) that makes most tokens a second, and how many that are. `least` 1: plain
+    decoding is no choice, and without survivals nothing is made.
 
     draft_cost(k), pass_cost(rows): seconds of a batch of `count` sequences, taken as all alike. nodes(k): draft rows
     of one guess of depth k. More rows never take less time: where they seem to, that is noise.
     """
     plain = pass_cost(count)
-    best, most = 0, count / plain
+    best, most = (least, 0.0) if least else (0, count / plain)
     tokens, falls = 1.0, 0
     for depth, survival in enumerate(survivals, start=1):
         tokens += survival
