@@ -272,7 +272,15 @@ def terminal(*words: object, **environment: str) -> Iterator[Terminal]:
     code = [sys.executable, "-m", "outdraft.cli.main", *map(str, words)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", "COLUMNS": "80", **environment}
     env.pop("NO_COLOR", None)
-    process = subprocess.Popen(code, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True)
+    process = subprocess.Popen(
+        code,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=env,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a shell's background
+    )
     os.close(theirs)
     try:
         yield Terminal(process, ours)
