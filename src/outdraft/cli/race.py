@@ -1,12 +1,11 @@
-"""The same text twice, plain and speculative, as it is written: two panes on a wide terminal, one after the other else.
+"""The same text twice, plain and speculative: two panes on a wide terminal, one after the other else.
 
-In two panes both streams run in one thread, and the one whose own clock is behind goes on: what is seen is the race as
-two undisturbed machines would run it. Only the time inside the engine is on the clocks; drawing is not.
+Each is written alone, with the machine to itself, and each of its pieces is timed as it comes. Then what was recorded
+is shown at the speed at which it was written, both from one start: the race as two undisturbed machines would run it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -24,32 +23,37 @@ if TYPE_CHECKING:
     from outdraft.engine.callers.result import Chunk
 
 WIDE = 100  # columns from which two panes fit
-REDRAW = 0.05  # seconds between two drawings, at least
+WARM = 64  # tokens of another text before the race
+REDRAW = 0.05  # seconds between two drawings
 
 
 @dataclass(slots=True)
 class RaceRunner:
-    """One of the two streams, with its own clock."""
+    """One of the two texts, as far as it is shown."""
 
     title: str
-    stream: "Iterator[Chunk]"
-    colours: Colours
     prompt: str
+    colours: Colours
     marks: bool  # no colours: accepted drafts in brackets
+    recorded: "list[tuple[float, Chunk]]"  # seconds since the request began, and what came then
     written: Text = field(default_factory=Text)
     piece: Text = field(default_factory=Text)  # what the last pass added
     seconds: float = 0.0
     num_tokens: int = 0
     num_passes: int = 0
-    finished: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.num_passes == len(self.recorded)
+
+    @property
+    def due(self) -> float:
+        """When the next piece came."""
+        return self.recorded[self.num_passes][0]
 
     def advance(self) -> None:
-        began = perf_counter()
-        chunk = next(self.stream, None)
-        self.seconds += perf_counter() - began
-        if chunk is None:
-            self.finished = True
-            return
+        """Show one piece more."""
+        self.seconds, chunk = self.recorded[self.num_passes]
         self.num_tokens += len(chunk.token_ids)
         self.num_passes += 1
         self.piece = paint(self.colours.take(chunk), marks=self.marks)
@@ -75,29 +79,36 @@ def race(
     asked: dict[str, Any] | None = None,
 ) -> None:
     """Show every engine of `engines` (title -> engine) continuing `prompt`. `asked`: what is read in its place."""
+    given: Any = prompt if asked is None else asked
     runners = []
-    for title, llm in engines.items():
-        assert llm.tokenizer is not None
-        given: Any = prompt if asked is None else asked
-        llm.generate(given, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
-        llm.forget()  # what was written of it before would be copied
-        stream = llm.stream(given, params)
-        runners.append(RaceRunner(title, stream, Colours(llm.tokenizer), prompt, marks=not has_style(console)))
+    with console.status("writing both texts, one after the other"):
+        for title, llm in engines.items():
+            assert llm.tokenizer is not None
+            llm.generate(given, SamplingParams(max_tokens=WARM))  # what is done once is done, and each drafter tried
+            llm.forget()  # what was written of it before would be copied
+            recorded = _record(llm, given, params)
+            runners.append(RaceRunner(title, prompt, Colours(llm.tokenizer), not has_style(console), recorded))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
     else:
         _in_turn(console, runners)
 
 
+def _record(llm: LLM, given: Any, params: SamplingParams) -> "list[tuple[float, Chunk]]":
+    began = perf_counter()
+    return [(perf_counter() - began, chunk) for chunk in llm.stream(given, params)]
+
+
 def _side_by_side(console: Console, runners: list[RaceRunner]) -> None:
-    drawn = 0.0
+    began = perf_counter()
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
-        while unfinished := [runner for runner in runners if not runner.finished]:
-            min(unfinished, key=lambda runner: runner.seconds).advance()
-            if perf_counter() - drawn > REDRAW:
-                live.update(_grid(runners), refresh=True)
-                drawn = perf_counter()
-        live.update(_grid(runners), refresh=True)
+        while any(not runner.finished for runner in runners):
+            clock = perf_counter() - began
+            for runner in runners:
+                while not runner.finished and runner.due <= clock:
+                    runner.advance()
+            live.update(_grid(runners), refresh=True)
+            sleep(REDRAW)
 
 
 def _grid(runners: list[RaceRunner]) -> Table:
@@ -113,10 +124,11 @@ def _in_turn(console: Console, runners: list[RaceRunner]) -> None:
         console.print(Text(f"{runner.title}: ", style="bold"), end="")
         console.print(Text(runner.prompt, style="dim"), end="", soft_wrap=True)
         while not runner.finished:
+            if console.is_terminal:
+                sleep(runner.due - runner.seconds)
             runner.advance()
-            if not runner.finished:
-                console.print(runner.piece, end="", soft_wrap=True)
-                console.file.flush()
+            console.print(runner.piece, end="", soft_wrap=True)
+            console.file.flush()
         console.print()
         console.print(Text(f"({runner.summary()})", style="dim"))
         console.print()
