@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from analysis.made_records import BY_SUITE, SPEEDS, make_records, write
 
-from outdraft.analysis.bootstrap import paired_ratio
+from outdraft.analysis.advice import advise
+from outdraft.analysis.bootstrap import Interval, paired_ratio
 from outdraft.analysis.records import Row, read_records
 from outdraft.analysis.sheet import to_csv, to_markdown
 from outdraft.analysis.summary import ALL, summarise
@@ -68,6 +69,61 @@ def test_cells(record_file: Path):
     assert len(ngram.acceptance_by_position) == 8 and ngram.acceptance_by_position[0] == pytest.approx(0.8)
     assert sum(ngram.split.values()) == pytest.approx(1) and ngram.num_prompts == 3
     assert by_name["eagle k=5", ALL].num_compared == 12
+
+
+def test_a_rate_never_contradicts_its_speed_up(tmp_path: Path):
+    """Rounds of very unequal length: the ratio of medians is not the median of ratios."""
+    records = make_records({"none": 1.0, "ngram k=8": 1.0}, {"prose": 1.0}, prompts=1, noise=0.0)
+    for record in records:
+        if record["kind"] == "row":
+            record |= {"plain_seconds": [1.0, 2.0, 9.0], "seconds": [1.0, 2.0, 9.0]}
+        if record.get("method") == "ngram k=8":
+            record["seconds"] = [1.2, 1.9, 10.5]  # ratios 0.83, 1.05, 0.86; medians 2.0 and 1.9
+    plain, mine = (cell for cell in summarise(read_records(write(tmp_path / "a.jsonl", records))) if cell.group == ALL)
+    assert mine.speedup.value < 1
+    assert mine.tokens_per_second / plain.tokens_per_second == pytest.approx(mine.speedup.value)
+
+
+def test_the_default_is_the_first_row_after_plain(tmp_path: Path):
+    made = make_records({"ngram k=8": 2.0, "default": 1.0, "none": 1.0}, {"prose": 1.0})
+    cells = summarise(read_records(write(tmp_path / "a.jsonl", made)))
+    assert list(dict.fromkeys(cell.method for cell in cells)) == ["none", "default", "ngram k=8"]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "says"),
+    [
+        ({"default": (1.1, 1.3), "ngram k=8": (1.2, 1.5)}, "on this machine: default 1.20x plain; nothing to set"),
+        (
+            {"default": (1.0, 1.2), "ngram k=8 max_ngram=4": (1.25, 1.35)},
+            "take ngram k=8 max_ngram=4: 1.30x plain, the default had 1.10x: "
+            "--drafter ngram -k 8 --drafter-options max_ngram=4",
+        ),
+        (
+            {"default": (0.9, 1.1), "ngram": (1.05, 1.15)},
+            "on this machine: default 1.00x plain, and no method is surely",
+        ),
+        (
+            {"default": (0.8, 0.9), "ngram": (0.6, 0.7)},
+            "plain decoding is fastest here: the best method, default 0.85x",
+        ),
+        (
+            {"default": (0.9, 1.1), "ngram": (0.6, 0.7)},
+            "no method is surely faster than plain decoding here (best: defa",
+        ),
+        ({"ngram": (1.1, 1.3)}, "take ngram: 1.20x plain: --drafter ngram"),
+    ],
+)
+def test_the_advice_respects_the_ranges(tmp_path: Path, ranges: dict[str, tuple[float, float]], says: str):
+    made = write(tmp_path / "a.jsonl", make_records({"none": 1.0} | dict.fromkeys(ranges, 1.0), {"prose": 1.0}))
+    cells = [
+        replace(cell, speedup=Interval(value=sum(own) / 2, low=own[0], high=own[1]))
+        for cell in summarise(read_records(made))
+        if (own := ranges.get(cell.method, (1.0, 1.0)))
+    ]
+    assert advise(cells).startswith(says)
+    lossy = [replace(cell, lossless=False) for cell in cells]
+    assert advise(lossy) == "" and "at least 3" in advise([replace(cell, num_rounds=2) for cell in cells])
 
 
 def test_unequal_texts_are_compared_by_the_token(tmp_path: Path):

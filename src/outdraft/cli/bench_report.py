@@ -76,6 +76,7 @@ def report_rows(
 
     `by`: "suite" or "category"; `more`: goes into the machine output. Returns 1 if a text was not plain decoding's.
     """
+    from outdraft.analysis.advice import advise
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
     from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
@@ -91,7 +92,11 @@ def report_rows(
     if plots:
         written += _draw(console, records, cells, path.with_suffix(".png"))
     failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
-    return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
+    advice = advise(cells)
+    code = _end(console, [path, *written], failed, cells, as_json=as_json, more={"advice": advice, **(more or {})})
+    if advice:
+        console.print(advice, style="bold", markup=False, soft_wrap=True)
+    return code
 
 
 def report_load(
