@@ -110,7 +110,7 @@ class Options:
     past: int = flag(128, "cached tokens before the rows of that curve")
     load: LoadFlags = field(metadata={"title": "many requests at once"})
     neighbours: int = flag(0, "also run this many programs that keep a core busy each, as on a laptop in use")
-    plots: bool = flag(True, "draw a picture (needs matplotlib: pip install 'outdraft[bench]')")
+    plots: bool = flag(True, "draw a picture, an SVG file beside the record")
     report: str | None = flag(None, "measure nothing: tables and picture of this record file", metavar="FILE")
     json: bool = flag(
         False,
