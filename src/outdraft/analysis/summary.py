@@ -58,7 +58,7 @@ def summarise(records: Records, by: str = "suite") -> list[Cell]:
     key = GROUPINGS[by]
     methods = sorted(records.methods, key=lambda method: (method != PLAIN, method != DEFAULT))
     groups = list(dict.fromkeys(key(row) for row in records.rows))
-    cells = []
+    cells: list[Cell] = []
     for method in methods:
         mine = [row for row in records.rows if row.method == method]
         for group in [ALL, *groups]:

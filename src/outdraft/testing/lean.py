@@ -42,8 +42,8 @@ class Lean:
         """The mean shift of h, hence a total variation, that would be found."""
         if self.variance < LEAST:
             return 1.0
-        law = NormalDist()
-        reach = law.inv_cdf(1 - alpha / 2) + law.inv_cdf(power)
+        normal = NormalDist()
+        reach = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
         return min(1.0, reach * math.sqrt(self.variance) / self.num_rounds)
 
 
