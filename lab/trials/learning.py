@@ -11,7 +11,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from outdraft.analysis.plots.style import INK, PALETTE, QUIET, marker_of, new_figure, short, tidy
+from lab.trials.style import INK, PALETTE, QUIET, marker_of, new_figure, short, tidy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

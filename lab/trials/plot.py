@@ -14,7 +14,7 @@ def plot_trial(path: Path, runs: Seq[Run], arms: Seq[str], out: Path, *, depth: 
     try:
         from lab.trials.learning import Point, draw_learning
     except ImportError as error:
-        raise ConfigError(f"--plot {path} needs matplotlib: pip install outdraft[bench]") from error
+        raise ConfigError(f"--plot {path} needs matplotlib: pip install matplotlib") from error
     lines = {}
     for arm in arms:
         own = chosen(runs, arm, TAU)

@@ -42,7 +42,7 @@ def make_row(
 ) -> dict[str, Any]:
     plain = [0.25 * (1 + noise * rng.random()) for _ in range(rounds)]
     mine = plain if method == "none" else [seconds / speed * (1 + noise * rng.random()) for seconds in plain]
-    k = int(method.split("=")[1]) if "=" in method else 0
+    k = int(method.split("=")[1].split()[0]) if "=" in method else 0
     rate = RATES.get(method, 0.5)
     reached = [round(40 * rate**i) for i in range(k)]
     draft = 0.0 if not k or "ngram" in method else 0.35

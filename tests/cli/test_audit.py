@@ -2,8 +2,11 @@
 
 import argparse
 import json
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +15,13 @@ from weights.test_gguf_blocks import write_blocks
 from outdraft.cli.commands import audit
 from outdraft.cli.options import add_flags, build
 from outdraft.core.events import Source
+from outdraft.core.policy import Arm
+from outdraft.core.registry import find
 from outdraft.engine.llm import LLM
 from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.options.params import SamplingParams
 from outdraft.testing import losslessness
+from outdraft.testing.lean import Lean
 from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Setting
 from outdraft.testing.prompts import distribution_prompts, identity_prompts
 from outdraft.testing.token_distribution import guessed_positions, judge_tokens, text_distributions
@@ -62,10 +68,46 @@ def test_guesses_are_audited_whether_they_pay_or_not(plain: LLM):
         assert not planted.lossless and planted.config["drafter"]["name"] == "ngram"
 
 
+def test_a_quick_audit_of_the_default_says_what_it_takes_and_what_it_sees(outdraft, monkeypatch):
+    monkeypatch.setattr(audit, "QUICK_SECONDS", 0.0)  # the fewest texts
+    ran = outdraft("audit", "--quick", "--json")
+    made = json.loads(ran.out)
+    assert ran.code == 0 and made["passed"], made
+    assert ran.err.startswith("about ") and "12 prompts x 32 tokens" in ran.err and "36 sampled texts" in ran.err
+    names, found = zip(*(check["name"].split(": ") for check in made["checks"]), strict=True)
+    assert found == ("greedy identity", "seeded identity", "token distribution")
+    assert names[0].startswith("default (ngram, suffix, eagle)")
+    shift = float(re.search(r"total variation of ([\d.]+) to the guesses", made["checks"][2]["detail"])[1])
+    assert 0.01 < shift < 0.1
+    lossy = json.loads(outdraft("audit", "--quick", "--plant-bias", "--json").out)
+    assert [check["passed"] for check in lossy["checks"]] == [True, True, False] and "LEAN" in str(lossy)
+
+
+def test_every_drafter_of_the_default_guesses_in_turn():
+    policy = find("policy", audit.EACH_ARM)
+    made = policy.build(policy.options(), (Arm(name="a"), Arm(name="b")))
+    seqs = [
+        SimpleNamespace(tokens=range(length), room=9, request=SimpleNamespace(most_drafted=None))
+        for length in (3, 4, 5)
+    ]
+    assert [(one.arm, one.depth) for one in made.plan(seqs)] == [(1, 4), (0, 4), (1, 4)]
+
+
+def test_a_lean_is_measured_against_its_own_chance():
+    lean = Lean(num_rounds=400, off=30.0, variance=36.0)
+    assert lean.p_value == pytest.approx(math.erfc(5 / math.sqrt(2)))
+    assert lean.smallest_shift(alpha=0.05, power=0.95) == pytest.approx((1.96 + 1.645) * 6 / 400, rel=1e-3)
+    assert (few := Lean(num_rounds=9, off=3.0, variance=4.0)).p_value == 1.0 and few.smallest_shift(
+        alpha=0.05, power=0.95
+    ) == 1.0
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "name one with --drafter or --speculative-config"),
+        (("--drafter", "none"), "name one with --drafter or --speculative-config"),
+        (("--dtype", "float32"), "the default here is plain decoding"),
+        (("--all", "--quick"), "leave out --all"),
         (("--all", "--speculative-config", '{"method": "ngram"}'), "leave out --speculative-config"),
         (("--drafter", "ngram", "--max-tokens", 3), "unrecognized argument '--max-tokens'"),
         (("--drafter", "ngram", "--seed", 3), "unrecognized argument '--seed'"),

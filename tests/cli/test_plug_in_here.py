@@ -17,10 +17,7 @@ def block(kind: str, after: str) -> str:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch) -> Path:
     """A directory with the page's drafter, which nothing else leads to."""
-    source = block("python", "## 1. The source file")
-    (tmp_path / "echo.py").write_text(
-        source.replace('METHOD = DrafterMethod(name="echo"', 'METHOD = DrafterMethod(contract=3, name="echo"')
-    )
+    (tmp_path / "echo.py").write_text(block("python", "## 1. The source file"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
     monkeypatch.delitem(sys.modules, "echo", raising=False)

@@ -85,7 +85,7 @@ def test_the_suite_of_the_page_notices_a_wrong_q(tree):
     source = block("python", "## 1.").replace("from outdraft", "import torch\nfrom outdraft", 1)
     wrong = source.replace("for i in range(size))])", "for i in range(size))], torch.full((size + 1, 7), 1 / 7))")
     assert wrong != source
-    (tree / "tests/wrong.py").write_text(wrong.replace('name="echo"', 'name="wrong", contract=3'))
+    (tree / "tests/wrong.py").write_text(wrong.replace('name="echo"', 'name="wrong"'))
     done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", suite_of(tree, "wrong"), "-k", "samples")
     assert done.returncode == 1 and "is q the distribution" in done.stdout
 

@@ -1,6 +1,8 @@
 """Rows to cells: all figures of one method on one suite (or one category, or all of them).
 
 Seconds are taken per token of plain decoding's text, so that texts of unequal length (sampling without a seed) compare.
+One statistic says how fast a method is: the median over rounds of plain seconds / own seconds of the same round. Its
+tokens a second are plain decoding's (of the median round) times that.
 A cell with a row that failed its identity check has no speed-up: a fast wrong text is no result.
 """
 
@@ -16,6 +18,7 @@ from outdraft.analysis.lines import PLAIN
 from outdraft.analysis.records import Records, Row
 
 ALL = "all"
+DEFAULT = "default"  # what drafts where nothing is named
 GROUPINGS: dict[str, Callable[[Row], str]] = {"suite": lambda row: row.suite, "category": lambda row: row.category}
 
 
@@ -51,17 +54,18 @@ class Cell:
 
 
 def summarise(records: Records, by: str = "suite") -> list[Cell]:
-    """A cell for each method and group, and for each method over all groups ("all"); plain decoding first."""
+    """A cell for each method and group, and over all groups ("all"): of plain decoding, of the default, of others."""
     key = GROUPINGS[by]
-    methods = sorted(records.methods, key=lambda method: method != PLAIN)
+    methods = sorted(records.methods, key=lambda method: (method != PLAIN, method != DEFAULT))
     groups = list(dict.fromkeys(key(row) for row in records.rows))
-    cells = []
+    cells: list[Cell] = []
     for method in methods:
         mine = [row for row in records.rows if row.method == method]
         for group in [ALL, *groups]:
             rows = [row for row in mine if group in (ALL, key(row))]
             if rows:
-                cells.append(_cell(method, group, rows))
+                plain = next((one for one in cells if (one.method, one.group) == (PLAIN, group)), None)
+                cells.append(_cell(method, group, rows, plain))
     return cells
 
 
@@ -80,11 +84,17 @@ def seconds_table(rows: Seq[Row], *, plain: bool = False) -> Table:
     return np.array(table, dtype=np.float64)
 
 
-def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
+def _cell(method: str, group: str, rows: Seq[Row], plain: Cell | None) -> Cell:
     failures = [row for row in rows if row.identical is False]
     taken = seconds_table(rows)
     written = sum(row.plain_tokens[0] for row in rows)
-    per_token = float(np.median(taken.sum(axis=0))) / written
+    speedup = None if failures else paired_ratio(seconds_table(rows, plain=True), taken)
+    # Of the plain cell, which stands in the same table; of other prompts than these, their own plain seconds.
+    alike = plain if plain is not None and plain.num_prompts == len(rows) else None
+    beside = (
+        alike.seconds_per_token if alike else float(np.median(seconds_table(rows, plain=True).sum(axis=0))) / written
+    )
+    per_token = float(np.median(taken.sum(axis=0))) / written if speedup is None else beside / speedup.value
     parted = [row.agreement for row in rows if row.agreement is not None and row.agreement < row.plain_tokens[0]]
     steps = sum(row.num_steps for row in rows)
     accepted, rejections = sum(row.num_accepted_tokens for row in rows), sum(row.num_rejections for row in rows)
@@ -101,7 +111,7 @@ def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
         first_failure=f"{failures[0].suite} {failures[0].prompt}: {failures[0].difference}" if failures else None,
         num_agreeing=len(rows) - len(parted) if rows[0].agreement is not None else None,
         shortest_agreement=min(parted, default=None),
-        speedup=None if failures else paired_ratio(seconds_table(rows, plain=True), taken),
+        speedup=speedup,
         tokens_per_second=1 / per_token,
         tau=sum(row.num_tokens for row in rows) / steps if steps else None,
         acceptance_rate=accepted / (accepted + rejections) if accepted + rejections else 0.0,

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from outdraft.analysis.records import Records
     from outdraft.analysis.sheet import Sheet
-    from outdraft.analysis.summary import Cell
     from outdraft.bench.write import RecordFile
 
 
@@ -76,6 +74,8 @@ def report_rows(
 
     `by`: "suite" or "category"; `more`: goes into the machine output. Returns 1 if a text was not plain decoding's.
     """
+    from outdraft.analysis.advice import advise
+    from outdraft.analysis.picture import picture
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
     from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
@@ -89,9 +89,14 @@ def report_rows(
     others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
     written = _show(console, sheets, path.with_suffix(""), others if records.num_others else None)
     if plots:
-        written += _draw(console, records, cells, path.with_suffix(".png"))
+        written.append(path.with_suffix(".svg"))
+        written[-1].write_text(picture(records, cells), encoding="utf-8")
     failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
-    return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
+    advice = advise(cells)
+    code = _end(console, [path, *written], failed, cells, as_json=as_json, more={"advice": advice, **(more or {})})
+    if advice:
+        console.print(advice, style="bold", markup=False, soft_wrap=True)
+    return code
 
 
 def report_load(
@@ -119,17 +124,6 @@ def _show(console: "Console", sheets: "list[Sheet]", stem: Path, others: str | N
     if others is not None:
         console.print(others, style="dim", markup=False)
     return write_sheets(stem, sheets)
-
-
-def _draw(console: "Console", records: "Records", cells: "Seq[Cell]", path: Path) -> list[Path]:
-    """The picture, where matplotlib is installed; a word of it, where it is not."""
-    try:
-        from outdraft.analysis.plots.picture import draw_picture
-    except ImportError:
-        console.print("no picture: it needs matplotlib, pip install 'outdraft[bench]'", markup=False)
-        return []
-    draw_picture(records, cells, path)
-    return [path]
 
 
 def _end(

@@ -32,7 +32,7 @@ def show_sheet(console: Console, sheet: Sheet) -> None:
 
 
 def write_sheets(stem: Path, sheets: Seq[Sheet]) -> list[Path]:
-    """Markdown of all, and a CSV of the first, for a user who has no matplotlib or wants the figures themselves."""
+    """Markdown of all, and a CSV of the first, for a user who wants the figures themselves."""
     texts = {".md": "\n".join(to_markdown(sheet) for sheet in sheets), ".csv": to_csv(sheets[0])}
     for end, text in texts.items():
         stem.with_suffix(end).write_text(text, encoding="utf-8")

@@ -4,7 +4,8 @@
     seeded identity       the same for sampled requests that name a seed, where the rule couples
     sampled distribution  many texts from the same prompts, plain and speculative: two-sample test of stated power
     power                 how many texts the next test needs to catch a lossy rule in the honest one's place
-    token distribution    tokens of so many long texts against what a plain pass recomputes: one-sample test
+    token distribution    tokens of so many long texts against what a plain pass recomputes, and whether they lean to
+                          what was guessed: one-sample tests
 
 Plain and speculative run in batches of different sizes, so that identity is also independence of the batch. What is
 tested is the whole engine through its public interface, not a part of it. Data in: two `LLM`s; data out: `Check`s.
@@ -12,13 +13,15 @@ tested is the whole engine through its public interface, not a part of it. Data 
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import perf_counter, process_time
 from typing import Any
 
 from outdraft.core.request import Request
 from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
+from outdraft.testing.lean import Lean, Watch
 from outdraft.testing.statistics import TwoSample, detectable_shift, two_sample
 from outdraft.testing.token_distribution import TokenDistribution, judge_tokens
 
@@ -27,6 +30,7 @@ FAULTS = {"keep what is likely": PLANTED, "keep everything": "outdraft.testing.a
 PLAIN_BATCH, SPECULATIVE_BATCH = 7, 16
 POWER = 0.95
 MIN_TOKENS, MAX_EFFORT, MARGIN = 60, 8, 10.0
+TRIAL = 8  # texts of the pace, and tokens of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,16 @@ SETTINGS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Seconds a token: written plainly, written with guesses, recomputed."""
+
+    plain: float
+    drafted: float
+    judged: float
+    share: float  # of the time in which this process had a core: the rest is other programs' doing
+
+
 @dataclass(slots=True, kw_only=True)
 class Auditor:
     """Runs checks against one plain engine, whose texts and samples are made once for all drafters.
@@ -84,6 +98,7 @@ class Auditor:
     distribution_tokens: int = 6  # tokens of each such text
     alpha: float = 1e-3
     num_distributions: int = 1
+    recomputed: int | None = None  # of the long texts, how many are recomputed by a plain pass; None: all
     _texts: dict[tuple[str, bool], list[Result]] = field(default_factory=dict)
     _samples: dict[str, list[list[Result]]] = field(default_factory=dict)
 
@@ -138,20 +153,51 @@ class Auditor:
 
     def tokens(self, spec: LLM, setting: Setting, *, effort: int = 1) -> Check:
         """Whether the tokens of `effort` times as many long unseeded texts were drawn from their distributions."""
-        found = self._judge_tokens(spec, setting, effort)
-        size = f"{effort * len(self.prompts)} texts of {self.max_tokens} tokens, {found.num_tokens} rounds with a guess"
-        if found.num_tokens < MIN_TOKENS:
+        found, lean, p_value = self._judge_tokens(spec, setting, effort)
+        size = f"{effort * len(self.prompts)} texts of {self.max_tokens} tokens, {lean.num_rounds} rounds with a guess"
+        if lean.num_rounds < MIN_TOKENS:
             detail = f"{size}: too few to judge (at least {MIN_TOKENS}): take more prompts or tokens"
             return Check(name="token distribution", passed=False, detail=detail, conclusive=False)
-        shift = found.smallest_shift(alpha=self.level, power=POWER)
-        passed = found.p_value >= self.level
+        shifts = (one.smallest_shift(alpha=self.level / 2, power=POWER) for one in (lean, found))
+        passed = p_value >= self.level
         forbidden = f", {found.forbidden} impossible tokens" if found.forbidden else ""
+        told = "fit {}, and do not lean to the guesses" if passed else "do NOT fit {}, or LEAN to the guesses"
+        some = "" if self.recomputed is None else f" (of {min(self.recomputed, effort * len(self.prompts))} texts)"
+        told = told.format(f"the distributions that a plain pass recomputes{some}")
         detail = (
-            f"{size}{forbidden}: the tokens {'fit' if passed else 'do NOT fit'} "
-            f"the distributions that a plain pass recomputes, p = {found.p_value:.2g} (level {self.level:.1g}); "
-            f"an average shift of total variation {shift:.3f} would be found with probability {POWER}"
+            f"{size}{forbidden}: the tokens {told}, p = {p_value:.2g} (level {self.level:.1g}); this notices with "
+            "probability {} an average total variation of {:.3f} to the guesses, of {:.2f} elsewhere".format(
+                POWER, *shifts
+            )
         )
         return Check(name="token distribution", passed=passed, detail=detail)
+
+    def pace(self, spec: LLM, setting: Setting) -> Pace:
+        """Of a few short texts, after one that warms up."""
+        prompts = self.prompts[:TRIAL]
+        params = SamplingParams(**{**setting.sampling, "max_tokens": TRIAL, "ignore_eos": True})
+        begun, worked, paces, results = perf_counter(), process_time(), list[float](), list[Result]()
+        for llm in (self.plain, spec):
+            self._in_batches(llm, prompts[:1], [params], 1)
+            began = perf_counter()
+            results = self._in_batches(llm, prompts, [params] * len(prompts), TRIAL)
+            paces.append((perf_counter() - began) / (TRIAL * len(prompts)))
+        began = perf_counter()
+        judge_tokens(self.plain, results[:1], params, negative=self.negative)
+        until = perf_counter()
+        share = (process_time() - worked) / (until - begun) if str(self.plain.config["device"]) == "cpu" else 1.0
+        return Pace(plain=paces[0], drafted=paces[1], judged=(until - began) / TRIAL, share=min(1.0, share))
+
+    def seconds(self, pace: Pace, setting: Setting, *, quick: bool = False) -> float:
+        """About how long the checks of a setting take. `quick`: without samples and power, at effort 1."""
+        texts, pair = len(self.prompts) * self.max_tokens, pace.plain + pace.drafted
+        samples = len(self.distribution_prompts) * self.samples * self.distribution_tokens
+        if setting.greedy:
+            return texts * pair
+        if quick:
+            recomputed = min(self.recomputed or len(self.prompts), len(self.prompts)) * self.max_tokens
+            return texts * (pair + pace.drafted) + recomputed * pace.judged
+        return texts * pair + samples * pair + 3 * texts * (pace.drafted + pace.judged)  # caught at effort 1, as usual
 
     def power(self, faults: Mapping[str, LLM], setting: Setting) -> tuple[Check, int]:
         """How much effort it takes until a rule that is lossy on purpose is rejected by a wide margin.
@@ -162,26 +208,31 @@ class Auditor:
         for fault, lossy in faults.items():
             effort = 1
             while effort <= MAX_EFFORT:
-                found = self._judge_tokens(lossy, setting, effort)
+                p_value = self._judge_tokens(lossy, setting, effort)[2]
                 size = f"{effort * len(self.prompts)} texts"
-                if found.p_value < self.level / MARGIN:
-                    detail = (
-                        f"planted in the rule's place, {fault!r} is caught: {size}, p = {found.p_value:.1g}{missed}"
-                    )
+                if p_value < self.level / MARGIN:
+                    detail = f"planted in the rule's place, {fault!r} is caught: {size}, p = {p_value:.1g}{missed}"
                     # Caught early is also luck: the effort for the real rule has a margin.
                     return Check(name="power", passed=True, detail=detail), MAX_EFFORT if missed else min(
                         MAX_EFFORT, 2 * effort
                     )
                 effort *= 2
-            missed += f"; {fault!r} changes so little here that {size} do not show it (p = {found.p_value:.2g})"
+            missed += f"; {fault!r} changes so little here that {size} do not show it (p = {p_value:.2g})"
         detail = f"no planted fault is caught{missed}: take more prompts and tokens"
         return Check(name="power", passed=False, detail=detail, conclusive=False), MAX_EFFORT
 
-    def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenDistribution:
+    def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> tuple[TokenDistribution, Lean, float]:
+        """The tokens against what is recomputed, their leaning to the guesses, and the p-value of both together."""
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.max_tokens})
-        prompts = self.prompts * effort
-        results = self._in_batches(spec, prompts, [params] * len(prompts), SPECULATIVE_BATCH)
-        return judge_tokens(self.plain, results, params, negative=self.negative)
+        prompts, parts = self.prompts * effort, spec.engine.parts
+        watch = Watch(parts.verifier)
+        spec.engine.parts = replace(parts, verifier=watch)
+        try:
+            results = self._in_batches(spec, prompts, [params] * len(prompts), SPECULATIVE_BATCH)
+        finally:
+            spec.engine.parts = parts
+        found = judge_tokens(self.plain, results[: self.recomputed], params, negative=self.negative)
+        return found, watch.lean, min(1.0, 2 * found.p_value, 2 * watch.lean.p_value)
 
     @property
     def level(self) -> float:

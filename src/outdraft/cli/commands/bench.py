@@ -18,6 +18,7 @@ from outdraft.cli.load import BenchInputs, LoadFlags, measure_load
 from outdraft.cli.options import default_of, flag, same
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
+from outdraft.weights.user_cache import user_cache
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,7 +102,7 @@ class Options:
     out: str | None = flag(
         None,
         "the record file (JSON lines); an existing one is continued; tables and a picture "
-        "are written beside it (default: bench-DATE-TIME/bench.jsonl)",
+        "are written beside it (default: bench/DATE-TIME/bench.jsonl in outdraft's cache directory)",
         metavar="FILE",
     )
     by: str = flag("suite", "group the results by suite or by category", choices=("suite", "category"))
@@ -109,12 +110,12 @@ class Options:
     past: int = flag(128, "cached tokens before the rows of that curve")
     load: LoadFlags = field(metadata={"title": "many requests at once"})
     neighbours: int = flag(0, "also run this many programs that keep a core busy each, as on a laptop in use")
-    plots: bool = flag(True, "draw a picture (needs matplotlib: pip install 'outdraft[bench]')")
+    plots: bool = flag(True, "draw a picture, an SVG file beside the record")
     report: str | None = flag(None, "measure nothing: tables and picture of this record file", metavar="FILE")
     json: bool = flag(
         False,
-        "machine output: records, written, cells [method, group, speedup, ...], failed; what was "
-        "measured now also has absent and, one by one, too_long",
+        "machine output: records, written, cells [method, group, speedup, ...], failed; one by one also "
+        "advice; what was measured now also has absent and, one by one, too_long",
     )
 
 
@@ -127,7 +128,7 @@ def run(options: Options, join: "Join | None" = None) -> int:
         file = user_path(options.report)
         return report_file(console, file, by=options.by, plots=options.plots, as_json=options.json)
     _check(options)
-    path = user_path(options.out or f"bench-{datetime.now():%Y%m%d-%H%M%S}/bench.jsonl")
+    path = user_path(options.out or user_cache("bench", f"{datetime.now():%Y%m%d-%H%M%S}", "bench.jsonl"))
     return _measure(console, options, path, join) if options.load.load is None else _load(console, options, path)
 
 

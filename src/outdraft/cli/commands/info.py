@@ -23,7 +23,6 @@ EPILOG = """Please add its output to a bug report. Examples:
   outdraft info --model DIR --json"""
 WIDTH = 20  # of the column of names
 OPTIONAL = {  # package -> what needs it
-    "matplotlib": "the picture of bench",
     "gguf": "GGUF files",
     "datasets": "train from Parquet",
     "tensorboard": "train --tensorboard",

@@ -12,7 +12,7 @@ SUMMARY = "list the models that are on this machine, with what drafts for each"
 EPILOG = """Models of Ollama and LM Studio are in `outdraft info`. Examples:
   outdraft list
   outdraft list --json"""
-_COLUMNS = ("name", "size", "revision", "where", "drafts beside it")
+_COLUMNS = ("name", "size", "where", "drafts beside it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,8 @@ def run(options: Options) -> int:
     console = make_console()
     rows = [_COLUMNS] if kept else []
     for one in kept:
-        led = f" ({', '.join(one.refs)})" if one.refs else ""
-        revision = one.revision if "==" in one.revision else one.revision[:12] + led
-        drafts = "outdraft pull goes on" if one.place == PART else "; ".join(_drafts(one)) or "none"
-        rows.append((one.name, size_text(one.num_bytes), revision, one.place, drafts))
+        drafts = "outdraft pull goes on" if one.place == PART else ", ".join(kind for kind, _ in _drafts(one)) or "none"
+        rows.append((one.name, size_text(one.num_bytes), one.place, drafts))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -50,20 +48,21 @@ def run(options: Options) -> int:
 
 def _as_data(one: "Kept") -> dict[str, Any]:
     told = asdict(one)
-    return {**told, "bytes": told.pop("num_bytes"), "path": str(one.path), "drafts": _drafts(one)}
+    drafts = [f"{kind}: {place}" if place else kind for kind, place in _drafts(one)]
+    return {**told, "bytes": told.pop("num_bytes"), "path": str(one.path), "drafts": drafts}
 
 
-def _drafts(one: "Kept") -> list[str]:
-    """What fills a role beside this model, as `LLM` finds it."""
+def _drafts(one: "Kept") -> list[tuple[str, str]]:
+    """What fills a role beside this model, as `LLM` finds it, and where it is: ("head (eagle3)", "/.../eagle3")."""
     from outdraft.engine.naming.roles import read_companions
     from outdraft.options.errors import ConfigError
 
     try:
         beside = read_companions(one.path)
     except ConfigError as error:
-        return [str(error)]
+        return [(str(error), "")]
     return [
-        f"{role}{'' if whose == 'any' else f' for {whose}'}: {where}"
+        (role if whose == "any" else f"{role} ({whose})", where)
         for role, named in beside.items()
         for whose, where in named.items()
     ]

@@ -1,7 +1,8 @@
 """`outdraft methods`: the catalogue, as the registry finds it, and the recipes. Adding a file adds its row.
 
-Drafters stand by what they must be given, those to begin with first, with what they gain on a real model where that was
-measured. Plug-ins of other packages stand beside ours, with the module that they come from.
+Drafters stand by what they must be given, with what they gain on a real model where that was measured. Before them
+stand those to begin with: the default, the two that gain most and need nothing, and the one that gains most with a head
+or a draft model. Plug-ins of other packages stand beside ours, with the module that they come from.
 """
 
 from dataclasses import dataclass
@@ -21,11 +22,7 @@ EPILOG = """examples:
 
 RECIPE = "recipe"
 FIRST = "begin with these"
-BEGIN_WITH = {  # docs/performance.md: the most gained without a choice, without a model, and with one
-    (RECIPE, "auto"): "the default: look-ups, and the draft or head that is there; measured cost chooses",
-    ("drafter", "ngram"): None,
-    ("drafter", "draft_model"): None,
-}
+DEFAULT = {"summary": "the default: look-ups, and the head or draft that is there; measured cost chooses"}
 _TITLES = {
     FIRST: "",
     "nothing": "drafters that need nothing but the model",
@@ -103,13 +100,23 @@ def _groups(entries: list[dict[str, Any]], *, whole: bool) -> "list[tuple[str, l
     """Title and entries: drafters by what they must be given. `whole`: with those to begin with before all others."""
     groups: dict[str, list[dict[str, Any]]] = {title: [] for title in _TITLES}
     for entry in entries:
-        if whole and (entry["kind"], entry["name"]) in BEGIN_WITH:
-            said = BEGIN_WITH[entry["kind"], entry["name"]]
-            groups[FIRST].append(entry if said is None else {**entry, "summary": said})
         needs = next((need for need in entry.get("needs", ()) if need in _TITLES), "texts")
         groups[(needs if entry["needs"] else "nothing") if entry["kind"] == "drafter" else entry["kind"]].append(entry)
-    groups[FIRST].sort(key=lambda entry: list(BEGIN_WITH).index((entry["kind"], entry["name"])))
+    if whole:
+        groups[FIRST] = [{**entry, **DEFAULT} for entry in groups[RECIPE] if entry["name"] == "auto"]
+        groups[FIRST] += _best(groups["nothing"])[:2] + _best(groups["draft_model"] + groups["head"])[:1]
     return [(_TITLES[key] or key, group) for key, group in groups.items() if group]
+
+
+def _best(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that gain over all sets of prompts together, the most first."""
+    from statistics import fmean
+
+    mean = {
+        one["name"]: fmean(row["speedup"] for row in one["measured"].values()) for one in entries if one["measured"]
+    }
+    gaining = [entry for entry in entries if mean.get(entry["name"], 0.0) > 1.0]
+    return sorted(gaining, key=lambda entry: -mean[entry["name"]])
 
 
 def _of_module(place: str) -> dict[str, Any]:
@@ -166,6 +173,7 @@ def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
     """The same of each recipe: drafter, shape, verifier and policy in the summary's place."""
     from dataclasses import asdict
 
+    from outdraft.bench.measured import gains
     from outdraft.core.registry import KINDS, find
     from outdraft.engine.naming.recipe import read_recipe, recipe_names
 
@@ -176,6 +184,7 @@ def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
         recipe = read_recipe(name)
         parts = {"drafter": recipe.drafter, "verifier": recipe.verifier, "policy": recipe.policy}
         entry: dict[str, Any] = {"name": name, "kind": RECIPE, "lossless": recipe.lossless}
+        entry["measured"] = gains(name)
         entry["paper"] = asdict(recipe.paper) if recipe.paper else None
         entry |= {kind: part.name for kind, part in parts.items()}
         entry |= {"shape": recipe.shape, "modifies_target": recipe.modifies_target}
