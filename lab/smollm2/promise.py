@@ -3,7 +3,8 @@
     python lab/smollm2/promise.py DRAFT --target MODEL --data OUT/data/valid.jsonl [--texts 256]
 
 The target writes behind held-out prompts, which takes its time; what the trainer's own passes say of these texts goes
-into DRAFT/training.json.
+into DRAFT/training.json. The trainer's passes compute in float32, which any processor
+is quick at; the check that follows runs the engine in the type of the record.
 """
 
 import argparse
@@ -13,10 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from outdraft.models.files.load import load_model
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.promise import promises
 from outdraft.training.record import RECORD, fingerprint, write_record
+from outdraft.weights.hub import resolve
 
 
 def main() -> int:
@@ -37,13 +40,13 @@ def main() -> int:
             "data": [asked.data],
             "valid": [asked.data],
             "depth": record["plan"]["depth"],
-            "dtype": record["dtype"],
+            "dtype": "float32",
             "device": asked.device,
             "out": place,
         }
         course = prepare(make_plan(given), print)
         made = promises(course, texts=asked.texts)
-        target = fingerprint(course.teacher.target)
+    target = fingerprint(load_model(resolve(asked.target), record["dtype"]))
     for one in made:
         sys.stdout.write(f"at temperature {one.terms.temperature:g}: {one.tau:.3f} tokens a pass, {one.conditional}\n")
     write_record(asked.draft, {**record, "target": target, "promises": [asdict(one) for one in made]})

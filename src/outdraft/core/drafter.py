@@ -82,6 +82,7 @@ class Traits:
     weights: tuple[Weights, ...] = ()  # its own, without those of the drafters that it asks
     inner: "tuple[Drafter, ...]" = ()  # the drafters that it asks
     home: Path | None = None  # the directory of its own network
+    ends_early: bool = False  # a chain ends by `Budget.survival` within one call, which makes it no dearer
     hands_states: bool = False  # it heeds `Budget.judge`: its network has a hidden state for every token of a chain
     adopt: Adoption | None = None  # its weights may be replaced between two steps; the same object each time
 
@@ -142,6 +143,7 @@ def arm_of(drafter: Drafter, name: str) -> Arm:
         name=name,
         peek=(lambda seq, budget: drafter.propose([seq], [budget])[0]) if traits.peeks else None,
         home=traits.home,
+        ends_early=traits.ends_early,
         hands_states=traits.hands_states,
         listens=bool(drafter.needs.taps),
     )

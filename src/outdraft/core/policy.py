@@ -54,6 +54,7 @@ class Arm:
     name: str
     peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess, for next to nothing; it need not be used
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
+    ends_early: bool = False  # `Budget.survival` makes its guesses no dearer
     hands_states: bool = False  # it gives its hidden states to `Budget.judge`
     shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes
     listens: bool = False  # it needs hidden states of every pass, which costs something also where it does not guess

@@ -5,6 +5,7 @@
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
     explored   what the other choices are worth: guesses that cost nothing are compared with the text, any other guess
                is made for one round in 1 % of the time, `exploring.py`
+    ended      a guess ends where its next token no longer pays, if its drafter knows at no cost, `gate.py`
     at rest    where plain decoding is best, most rounds are not looked at, and arms that need hidden states leave
                texts, `resting.py`
     kept       costs and rates for the next engine of this model on this machine, `records.py`
@@ -22,6 +23,7 @@ from math import ceil
 from typing import Any
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
+from outdraft.control.auto.gate import least_survival, mixed_pass
 from outdraft.control.auto.records import FEWEST, TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import Listeners, Nap
 from outdraft.control.shared.budgets import allowed
@@ -62,6 +64,8 @@ class AutoPolicy:
         self._names = [arm.name for arm in arms]
         # a drafter that is alone cannot leave a text
         self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens and len(arms) > 1])
+        self._ends_early = [arm.ends_early for arm in arms]
+        self._survival: dict[int, float] = {}  # of arms that guess: below which a guess ends
         self._arms = [ArmRecord(8 * options.memory) for _ in arms]
         self.costs = MeasuredCosts(len(arms))
         self._texts: dict[int, SequenceRecord] = {}
@@ -99,7 +103,10 @@ class AutoPolicy:
             arm, depth = text.fixed or choice
             depth = allowed(seq, depth if text.fixed else min(depth, limit)) if depth else 0
             self._chosen[seq.id] = ArmDepth(arm, depth)
-            budgets.append(Budget(depth=depth, arm=arm, resting=text.resting) if depth else _plain(text.resting))
+            whole = self._tried is not None or text.fixed
+            survival = 0.0 if whole else self._survival.get(arm, 0.0)
+            budget = Budget(depth=depth, arm=arm, survival=survival, resting=text.resting)
+            budgets.append(budget if depth else _plain(text.resting))
         self._watcher.watch(seqs, self._chosen, self._texts, self.costs)
         return budgets
 
@@ -238,6 +245,7 @@ class AutoPolicy:
         passes: Callable[[float], float] = self.costs.passes
         drafts = [cost.of(count) for cost in self.costs.drafts]
         nodes = [arm.nodes for arm in self._arms]
+        self._survival = {}
         if count > 1:  # the sequences of a batch ask about the same rows and depths
             passes, drafts, nodes = cache(passes), list(map(cache, drafts)), list(map(cache, nodes))
         plain = count / passes(count)
@@ -250,8 +258,14 @@ class AutoPolicy:
                 if index in text.resting:
                     continue
                 own = text.outlooks[index].survivals(deepest)
+                ends = self._ends_early[index]
                 depth, rate = best_depth(
-                    own, draft_cost=drafts[index], pass_cost=passes, nodes=nodes[index], count=count, least=1
+                    own,
+                    draft_cost=drafts[index],
+                    pass_cost=mixed_pass(passes, nodes[index], count) if ends else passes,
+                    nodes=float if ends else nodes[index],
+                    count=count,
+                    least=1,
                 )
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
                 promises[index] = rate
@@ -270,6 +284,12 @@ class AutoPolicy:
         for seq in seqs:
             text = self._texts[seq.id]
             text.choice = text.fixed or text.choice
+            arm, depth = text.choice
+            if depth and self._ends_early[arm]:
+                told = least_survival(
+                    most, depth, draft_cost=drafts[arm], pass_cost=passes, nodes=nodes[arm], count=count
+                )
+                self._survival[arm] = min(told, self._survival.get(arm, told))
         self._rate = most
         affordable = ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count)))
         self._until_plan = self._pause = min(_PAUSE, affordable)

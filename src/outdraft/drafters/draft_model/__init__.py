@@ -83,7 +83,13 @@ class DraftModelDrafter(ModelDrafter):
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         # A text may lose its end again, unless the host does not know what was guessed.
-        super().__init__(model, rewinds=model.rewinds, home=resolve(options.model), hands_states=options.is_chain)
+        super().__init__(
+            model,
+            rewinds=model.rewinds,
+            home=resolve(options.model),
+            ends_early=options.is_chain and model.runs_chains,
+            hands_states=options.is_chain,
+        )
         self._options = options
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:

@@ -46,7 +46,8 @@ class FeatureDrafter(StateDrafter):
 
     def __init__(self, options: StateOptions, pairs: Pairs, weights: tuple[Weights, ...] = ()) -> None:
         home = None if options.model is None else resolve(options.model, also=[PICKLED])
-        traits = Traits(weights=weights, home=home, hands_states=options.width == 1)
+        is_chain = options.width == 1
+        traits = Traits(weights=weights, home=home, ends_early=is_chain and pairs.runs_chains, hands_states=is_chain)
         super().__init__(pairs, pairs.net.form.taps, traits)
         self._options, self._pairs, self._shape = options, pairs, options.shape
 

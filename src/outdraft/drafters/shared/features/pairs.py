@@ -50,6 +50,11 @@ class Pairs(PairedTexts):
         self._have_read(seqs)
         return found
 
+    @property
+    def runs_chains(self) -> bool:
+        """Whether the kernels draft a whole chain in one call."""
+        return self._native is not None
+
     def chain_network(self, seqs: Seq[int]) -> ChainNetwork:
         """The rows of a round, one for each text."""
         outputs = torch.empty(0)  # [n, D] of the rows fed last
@@ -69,7 +74,7 @@ class Pairs(PairedTexts):
         def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
             return self._chain([seqs[i] for i in rows], depths, draws, cutoffs)
 
-        return ChainNetwork(feed=feed, chain=chain if self._native is not None else None, states=lambda: outputs)
+        return ChainNetwork(feed=feed, chain=chain if self.runs_chains else None, states=lambda: outputs)
 
     def _chain(self, seqs: Seq[int], depths: Seq[int], draws: Seq[Draw | None], cutoffs: LeastProbs | None) -> Chains:
         """Read the pairs that wait, and guess, in one native call."""

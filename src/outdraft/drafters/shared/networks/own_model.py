@@ -204,6 +204,11 @@ class DraftModel:
         self._states, logits = self._network.feed(tokens, positions, context, range(len(tokens)))
         return logits
 
+    @property
+    def runs_chains(self) -> bool:
+        """Whether the kernels draft a whole chain in one call."""
+        return self._network.runs_chains
+
     def chain_network(self, texts: Seq[Readable]) -> ChainNetwork:
         """The rows of a round, one for each text."""
 
@@ -214,7 +219,7 @@ class DraftModel:
         def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
             return self._chain([texts[i] for i in rows], depths, draws, cutoffs)
 
-        return ChainNetwork(feed=feed, chain=chain if self._network.runs_chains else None, states=lambda: self._states)
+        return ChainNetwork(feed=feed, chain=chain if self.runs_chains else None, states=lambda: self._states)
 
     def confirm(self, seq: Sequence, num_accepted: int) -> None:
         """So many tokens of the sequence's last guess have become text. Here the text itself says so."""
