@@ -1,6 +1,6 @@
 """Where a guess is to end before its depth: one more token costs what it brings.
 
-    costs    c = draft(k) / nodes(k) + (pass(1 + k) - pass(1)) / k      seconds of a token, of a guess of depth k
+    costs    c = draft(k) / k + (pass(1 + j) - pass(1)) / j    seconds of a token of a guess of depth k; the least, j <= k
     brings   the chance that all tokens so far are accepted, as the drafter sees it: the product of its probabilities
     end      where the product falls below r c, r tokens a second as planned
 
@@ -15,30 +15,32 @@ _MOST = 0.6  # a drafter that is surer than that goes on, whatever has been meas
 
 
 def least_survival(
-    rate: float,
-    depth: int,
-    *,
-    draft_cost: Callable[[int], float],
-    pass_cost: Callable[[float], float],
-    nodes: Callable[[int], float],
-    count: int,
+    rate: float, depth: int, *, draft_cost: Callable[[int], float], pass_cost: Callable[[float], float], count: int
 ) -> float:
-    """The product below which a guess of this depth ends. The costs: those of `best_depth`, of a batch of `count`."""
-    drafting = draft_cost(depth) / max(1.0, nodes(depth))
-    passing = (pass_cost(count * (1 + depth)) - pass_cost(count)) / depth
-    return min(_MOST, rate * max(0.0, drafting + passing) / count)
+    """The product below which a guess of this depth ends. The costs: those of `best_depth`, of a batch of `count`.
+
+    Rows that cost most come last, so a token is taken to be as cheap as the cheapest: whether a guess may go to where
+    they are dear is asked of its depth.
+    """
+    plain = pass_cost(count)
+    passing = min((pass_cost(count * (1 + rows)) - plain) / rows for rows in range(1, depth + 1))
+    return min(_MOST, rate * max(0.0, draft_cost(depth) / depth + passing) / count)
 
 
-def mixed_pass(
-    pass_cost: Callable[[float], float], nodes: Callable[[int], float], count: int
-) -> Callable[[float], float]:
-    """Seconds of a pass for guesses of which some end early, by the rows of one that does not.
+def ended_costs(
+    draft_cost: Callable[[int], float], pass_cost: Callable[[float], float], nodes: Callable[[int], float], count: int
+) -> tuple[Callable[[int], float], Callable[[float], float]]:
+    """The costs of guesses of which some end early, by the depth of one that does not, and by its rows.
 
-    Between both, not at the mean of the rows: a step of the curve counts for those guesses that go beyond it.
+    Those that end take their share of what the others take more than a plain pass: a step of the curve counts for those
+    that go beyond it.
     """
 
-    def mixed(rows: float) -> float:
+    def drafting(depth: int) -> float:
+        return draft_cost(depth) * nodes(depth) / depth
+
+    def passing(rows: float) -> float:
         plain, depth = pass_cost(count), round(rows / count) - 1
         return plain + nodes(depth) / depth * (pass_cost(rows) - plain) if depth > 0 else plain
 
-    return mixed
+    return drafting, passing

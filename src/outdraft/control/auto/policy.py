@@ -23,7 +23,7 @@ from math import ceil
 from typing import Any
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
-from outdraft.control.auto.gate import least_survival, mixed_pass
+from outdraft.control.auto.gate import ended_costs, least_survival
 from outdraft.control.auto.records import FEWEST, TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import Listeners, Nap
 from outdraft.control.shared.budgets import allowed
@@ -122,7 +122,7 @@ class AutoPolicy:
         if self._nap.is_asleep:
             self._nap.is_asleep = False
             return
-        seconds = self.costs.add(events, self._chosen)
+        seconds = self.costs.add(events, {event.seq_id: self._made(event) for event in events})
         tokens, num_certain, calm, told, probe = 0, 0, True, False, self._probe
         for event in events:
             tokens, num_certain = tokens + len(event.tokens), num_certain + event.num_certain
@@ -153,6 +153,11 @@ class AutoPolicy:
             self._until_plan = 0
         if calm and self._rate:
             self._fall_asleep(events)
+
+    def _made(self, event: StepEvent) -> ArmDepth:
+        """What was guessed of what was chosen: where a guess ended early, it cost less."""
+        arm, depth = self._chosen.get(event.seq_id, PLAIN)
+        return ArmDepth(arm, min(depth, event.draft_depth) if self._ends_early[arm] else depth)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Forget the texts; what they taught of the arms stays."""
@@ -258,15 +263,10 @@ class AutoPolicy:
                 if index in text.resting:
                     continue
                 own = text.outlooks[index].survivals(deepest)
-                ends = self._ends_early[index]
-                depth, rate = best_depth(
-                    own,
-                    draft_cost=drafts[index],
-                    pass_cost=mixed_pass(passes, nodes[index], count) if ends else passes,
-                    nodes=float if ends else nodes[index],
-                    count=count,
-                    least=1,
-                )
+                drafting, passing, rows = drafts[index], passes, nodes[index]
+                if self._ends_early[index]:
+                    (drafting, passing), rows = ended_costs(drafting, passes, rows, count), float
+                depth, rate = best_depth(own, draft_cost=drafting, pass_cost=passing, nodes=rows, count=count, least=1)
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
                 promises[index] = rate
                 if rate > most:
@@ -286,9 +286,7 @@ class AutoPolicy:
             text.choice = text.fixed or text.choice
             arm, depth = text.choice
             if depth and self._ends_early[arm]:
-                told = least_survival(
-                    most, depth, draft_cost=drafts[arm], pass_cost=passes, nodes=nodes[arm], count=count
-                )
+                told = least_survival(most, depth, draft_cost=drafts[arm], pass_cost=passes, count=count)
                 self._survival[arm] = min(told, self._survival.get(arm, told))
         self._rate = most
         affordable = ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count)))
