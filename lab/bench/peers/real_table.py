@@ -81,4 +81,5 @@ def _other(setup: Setup, by_setup: Mapping[Setup, Seq[Mapping[str, Any]]]) -> st
         return ""
     plain = {line["prompt"]: line["tokens"] for line in reversed(by_setup[setup.alone])}
     texts = {f"{line['prompt']} {line['round']}": line["tokens"] for line in by_setup[setup]}
-    return says(differences(texts, {name: plain[name.rpartition(" ")[0]] for name in texts}))
+    whose = {name: name.rpartition(" ")[0] for name in texts}
+    return says(differences(texts, {name: plain[one] for name, one in whose.items() if one in plain}))
