@@ -9,12 +9,15 @@ import argparse
 import json
 import lzma
 import sys
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from lab.bench.peers.process import PeerMissing
-from lab.bench.peers.setups import STORED, Setup, Stage, read_places, start
+from lab.bench.peers.setups import STORED, Setup, Stage, Started, read_places, start
 from lab.bench.peers.texts import Record, against_plain, read_prompts, says, setup_of
 from outdraft.bench.load.over_http import PeerError
 from outdraft.bench.shelf import Shelf
@@ -80,8 +83,9 @@ def main(words: Seq[str] | None = None) -> int:
             threads=asked.threads,
             max_len=max(map(len, prompts.values())) + asked.tokens + 16,
         )
-        for setup in line_up(asked.engine or ("outdraft", "llama_cpp", "transformers", "vllm")):
-            _write(setup, stage, prompts, asked.tokens, record)
+        setups = line_up(asked.engine or ("outdraft", "llama_cpp", "transformers", "vllm"))
+        for _, group in groupby(setups, lambda setup: setup.alone):
+            _write(list(group), stage, prompts, asked.tokens, record)
     except OutdraftError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -89,22 +93,26 @@ def main(words: Seq[str] | None = None) -> int:
     return 0
 
 
-def _write(setup: Setup, stage: Stage, prompts: dict[str, list[int]], tokens: int, record: Record) -> None:
-    """The texts of one setup that the record has not; one that is not installed or fails is told and left out."""
-    there = record.texts().get(setup, {})
-    if not (missing := {name: ids for name, ids in prompts.items() if name not in there}):
-        return
-    try:
-        engine = start(setup, stage)
-    except (PeerMissing, PeerError) as error:
-        sys.stderr.write(f"{setup.label} is left out: {error}\n")
-        return
-    try:
-        for name, ids in missing.items():
-            record.add(setup, name, {"tokens": engine.write(ids, tokens)["tokens"], "versions": engine.versions})
-    finally:
-        engine.close()
-    sys.stderr.write(f"{setup.label}: written\n")
+def _write(group: Seq[Setup], stage: Stage, prompts: Mapping[str, Seq[int]], tokens: int, record: Record) -> None:
+    """The texts that the record has not, question by question; what is not installed or fails is named and left out."""
+    texts = record.texts()
+    missing = {setup: [name for name in prompts if name not in texts.get(setup, {})] for setup in group}
+    with ExitStack() as closing:
+        started: dict[Setup, Started] = {}
+        for setup in group:
+            if missing[setup]:
+                try:
+                    started[setup] = start(setup, stage)
+                except (PeerMissing, PeerError) as error:
+                    sys.stderr.write(f"{setup.label} is left out: {error}\n")
+                else:
+                    closing.callback(started[setup].close)
+        for name, ids in prompts.items():
+            for setup, engine in started.items():
+                if name in missing[setup]:
+                    record.add(
+                        setup, name, {"tokens": engine.write(ids, tokens)["tokens"], "versions": engine.versions}
+                    )
 
 
 if __name__ == "__main__":
