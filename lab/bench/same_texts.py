@@ -18,6 +18,7 @@ from typing import Any
 
 from lab.bench.peers.process import PeerMissing
 from lab.bench.peers.setups import STORED, Setup, Stage, Started, read_places, start
+from lab.bench.peers.spec import KINDS
 from lab.bench.peers.texts import Record, against_plain, read_prompts, says, setup_of
 from outdraft.bench.load.over_http import PeerError
 from outdraft.bench.shelf import Shelf
@@ -59,7 +60,7 @@ def main(words: Seq[str] | None = None) -> int:
         prog="python -m lab.bench.same_texts", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--model", default="smollm2", help="a GGUF file with a draft model beside it")
-    parser.add_argument("--engine", action="append", help="may be repeated; outdraft, llama_cpp, transformers, vllm")
+    parser.add_argument("--engine", action="append", choices=("outdraft", *KINDS), help="may be repeated")
     parser.add_argument("--at", action="append", default=[], metavar="ENGINE=PATH", help="its Python, or llama-server")
     parser.add_argument("--prompts", type=int, default=25)
     parser.add_argument("--tokens", type=int, default=256)

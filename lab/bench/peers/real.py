@@ -17,6 +17,7 @@ from time import monotonic
 from lab.bench.peers.process import PeerMissing
 from lab.bench.peers.real_table import table
 from lab.bench.peers.setups import STORED, Setup, Stage, Started, read_places, start
+from lab.bench.peers.spec import KINDS
 from lab.bench.peers.texts import Record, read_prompts
 from outdraft.bench.load.over_http import PeerError
 from outdraft.bench.machine import busy_note, describe
@@ -80,7 +81,7 @@ def main(words: Seq[str] | None = None) -> int:
     summary = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m lab.bench.peers.real", description=summary)
     parser.add_argument("--model", default="smollm2", help="a GGUF file with its drafts beside it")
-    parser.add_argument("--engine", action="append", help="may be repeated; outdraft, llama_cpp, transformers, ...")
+    parser.add_argument("--engine", action="append", choices=("outdraft", *KINDS), help="may be repeated")
     parser.add_argument("--at", action="append", default=[], metavar="ENGINE=PATH", help="its Python, or llama-server")
     parser.add_argument("--format", action="append", default=[], metavar="ENGINE=WEIGHTS", help=f"instead of {FORMATS}")
     parser.add_argument("--prompts", type=int, default=6)
