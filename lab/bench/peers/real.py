@@ -99,7 +99,7 @@ def main(words: Seq[str] | None = None) -> int:
     end = monotonic() + 60 * asked.minutes
     try:
         target = resolve(asked.model)
-        prompts = read_prompts(target, asked.prompts // 3)
+        prompts = read_prompts(target, asked.prompts)
         header = {"model": target.name, "tokens": asked.tokens, "machine": describe("cpu") | {"threads": asked.threads}}
         record = Record(asked.out, {**header, "prompts": list(prompts)})
         max_len = max(map(len, prompts.values())) + asked.tokens + 16
