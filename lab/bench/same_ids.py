@@ -3,7 +3,7 @@
 200 questions of the suite `real` as SmolLM2's chats, 64 tokens each. Ours computes the GGUF file's weights in float32,
 plainly and with what drafts by default; transformers the same numbers, in one pass over each question and our text. If
 its best token is ours at every position, then its own greedy decoding writes this text, by induction. Where it is not,
-the difference of its logits of the two tokens is told. Nothing is timed; an interrupted run goes on.
+it prints by how much its logits of the two tokens differ. Nothing is timed; an interrupted run goes on.
 """
 
 import argparse
