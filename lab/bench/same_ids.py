@@ -101,7 +101,8 @@ def load_theirs(directory: Path) -> Any:
     """transformers' own network."""
     import transformers
 
-    return transformers.AutoModelForCausalLM.from_pretrained(str(directory), dtype=torch.float32).eval()
+    network: Any = transformers.AutoModelForCausalLM.from_pretrained(str(directory), dtype=torch.float32)
+    return network.eval()
 
 
 @torch.inference_mode()

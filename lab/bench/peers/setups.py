@@ -94,7 +94,11 @@ def start(setup: Setup, stage: Stage) -> Started:
     process = Process(setup.label, python, script, threads=stage.threads, environ=ours)
     try:
         versions = process.ask("hello", program=program)["versions"]
-        given = {"model": str(_model(setup, stage, process)), "dtype": _dtype(setup), "mode": setup.mode}
+        given: dict[str, str | None] = {
+            "model": str(_model(setup, stage, process)),
+            "dtype": _dtype(setup),
+            "mode": setup.mode,
+        }
         given |= {"draft": str(_draft(setup, stage, process, program)) if setup.mode == "assisted" else None}
         setting = {"k": setup.k, "threads": stage.threads, "max_len": stage.max_len, "program": program}
         return Started(process, process.ask("load", **given, **setting)["pids"], versions)
