@@ -44,6 +44,7 @@ class PeerEntrant:
     def time_text(self, ids: Seq[int], params: SamplingParams, *, references: Seq[Seq[int]] = ()) -> Timed:
         wait_until_idle([os.getpid()])
         told = self._process.ask("generate", prompt=list(ids), max_tokens=params.max_tokens)
+        self._pids = told.get("pids", self._pids)
         if not wait_until_idle(self._pids):
             raise PeerError(
                 f"peer {self._process.name} still uses the processor after its text is written, so nothing beside "

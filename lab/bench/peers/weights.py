@@ -1,6 +1,6 @@
 """The form of the weights that a peer reads, made once from the same Hugging Face directory and kept on the shelf.
 
-transformers   the directory itself
+transformers   the directory itself; vllm likewise
 llama_cpp      a GGUF file that we write, rounded by llama.cpp's own tool
 openvino       OpenVINO's form, written and rounded by optimum-intel's exporter
 """
@@ -21,7 +21,7 @@ def prepare(peer: Peer, directory: Path, bits: int, process: Process, versions: 
         PeerMissing, PeerError: its own converter is not there, or failed.
         ModelLoadError: GGUF cannot hold the model.
     """
-    if peer.name == "transformers":
+    if peer.name in ("transformers", "vllm"):
         return directory
     weights, rounding = digest_weights(directory), peer.kind.weights[bits]
 

@@ -83,6 +83,23 @@ def test_assisted(process: Process, server: Path):
     assert words[words.index("--spec-draft-n-max") + 1] == "6"
 
 
+def test_look_up(process: Process, server: Path):
+    process.ask("hello", program=str(server))
+    load(process, server, "lookup")
+    words = json.loads((server.parent / "words").read_text())
+    assert words[words.index("--spec-type") + 1] == "ngram-simple"
+    assert words[words.index("--spec-ngram-simple-size-m") + 1] == "6"
+
+
+def test_a_pool_of_n_grams_is_new_for_every_text(process: Process, server: Path):
+    process.ask("hello", program=str(server))
+    loaded = load(process, server, "ngram-mod")
+    first, second = (process.ask("generate", prompt=[1, 2], max_tokens=9)["pids"] for _ in range(2))
+    assert loaded == first != second
+    words = json.loads((server.parent / "words").read_text())
+    assert words[words.index("--spec-type") + 1] == "ngram-mod"
+
+
 def test_a_server_that_ends_and_tools_that_are_not_there(process: Process, server: Path):
     process.ask("hello", program=str(server))
     with pytest.raises(PeerError, match=r"did not start \(exit 3\)"):

@@ -38,4 +38,4 @@ def test_what_is_refused(text: str, says: str):
 def test_every_peer_has_its_worker():
     from lab.bench.peers.process import WORKERS
 
-    assert {path.stem for path in WORKERS.glob("with_*.py")} == {f"with_{name}" for name in KINDS}
+    assert {path.stem for path in WORKERS.glob("with_*.py")} == {f"with_{name}" for name in ("outdraft", *KINDS)}

@@ -1,1 +1,1 @@
-"""Run by a peer's own Python as `python serve.py with_NAME`; nothing here imports outdraft."""
+"""Run by a peer's own Python as `python serve.py with_NAME`; only `with_outdraft` imports outdraft."""

@@ -1,9 +1,11 @@
 """llama.cpp (https://github.com/ggml-org/llama.cpp): its own server, `llama-server`, with one slot, asked over HTTP.
 
-    plain     as it is          assisted  a draft model, k tokens always
+    plain     as it is          assisted    a draft model, k tokens always
+    lookup    prompt look-up    ngram-mod   its pool of n-grams, by its own defaults
 
-The whole answer comes at once, so that nothing but the engine works while it writes; `llama-quantize`, beside the
-server, rounds weights. Needs no library.
+The pool of n-grams outlives a text, so there every text has a server of its own, started before the clock. The whole
+answer comes at once, so that nothing but the engine works while it writes; `llama-quantize`, beside the server, rounds
+weights. Needs no library.
 """
 
 import json
@@ -45,53 +47,41 @@ class Engine:
     """A server on a free port of this machine."""
 
     def __init__(
-        self, *, model: str, draft: str | None, mode: str, k: int, threads: int, max_len: int, program: str | None
+        self,
+        *,
+        model: str,
+        draft: str | None,
+        mode: str,
+        k: int,
+        threads: int,
+        max_len: int,
+        program: str | None,
+        **_: Any,
     ) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}"
-        words = [
-            find(program),
-            "--model",
-            model,
-            "--ctx-size",
-            str(max_len + 32),
-            "--parallel",
-            "1",
-            "--threads",
-            str(threads),
-            "--threads-batch",
-            str(threads),
-            "--threads-http",
-            "1",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            "--cache-ram",
-            "0",
-            "--no-webui",
-            "--fit",
-            "off",
-        ]
+        words = [find(program), "--model", model, "--ctx-size", str(max_len + 32), "--parallel", "1"]
+        words += ["--threads", str(threads), "--threads-batch", str(threads), "--threads-http", "1"]
+        words += ["--host", "127.0.0.1", "--port", str(port), "--no-webui"]
+        words += ["--cache-ram", "0", "--fit", "off", "--load-mode", "none"]  # weights in memory that has large pages
         if mode == "assisted":
-            words += [
-                "--spec-type",
-                "draft-simple",
-                "--spec-draft-model",
-                str(draft),
-                "--spec-draft-n-max",
-                str(k),
-                "--spec-draft-n-min",
-                "0",
-                "--spec-draft-p-min",
-                "0",
-                "--spec-draft-threads",
-                str(threads),
-            ]
-        self._server = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-        self.pids = [self._server.pid]
+            words += ["--spec-type", "draft-simple", "--spec-draft-model", str(draft)]
+            words += ["--spec-draft-n-max", str(k), "--spec-draft-n-min", "0", "--spec-draft-p-min", "0"]
+            words += ["--spec-draft-threads", str(threads)]
+        elif mode == "lookup":
+            words += ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3"]
+            words += ["--spec-ngram-simple-size-m", str(k)]
+        elif mode != "plain":
+            words += ["--spec-type", mode]
+        self._words, self._renews, self._is_new = words, mode == "ngram-mod", True
+        self.pids: list[int] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._server = subprocess.Popen(self._words, stdin=subprocess.DEVNULL)
+        self.pids[:] = [self._server.pid]
         self._wait()
 
     def _wait(self) -> None:
@@ -107,6 +97,10 @@ class Engine:
 
     def generate(self, *, prompt: list[int], max_tokens: int) -> dict[str, Any]:
         """Greedy, `max_tokens` long; the prompt is read anew each time."""
+        if self._renews and not self._is_new:
+            self.close()
+            self._start()
+        self._is_new = False
         body = {
             "prompt": prompt,
             "n_predict": max_tokens,
@@ -129,6 +123,7 @@ class Engine:
             "passes": len(told["tokens"]) - timings.get("draft_n_accepted", 0),
             "drafted": timings.get("draft_n", 0),
             "accepted": timings.get("draft_n_accepted", 0),
+            "pids": self.pids,
         }
 
     def close(self) -> None:

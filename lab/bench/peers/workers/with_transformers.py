@@ -1,4 +1,4 @@
-"""transformers (https://github.com/huggingface/transformers): `generate` on the directory as it is, in its own type.
+"""transformers (https://github.com/huggingface/transformers): `generate` on the directory as it is.
 
 plain     the default, growing cache          static    a cache of fixed size
 assisted  `assistant_model`, k tokens always  lookup    `prompt_lookup_num_tokens`
@@ -22,17 +22,19 @@ def versions(**given: Any) -> dict[str, str]:
 class Engine:
     """One model, and its assistant."""
 
-    def __init__(self, *, model: str, draft: str | None, mode: str, k: int, threads: int, **_: Any) -> None:
+    def __init__(
+        self, *, model: str, draft: str | None, mode: str, k: int, threads: int, dtype: str = "auto", **_: Any
+    ) -> None:
         torch.set_num_threads(threads)
         self.pids = [os.getpid()]
-        self._model = _load(model)
+        self._model = _load(model, dtype)
         self._passes = 0
         self._model.register_forward_hook(self._count)
         self._options: dict[str, Any] = {}
         if mode == "static":
             self._options = {"cache_implementation": "static", "disable_compile": True}
         elif mode == "assisted":
-            assistant = _load(str(draft))
+            assistant = _load(str(draft), dtype)
             assistant.generation_config.num_assistant_tokens = k
             assistant.generation_config.num_assistant_tokens_schedule = "constant"
             assistant.generation_config.assistant_confidence_threshold = 0.0  # k tokens a pass, as every other engine
@@ -87,8 +89,8 @@ class Pieces:
         """Asked for by the protocol."""
 
 
-def _load(directory: str) -> Any:
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype="auto").eval()
+def _load(directory: str, dtype: str) -> Any:
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=dtype).eval()
     model.generation_config.eos_token_id = None  # nothing ends a text before its length
     model.generation_config.pad_token_id = 0
     return model
