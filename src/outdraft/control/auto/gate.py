@@ -1,6 +1,6 @@
 """Where a guess is to end before its depth: one more token costs what it brings.
 
-    costs    c = draft(k) / k + (pass(1 + j) - pass(1)) / j    seconds of a token of a guess of depth k; the least, j <= k
+    costs    c = draft(k) / k + (pass(1 + j) - pass(1)) / j    seconds of a token, at depth k; the least for j <= k
     brings   the chance that all tokens so far are accepted, as the drafter sees it: the product of its probabilities
     end      where the product falls below r c, r tokens a second as planned
 
