@@ -72,6 +72,7 @@ class Reader:
 
     def _run(self, text: str) -> tuple[int, str]:
         text = re.sub(r"(?:http://)?(?:localhost|127\.0\.0\.1):8000", self.address or r"\g<0>", text)
+        text = re.sub(r"^curl ", "curl --fail --silent --show-error ", text)
         words = shlex.split(text, comments=True)
         if words[:2] == ["outdraft", "serve"]:
             given = [word for word in re.sub(r"--port \d+", "", shlex.join(words[2:])).split()]
@@ -107,13 +108,15 @@ class Reader:
         return done.returncode, done.stdout + done.stderr
 
 
-def fill(place: Path) -> None:
-    """The files that pages name: questions, answers, texts."""
+def fill(place: Path, page: Path) -> None:
+    """The files that pages name, but those that this one makes: questions, answers, texts."""
+    made = re.findall(r"--out (\S+)", page.read_text(encoding="utf-8"))
     texts = [json.loads(line)["prompt"] for line in (zoo.path("target").parent / "heldout.jsonl").open()]
     answers = "".join(json.dumps({"text": text * 2}) + "\n" for text in texts)
     prompts = "".join(json.dumps({"prompt": text[:40]}) + "\n" for text in texts)
     for name in ("answers.jsonl", "other.jsonl"):
-        (place / name).write_text(answers)
+        if name not in made:
+            (place / name).write_text(answers)
     (place / "prompts.jsonl").write_text(prompts)
     for name in ("texts.txt", "a.txt", "some_text.txt", "prompts.txt", "books.txt"):
         (place / name).write_text("\n".join(texts))

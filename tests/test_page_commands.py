@@ -29,7 +29,7 @@ def test_a_page_can_be_pasted(page: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTDRAFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_COLOR", "1")
-    fill(tmp_path)
+    fill(tmp_path, page)
     with contextlib.ExitStack() as cleanup:
         reader = Reader(tmp_path, capsys, cleanup)
         for one in runs(page):
