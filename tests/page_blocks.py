@@ -1,6 +1,6 @@
 """What the fenced blocks of pages ask a reader to paste: the lines of shells, and Python programs.
 
-    page --> [Paste]    one for each line of a shell (continued ones joined, loops and open quotes whole), and for each program
+    page --> [Paste]    one for each program, and for each line of a shell: continued ones joined, loops whole
 
 In a block of no language only lines that begin with a program of ours are pasted: the rest is what was printed.
 """

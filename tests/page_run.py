@@ -120,6 +120,7 @@ def fill(place: Path, page: Path) -> None:
     (place / "prompts.jsonl").write_text(prompts)
     for name in ("texts.txt", "a.txt", "some_text.txt", "prompts.txt", "books.txt"):
         (place / name).write_text("\n".join(texts))
+    (place / "person.json").write_text('{"type": "object", "properties": {"age": {"type": "integer", "maximum": 9}}}')
     (place / "notes.txt").write_text(texts[0])
     (place / "prompt.txt").write_text(texts[0] + "\n---\n")
 

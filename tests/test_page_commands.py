@@ -5,15 +5,14 @@ commands of README.md (test_readme_zh.py).
 """
 
 import contextlib
-import re
 from pathlib import Path
 
 import pytest
 from page_blocks import PAGES, ROOT, Paste, pastes
-from page_run import SAID, Reader, changed, fill, left_out, stale
+from page_run import SAID, Reader, fill, left_out, stale
 
 
-def marked(page: Path):  # noqa: ANN201
+def marked(page: Path):
     name = page.relative_to(ROOT).as_posix()
     trains = any(one.text.startswith("outdraft train ") for one in pastes(page) if not left_out(one))
     slow = trains or name in SAID["slow"]
@@ -39,4 +38,6 @@ def test_a_page_can_be_pasted(page: Path, tmp_path: Path, monkeypatch, capsys):
 def test_the_table_names_what_stands():
     assert not list(stale())
     assert all(row["why"] for kind in ("put", "add", "ends", "left_out") for row in SAID[kind])
-    assert {row["needs"] for row in SAID["left_out"]} <= {*"gpu network program hours root checkout sketch file".split()}
+    assert {row["needs"] for row in SAID["left_out"]} <= {
+        *"gpu network program hours root checkout sketch file".split()
+    }
