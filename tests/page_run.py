@@ -37,7 +37,8 @@ def said_of(paste: Paste, kind: str) -> list[Mapping[str, Any]]:
 
 
 def left_out(paste: Paste) -> bool:
-    return bool(said_of(paste, "left_out"))
+    """What needs smollm2 runs where that is found."""
+    return any(row["needs"] != USUAL or HELD != USUAL for row in said_of(paste, "left_out"))
 
 
 def changed(paste: Paste) -> str:

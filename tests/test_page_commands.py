@@ -39,5 +39,5 @@ def test_the_table_names_what_stands():
     assert not list(stale())
     assert all(row["why"] for kind in ("put", "add", "ends", "left_out") for row in SAID[kind])
     assert {row["needs"] for row in SAID["left_out"]} <= {
-        *"gpu network program hours root checkout sketch file".split()
+        *"gpu network program hours root checkout sketch file smollm2".split()
     }
