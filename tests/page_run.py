@@ -84,13 +84,13 @@ class Reader:
         return self._shell(text)
 
     def _command(self, words: list[str]) -> tuple[int, str]:
-        sys.stdin = io.TextIOWrapper(io.BytesIO(b"Hello\n/quit\n"), "utf-8")
+        before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(b"Hello\n/quit\n"), "utf-8")
         try:
             code = main(words)
         except SystemExit as left:
             code = int(left.code or 0)
         finally:
-            sys.stdin = sys.__stdin__
+            sys.stdin = before
         shown = self.capsys.readouterr()
         return code, shown.out + shown.err
 

@@ -13,9 +13,10 @@ from page_run import SAID, Reader, fill, left_out, stale
 
 
 def marked(page: Path):
+    """Slow: pages that train, and pages of methods, whose first lines tests/lab/test_method_pages.py runs."""
     name = page.relative_to(ROOT).as_posix()
-    trains = any(one.text.startswith("outdraft train ") for one in pastes(page) if not left_out(one))
-    slow = trains or name in SAID["slow"]
+    trains = any(one.text.startswith("outdraft train ") for one in runs(page))
+    slow = trains or name in SAID["slow"] or name.startswith("docs/methods/")
     return pytest.param(page, marks=pytest.mark.slow if slow else (), id=name)
 
 
