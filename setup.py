@@ -21,6 +21,7 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import LinkError
+from setuptools.modified import newer_group
 
 HOME = Path("src/outdraft/kernels/native")
 COMMON = ["packed.cpp", "blocks.cpp", "image.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "truncate.cpp"]
@@ -69,12 +70,17 @@ class BuildKernels(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Common files, then `isa.cpp` once for each instruction set, linked together."""
+        library = self.get_ext_fullpath(ext.name)
+        stale = newer_group([*ext.sources, *ext.depends, __file__], library, "newer")
+        if not (stale or self.force or wanted):
+            print(f"{library} is newer than its source: nothing to compile")
+            return
+        print(f"compiling the kernels for {', '.join(SETS)}: minutes, once; OUTDRAFT_KERNELS_BUILD=off leaves them out")
         temp, compiler = self.build_temp, self.compiler
         objects = compiler.compile([str(HOME / name) for name in COMMON], output_dir=temp, extra_preargs=FLAGS)
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # each is a process of the compiler's
             for made in pool.map(lambda one: self._compile_set(*one), SETS.items()):
                 objects += made
-        library = self.get_ext_fullpath(ext.name)
         try:
             compiler.link_shared_object(objects, library, target_lang="c++", extra_postargs=[*LINK, *STATIC])
         except LinkError:

@@ -99,3 +99,21 @@ def test_a_release_holds_the_package_and_nothing_else(tmp_path: Path):
     assert held == {name.removeprefix("src/") for name in package}
     assert "outdraft = " in commands and "License-Expression: Apache-2.0" in told
     assert str(tmp_path) not in told and str(ROOT) not in told
+
+
+@pytest.mark.parametrize(("age", "said"), [(60, "nothing to compile"), (-60, "compiling the kernels")])
+def test_kernels_are_compiled_where_their_source_is_newer(age: int, said: str, tmp_path: Path):
+    """`pip install '.[server]'` after `pip install .` compiles nothing; the compiler here refuses everything."""
+    native = Path("src/outdraft/kernels/native")
+    for name in ("setup.py", "README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / native, tmp_path / native)
+    built = tmp_path / "built/outdraft/kernels/_native.so"
+    built.parent.mkdir(parents=True)
+    built.touch()
+    newest = max(path.stat().st_mtime for path in tmp_path.rglob("*"))
+    os.utime(built, (newest + age, newest + age))
+    line = [sys.executable, "setup.py", "build_ext", "--build-lib", "built"]
+    environment = {**os.environ, "CC": "false", "CXX": "false"}
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert said in done.stdout, done.stdout + done.stderr
