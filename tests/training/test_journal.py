@@ -33,6 +33,14 @@ def test_the_mean_loss_begins_anew_with_every_evaluation_and_the_pace_does_not(t
     assert lines == [first, second] and shown == [(0, first), (2, second)]
 
 
+def test_an_end_that_is_not_known_yet_is_not_told(tmp_path):
+    journal, said, _ = new(tmp_path)
+    journal.add(4.0, 1.0)
+    journal.say_step(1, 1 << 30)
+    journal.evaluated(1, 1 << 30, "better", {"step": 1})
+    assert said == ["step 1 loss 4.0000; 100 tokens/s", "step 1 better"]
+
+
 def test_only_the_first_worker_tells(tmp_path):
     journal, said, shown = new(tmp_path, leads=False)
     journal.add(4.0, 1.0)

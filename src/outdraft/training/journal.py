@@ -20,6 +20,7 @@ from outdraft.options.new_file import new_file
 Report = Callable[[str], None]
 Board = Callable[[int, Mapping[str, Any]], None]  # a step, and its numbers
 LOG = "log.jsonl"
+_NOT_KNOWN = 1 << 29  # steps and more: the end of a run that is bounded by seconds, before its speed is known
 
 
 class RunJournal:
@@ -54,15 +55,13 @@ class RunJournal:
     def say_step(self, step: int, end: int) -> None:
         """Report how far it is. At least one step has been added since the last evaluation."""
         now = self.running(end - step)
-        self.say(
-            f"step {step}/{end} loss {now['loss']:.4f}; "
-            f"{now['tokens_a_second']:.0f} tokens/s, {now['seconds_left'] / 60:.1f} min left"
-        )
+        of, left = (f"/{end}", _left(now)) if end < _NOT_KNOWN else ("", "")
+        self.say(f"step {step}{of} loss {now['loss']:.4f}; {now['tokens_a_second']:.0f} tokens/s{left}")
 
     def evaluated(self, step: int, end: int, line: str, numbers: Mapping[str, Any]) -> None:
         """Report the line, and write the numbers; the mean loss begins anew."""
         now = self.running(end - step)
-        left = f"; {now['seconds_left'] / 60:.1f} min left" if now else ""
+        left = f";{_left(now)[1:]}" if now and end < _NOT_KNOWN else ""
         self.say(f"step {step} {line}{left}")
         self._write(step, {**numbers, **now})
         self._loss, self._steps = 0.0, 0
@@ -113,3 +112,7 @@ def open_board(place: Path) -> Board:
         writer.flush()  # type: ignore[no-untyped-call, unused-ignore]
 
     return show
+
+
+def _left(now: Mapping[str, float]) -> str:
+    return f", {now['seconds_left'] / 60:.1f} min left"
