@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 # On Linux without NVIDIA's driver PyTorch is the build for a CPU, where its index is reached: others bring 5 GB of CUDA.
 NEEDS_CPU_TORCH := $(and $(filter Linux,$(shell uname)),$(if $(shell command -v nvidia-smi),,yes))
-CPU_TORCH := --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu torch
+CPU_TORCH = $(BIN)/python -m pip install --disable-pip-version-check -q uv && \
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --torch-backend=cpu -c constraints.txt torch
 PYTHON ?= $(shell for p in python3.11 python3; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
@@ -74,7 +75,7 @@ $(BIN)/python:
 		"install it, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) could not make a virtual environment;" \
 		"on Debian and Ubuntu install the package python3-venv" >&2; exit 2; }
-	@test -z "$(NEEDS_CPU_TORCH)" || $(PIP_INSTALL) -q $(CPU_TORCH) || echo "PyTorch's build for a CPU cannot be had here"
+	@test -z "$(NEEDS_CPU_TORCH)" || { $(CPU_TORCH); } || echo "PyTorch's build for a CPU cannot be had here"
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing outdraft into $(VENV) (once; torch is the large part)"

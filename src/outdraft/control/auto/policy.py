@@ -264,9 +264,11 @@ class AutoPolicy:
                     continue
                 own = text.outlooks[index].survivals(deepest)
                 drafting, passing, rows = drafts[index], passes, nodes[index]
-                if self._ends_early[index]:
-                    (drafting, passing), rows = ended_costs(drafting, passes, rows, count), float
-                depth, rate = best_depth(own, draft_cost=drafting, pass_cost=passing, nodes=rows, count=count, least=1)
+                if ends := self._ends_early[index]:
+                    drafting, passing = ended_costs(drafting, passes, rows, count)
+                depth, rate = best_depth(
+                    own, draft_cost=drafting, pass_cost=passing, nodes=float if ends else rows, count=count, least=1
+                )
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
                 promises[index] = rate
                 if rate > most:

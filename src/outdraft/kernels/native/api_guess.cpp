@@ -1,4 +1,6 @@
 // The C interface of drafters' passes and chains (guesser.h) and of choosing tokens (sample.h).
+#include <algorithm>
+
 #include "api.h"
 #include "guesser.h"
 
@@ -88,6 +90,7 @@ OD_API Guesser* od_guesser_set_ids(Guesser* guesser, const std::int32_t* ids, in
             if (ids[i] < -1 || ids[i] >= num_ids) throw std::runtime_error("an id that is not one of the vocabulary");
         guesser->ids = make_buffer<std::int32_t>(count), guesser->num_ids = num_ids;
         std::memcpy(guesser->ids.get(), ids, sizeof(std::int32_t) * count);
+        guesser->own_order = ids[0] >= 0 && std::is_sorted(ids, ids + count);
         return guesser;
     });
 }

@@ -130,7 +130,7 @@ static inline void spread(const Guesser& g, const float* own, int rows, float* o
     });
 }
 
-// states [rows, hidden] -> logits [rows, ids].
+// states [rows, hidden] -> logits [rows, ids]; null: only `own_logits` [rows, head's vocab], of a guesser with ids.
 static inline void score(Guesser& g, const float* states, int rows, float* out) {
     GuessSpace& space = g.space;
     const int size = g.body->shape.hidden;
@@ -154,7 +154,7 @@ static inline void score(Guesser& g, const float* states, int rows, float* out) 
     }
     float* to = g.ids ? space.own_logits.get() : out;
     logits(*g.head, states, rows, !g.norm && !g.bare_head, to);
-    if (g.ids) spread(g, to, rows, out);
+    if (g.ids && out) spread(g, to, rows, out);
 }
 
 static void feed(Guesser& g, const Feed& from) {
@@ -191,6 +191,10 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     int open = deeper(0), live = n;  // spans that want a token; that have a new state
     std::vector<float> survival(chain.cutoffs ? n : 0, 1.0f);
     std::vector<char> unsure(chain.cutoffs ? n : 0);
+    bool drawn = false;
+    for (int s = 0; s < n; s++) drawn |= chain.distributions[s].temperature > 0 && chain.q[s];
+    const bool own = g.ids && g.own_order && !drawn;  // the head's outputs tell all: they need not be spread
+    const int width = own ? g.head->shape.vocab : vocab;
     *chain.made = 0;
     for (int step = 0;; step++) {
         for (int s = 0; s < live && chain.states; s++)
@@ -198,18 +202,18 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
                         sizeof(float) * size);
         if (!open) break;
         *chain.made = step + 1;
-        score(g, g.space.states.get(), open, g.space.logits.get());
+        score(g, g.space.states.get(), open, own ? nullptr : g.space.logits.get());
         g.body->team->run([&](int id) {
             for (int s = id; s < open; s += g.body->team->size()) {
                 const std::size_t at = std::size_t(s) * chain.stride + step;
-                const float* row = line(g.space.logits, s, vocab);
+                const float* row = line(own ? g.space.own_logits : g.space.logits, s, width);
                 const Distribution& distribution = chain.distributions[s];
                 float* q = distribution.temperature > 0 && chain.q[s] ? chain.q[s] + std::size_t(step) * vocab : nullptr;
-                int token = q ? draw(row, q, vocab, distribution, chain.keys[at]) : choose_best(row, vocab);
+                int token = q ? draw(row, q, vocab, distribution, chain.keys[at]) : choose_best(row, width);
                 if (step && tokens[s] < 0) token = -1;
-                tokens[s] = chain.tokens[at] = token;
+                const float sure = !chain.cutoffs || token < 0 ? 0.0f : q ? q[token] : probability(row, width, token);
+                tokens[s] = chain.tokens[at] = own && token >= 0 ? g.ids[token] : token;
                 if (!chain.cutoffs) continue;
-                const float sure = token < 0 ? 0.0f : q ? q[token] : probability(row, vocab, token);
                 chain.sure[at] = sure, survival[s] *= sure;
                 if (sure < chain.cutoffs[2 * s] || survival[s] < chain.cutoffs[2 * s + 1]) unsure[s] = 1;
             }

@@ -55,6 +55,7 @@ struct Guesser {
     bool bare_head = false;     // none
     int num_ids = 0;            // tokens that logits are of: the head's, unless there are `ids`
     Buffer<std::int32_t> ids;   // [head's vocab] which of them the head's outputs are; the others are never guessed
+    bool own_order = false;     // `ids` ascend and none is left out: the best output is the best token
     GuessSpace space;
 };
 
