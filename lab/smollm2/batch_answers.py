@@ -4,8 +4,9 @@
 
 `answers.py` writes the same through the engine, bound by the host; this samples in lock-step (`batch_sampler.py`). The
 prompt's number decides the temperature (0, 0.7, 0.85 or 1); at most 256 tokens; prompts of more than 500 are left out.
-For a prompt of the kind "own" the model writes the user's turn behind its own user mark first, at temperature 0.8, and
-so it does for a second turn of every fourth chat whose first answer has ended.
+For a prompt of the kind "own" the model writes the user's turn behind its own user mark first, at temperature 0.8, for
+one of the kind "begun" behind its beginning; and so it does for a second turn of every fourth chat whose first answer
+has ended.
 Data out: OUT-0.npz.xz to OUT-3.npz.xz (`packed.py`), of all that has ended before the seconds are over.
 """
 
@@ -65,20 +66,23 @@ class Chats:
 
     def first(self, records: Seq[tuple[int, dict[str, Any]]]) -> Iterator[Job]:
         """The texts that these prompts begin with."""
-        asked = [(number, record) for number, record in records if record["kind"] != "own"]
+        asked = [(number, record) for number, record in records if record["messages"]]
         assert self._codec.chat_template is not None
         texts = [self._codec.chat_template.render(record["messages"]).text for _, record in asked]
         for (number, record), ids in zip(asked, self._codec.encode_batch(texts), strict=True):
             yield from self._answer(ids, Tag(number=number, kind=record["kind"]))
         for number, record in records:
-            if record["kind"] == "own":
-                yield self._turn(self._before, Tag(number=number, kind="own"))
+            if not record["messages"]:
+                begin = self._codec.encode(record.get("begin", ""), add_special=False)
+                yield self._turn([*self._before, *begin], Tag(number=number, kind=record["kind"]))
 
     def after(self, job: Job, ids: NDArray[np.uint16]) -> Iterator[Job]:
         """Take what was written for a job, and say what follows on it."""
         tag = job.tag
         if tag.by_user:
-            said = self._codec.encode(self._codec.decode(ids.tolist()).strip() or "Hello!", add_special=False)
+            words = self._codec.decode(ids.tolist()).rstrip()
+            words = words if tag.kind == "begun" and not tag.second else words.strip() or "Hello!"
+            said = self._codec.encode(words, add_special=False)
             yield from self._answer([*job.ids, *said, *self._to_answer], replace(tag, by_user=False))
             return
         ended = int(ids[-1]) in self._codec.eos_token_ids

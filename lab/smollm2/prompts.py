@@ -4,6 +4,7 @@
     passage   an instruction over a passage of a book, a PEP, an RFC or the Rust book
     code      a task over a function of Python's standard library, by its signature and docstring
     own       no text: the target writes the user's turn itself (`answers.py`)
+    begun     the beginning of a user's turn, which the target goes on with (`openings.py`; for `batch_answers.py`)
 
 MT-Bench, HumanEval and Spec-Bench only measure: a prompt that shares 13 words in a row with one of theirs is left out.
 DATA holds the corpora's folders. Data out: JSON lines {"kind", "messages"}, in an order that a seed decides: any
@@ -21,6 +22,10 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from lab.smollm2.openings import openings
 
 HELD_OUT = 473  # the last questions of GSM8K's training half
 GRAM = 13  # words in a row that must not be shared
@@ -50,6 +55,7 @@ ON_SUBJECTS = (
 ON_FUNCTIONS = (
     "Write a Python function `{signature}` that does the following: {purpose}",
     "Complete this Python function.\n\n```python\n{head}\n```",
+    "{head}\n",
     "Explain step by step what this Python code does.\n\n```python\n{source}\n```",
     "Write unit tests for this Python function.\n\n```python\n{source}\n```",
     "Find possible bugs in this Python function and suggest improvements.\n\n```python\n{source}\n```",
@@ -62,6 +68,7 @@ def main() -> int:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--each", type=int, default=16000, help="prompts of a kind, at most")
+    parser.add_argument("--begun", type=int, default=0, help="beginnings of a user's turn")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     measured = grams_of(test_texts(asked.data))
@@ -80,6 +87,8 @@ def main() -> int:
             records.append({"kind": kind, "messages": [{"role": "user", "content": prompt}]})
         counts[kind] = {"kept": kept, "shared 13 words": dropped}
     records += [{"kind": "own", "messages": []} for _ in range(asked.each)]
+    some = openings(rng)
+    records += [{"kind": "begun", "messages": [], "begin": next(some)} for _ in range(asked.begun)]
     rng.shuffle(records)
     asked.out.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     sys.stdout.write(json.dumps(counts | {"own": asked.each}) + "\n")

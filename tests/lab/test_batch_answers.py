@@ -85,15 +85,17 @@ def test_a_chat_goes_on(decoder, monkeypatch):
     monkeypatch.setattr(codec, "eos_token_ids", frozenset(ends))
     slots = Slots(decoder, size=4, length=192, most=MOST, ends=ends)
     asked = [{"role": "user", "content": "It was late when the"}]
-    records = [{"kind": "own", "messages": []}, {"kind": "text", "messages": asked}] * 6
+    begun = {"kind": "begun", "messages": [], "begin": "Tell me about"}
+    records = [{"kind": "own", "messages": []}, {"kind": "text", "messages": asked}, begun] * 6
     sample(slots, chats, list(enumerate(records)), perf_counter(), 100)
     first, second = ([one for one in chats.answers if one.second is wanted] for wanted in (False, True))
-    assert sorted(one.kind for one in first) == ["own"] * 6 + ["text"] * 6
+    assert sorted(one.kind for one in first) == ["begun"] * 6 + ["own"] * 6 + ["text"] * 6
     assert second
     assert {tuple(one.prompt) for one in first if one.kind == "text"} == {tuple(codec.apply_chat_template(asked))}
     for one in first:
         shown = codec._tokenizer.decode(list(one.prompt), skip_special_tokens=False)
         assert shown.startswith("user: ") and shown.endswith(f"{END}\nA:")
+        assert shown.startswith("user: Tell me about") == (one.kind == "begun")
     for one in second:
         earlier = [[*past.prompt, *past.ids[:-1].tolist()] for past in first if past.ended]
         assert any(list(one.prompt[: len(past)]) == past for past in earlier)
