@@ -27,7 +27,8 @@ def install(source: Path, zoo: Path) -> Path:
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     config |= {key: "bfloat16" for key in ("dtype", "torch_dtype") if key in config}
     (place / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    shutil.copyfile(source / RECORD, place / RECORD)
+    record = json.loads((source / RECORD).read_text(encoding="utf-8"))
+    (place / RECORD).write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
     tensors = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(source / WEIGHTS).items()}
     save_file(tensors, place / WEIGHTS, metadata={"format": "pt"})
     if config.get("architectures") == ["LlamaForCausalLM"]:
