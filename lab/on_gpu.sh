@@ -6,8 +6,7 @@
 #
 # `--device cpu --size tiny` tries it without a GPU. Needs no installation, of the packages that outdraft imports no more
 # than torch, tokenizers, safetensors and numpy; the tests are left out where there is no pytest, and the file says so.
-# To carry the tree to another machine below 60 MB, leave docs, lab/zoo/claims, lab/smollm2/drafts and written,
-# tests/mutation and, of src/outdraft/zoo, eagle, eagle1, hass, mtp and foreign_draft behind.
+# To carry the tree to another machine below 60 MB, leave docs, lab/smollm2/written and tests/mutation behind.
 set -u
 OUT=on-gpu DEVICE=cuda SIZE=1b
 while [ $# -gt 0 ]; do
@@ -20,7 +19,7 @@ done
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 cd "$(dirname "$0")/.." || exit 2
-for model in target draft eagle3 early_exit; do
+for model in target draft eagle3; do
   [ -f "src/outdraft/zoo/$model/config.json" ] || { echo "on_gpu: src/outdraft/zoo/$model did not travel" >&2; exit 2; }
 done
 PY=${PY:-python3}

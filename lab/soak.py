@@ -229,7 +229,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drafter", help="by default what LLM(model) drafts with")
-    parser.add_argument("--kv-cache-memory", default="3MiB")
+    parser.add_argument("--kv-cache-memory", default="1MiB")
     parser.add_argument("--full", type=float, default=0.001, help="how often a pool says that it is full")
     parser.add_argument("--breaks", type=float, default=0.0005, help="how often a drafter raises")
     asked = parser.parse_args(words)

@@ -25,7 +25,6 @@ PLACES = (
     "mkdocs.yml",
     "pyproject.toml",
 )
-WRITTEN = ROOT / "docs/zoo_samples.md"  # by a model
 FOLDERS = ("docs", "src", "examples", "lab", "tests", ".github")
 CODE = re.compile(r'`[^`\n]+`|"\w+":')  # names of arguments, and keys
 TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
@@ -77,7 +76,7 @@ def found_by(search: Callable[[str, str], list[str]]) -> list[str]:
     """What a search of (name, text) finds in all that is written here by hand, this file apart."""
     pages = [ROOT / name for name in PLACES]
     pages += [path for folder in FOLDERS for kind in KINDS for path in (ROOT / folder).rglob(kind)]
-    pages = [page for page in pages if page not in (WRITTEN, Path(__file__))]
+    pages.remove(Path(__file__))
     assert len(pages) > 1500
     texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in pages}
     return [f"{name}: {line}" for name, text in texts.items() for line in search(name, text)]

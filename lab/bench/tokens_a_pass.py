@@ -103,7 +103,7 @@ def main(words: Seq[str] | None = None) -> int:
     try:
         shelf = Shelf()
         subject = load_subject(given.model, shelf)
-        asked = [variants(parse_rival(one, zoo=given.model == "zoo:target"), given.vary) for one in given.method]
+        asked = [variants(parse_rival(one), given.vary) for one in given.method]
         heads = [name for i, name in enumerate(asked[0]) for name in ([name] if not i else [name, "ratio"])]
         sys.stdout.write(f"| method | T | seed | {' | '.join(heads)} |\n|{' --- |' * (3 + len(heads))}\n")
         for method, named in zip(given.method, asked, strict=True):

@@ -33,7 +33,7 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "eagle3": {"drafter": {"name": "eagle3", "model": "zoo:eagle3"}, "num_speculative_tokens": 4},
     "recycling": {"num_speculative_tokens": 8},
     "default": {},
-    "early_exit": {"drafter": {"name": "early_exit", "model": "zoo:early_exit"}, "num_speculative_tokens": 4},
+    "early_exit": {"drafter": {"name": "early_exit"}, "num_speculative_tokens": 4},
     "lookahead": {"num_speculative_tokens": 8},
 }
 WAYS: dict[str, dict[str, Any]] = {

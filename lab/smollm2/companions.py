@@ -1,6 +1,6 @@
 """The drafts that ship for SmolLM2, as they travel: matrices as bytes, each with the record of its training.
 
-    python -m lab.smollm2.companions lab/smollm2/drafts src/outdraft/zoo/smollm2
+    python -m lab.smollm2.companions TRAINED src/outdraft/zoo/smollm2
 
 Data in: the trained drafts in bfloat16 (`train_all.py`), packed as NAME.tar.xz; data out: NAME/ for each, and the
 companions.json that names them. A draft model that was cut from the target keeps the target's embedding out of its

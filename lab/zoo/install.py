@@ -1,95 +1,51 @@
-"""Put a new target and the drafts that were trained for it into the zoo, `src/outdraft/zoo`.
+"""Put trained drafts of the zoo's target into the zoo, in bfloat16 and with the record of their training.
 
-    python -m lab.zoo.install family.toml --out OUT/family --source .. --target OUT/target --arm eagle_2m:eagle
+    python -m lab.zoo.install OUT/draft OUT/eagle OUT/eagle3 [--zoo src/outdraft/zoo]
 
-`--arm ARM[:NAME]`: an arm of the trial, and the name that it has in the zoo. In their order they go into the wheel
-while its models are under 64 MB together; the rest stay where they were trained, and so does an arm that taught its
-target. The target's companions.json is written anew: of several arms of a kind the first that fits is what the kind
-drafts with. Only configuration and weights are copied, and beside a draft model the target's tokenizer. `--dry-run`
-only says what would go where.
+A draft keeps the name of its directory. A draft model also gets the target's tokenizer. `target/companions.json` says
+what a method drafts with, and is written by hand.
 """
 
 import argparse
 import json
 import shutil
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from lab.trials.trial import read_trial
-from lab.zoo.figures import drafts_of, own_target, weights_bytes
-from outdraft.core.registry import find_learner
-from outdraft.drafters.shared.heads.joint import TAUGHT
-from outdraft.engine.naming.roles import FILE as COMPANIONS
+import torch
+from safetensors.torch import load_file, save_file
 
-ROOM = 64_000_000
-WHEEL = Path("src/outdraft/zoo")
-OF_TARGET = ("tokenizer*.json", "generation_config.json")  # a draft model has the same; training does not write them
-SHIPPED = ("config.json", "*.safetensors", TAUGHT, *OF_TARGET)
+from outdraft.training.record import RECORD
+
+WEIGHTS, OF_TARGET = "model.safetensors", ("tokenizer*.json", "generation_config.json")
 
 
-def copy_model(source: Path, place: Path) -> None:
-    """Configuration and weights, and nothing of the training."""
+def install(source: Path, zoo: Path) -> Path:
+    """Configuration, rounded weights, and the record: nothing else of the training."""
+    place = zoo / source.name
     shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    copy_files(source, place, SHIPPED)
-
-
-def copy_files(source: Path, place: Path, patterns: Sequence[str]) -> None:
-    """Files of one folder into another."""
-    for pattern in patterns:
-        for path in source.glob(pattern):
-            shutil.copyfile(path, place / path.name)
+    place.mkdir()
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    config |= {key: "bfloat16" for key in ("dtype", "torch_dtype") if key in config}
+    (place / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    record = json.loads((source / RECORD).read_text(encoding="utf-8"))
+    (place / RECORD).write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+    tensors = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(source / WEIGHTS).items()}
+    save_file(tensors, place / WEIGHTS, metadata={"format": "pt"})
+    if config.get("architectures") == ["LlamaForCausalLM"]:
+        for pattern in OF_TARGET:
+            for path in (zoo / "target").glob(pattern):
+                shutil.copyfile(path, place / path.name)
+    return place
 
 
 def main() -> None:
-    """Copy, and write who belongs to the target."""
+    """Each in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--source", type=Path, required=True, help="the checkout")
-    parser.add_argument("--target", type=Path, required=True)
-    parser.add_argument("--arm", action="append", default=[])
-    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("drafts", type=Path, nargs="+")
+    parser.add_argument("--zoo", type=Path, default=Path("src/outdraft/zoo"))
     given = parser.parse_args()
-    trial, wheel = read_trial(given.file), given.source / WHEEL
-    drafts = drafts_of(trial, given.out)
-    asked = {arm: name or arm for arm, _, name in (one.partition(":") for one in given.arm)}
-    if strange := [arm for arm in asked if arm not in drafts]:
-        sys.exit(f"no draft of {', '.join(strange)} is trained in {given.out}; there are: {', '.join(drafts)}")
-    replaced = {"target", "__pycache__", *asked.values()}
-    stays = [path for path in wheel.iterdir() if path.is_dir() and path.name not in replaced]
-    used = weights_bytes(given.target) + sum(map(weights_bytes, stays))
-    companions = json.loads((wheel / "target" / COMPANIONS).read_text(encoding="utf-8"))
-    for role, named in companions.items():  # what is replaced stays a companion only if its successor fits
-        companions[role] = {drafter: place for drafter, place in named.items() if Path(place).name not in replaced}
-    given_to = set()
-    for arm, name in asked.items():
-        source = given.out / drafts[arm].place
-        size, kind = weights_bytes(source), trial.arms[arm]["kind"]
-        here = own_target(source) is None and used + size < ROOM
-        used += size * here
-        sys.stdout.write(f"{name}: {size / 1e6:.1f} MB, {'the wheel' if here else f'stays at {source}'}\n")
-        role, drafter = (
-            ("draft_model", "any") if kind == "draft_model" else ("head", find_learner(kind).drafter or kind)
-        )
-        if not given.dry_run:
-            shutil.rmtree(wheel / name, ignore_errors=True)
-        if not here:
-            continue
-        if (role, drafter) not in given_to:  # the first arm of a kind is its default
-            companions.setdefault(role, {})[drafter] = f"../{name}"
-            given_to.add((role, drafter))
-        if not given.dry_run:
-            copy_model(source, wheel / name)
-            if role == "draft_model":
-                copy_files(given.target, wheel / name, OF_TARGET)
-    sys.stdout.write(f"the wheel: {used / 1e6:.1f} MB of weights\n")
-    if given.dry_run:
-        return
-    if given.target.resolve() != (wheel / "target").resolve():
-        copy_model(given.target, wheel / "target")
-    (wheel / "target" / COMPANIONS).write_text(json.dumps(companions, indent=2) + "\n", encoding="utf-8")
+    for draft in given.drafts:
+        install(draft, given.zoo)
 
 
 if __name__ == "__main__":

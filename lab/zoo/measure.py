@@ -1,6 +1,6 @@
 """The zoo's models in one folder, judged by source: the recipe kind "evaluate".
 
-Data out: OUT/evaluate/report.json (losses, the share of greedy texts that loop), OUT/evaluate/samples.md.
+Data out: OUT/evaluate/report.json (losses, the share of greedy texts that loop).
 """
 
 from pathlib import Path
@@ -8,9 +8,7 @@ from pathlib import Path
 from lab.zoo.evaluate import EvaluateOptions, evaluate_losses, write_report
 from lab.zoo.recipe import TrainingRecipe, build
 from lab.zoo.repeats import share_that_loops
-from lab.zoo.samples import samples_page
 from lab.zoo.streams import Sampler, open_streams
-from outdraft import zoo
 from outdraft.codecs.tokenizer_file import read_tokenizer
 from outdraft.engine.llm import LLM
 from outdraft.options.errors import ConfigError
@@ -34,5 +32,4 @@ def measure_zoo(recipe: TrainingRecipe, data: Path, out: Path, report: Report) -
     }
     looping = share_that_loops(llm, openings, options.text_tokens)
     write_report(out / recipe.name, {"losses": losses, "looping": looping})
-    (out / recipe.name / "samples.md").write_text(samples_page(llm, zoo.heldout_prompts()), encoding="utf-8")
     report(f"mixture: {losses['mixture']}; of {options.text_tokens} greedy tokens loop: {looping['all']:.2f}")

@@ -40,8 +40,6 @@ def test_method_spelling():
     assert paced.label == "eagle width=3 policy=threshold policy.threshold=0.6"
     fixed = parse_rival("none:threads=1")
     assert (fixed.label, fixed.threads, dict(fixed.options)) == ("none threads=1", 1, {})
-    own = parse_rival("early_exit:k=2", zoo=True)
-    assert own.options == {"model": "zoo:early_exit"} and own.label == "early_exit k=2"
     assert [rival.label for rival in RIVALS][:3] == ["default", "draft_model k=4", "ngram k=8"]
     for text, says in (
         ("ngram:k", "no key=value"),

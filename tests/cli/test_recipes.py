@@ -89,7 +89,7 @@ def test_bench_a_recipe(outdraft, tiny: Path, mine: Path, tmp_path: Path):
 
 
 def test_a_rival_that_is_a_recipe():
-    rival = parse_rival("recipe:lookahead,k=3,window=5,verifier=greedy", zoo=True)
+    rival = parse_rival("recipe:lookahead,k=3,window=5,verifier=greedy")
     assert (
         rival.is_recipe
         and rival.drafter == "lookahead"

@@ -59,8 +59,8 @@ FEATURES = {
         Feature(name="min_tokens", settings={"min_tokens": 9, "stop_token_ids": (265, 12, 14)}),
         Feature(name="logit_bias", settings={"logit_bias": {265: -9.0, 300: 4.0, 12: float("-inf")}}),
         Feature(name="repetition_penalty", settings={"repetition_penalty": 1.6}),
-        # negative ones ask for a token again, which these short texts do not do by themselves
-        Feature(name="presence_penalty", settings={"presence_penalty": -1.5}),
+        # a negative one asks for a token again, a positive one against it
+        Feature(name="presence_penalty", settings={"presence_penalty": 1.5}),
         Feature(name="frequency_penalty", settings={"frequency_penalty": -1.5}),
         Feature(name="logprobs", settings={"logprobs": 2}, shows=False),
         Feature(name="prompt_logprobs", settings={"prompt_logprobs": 1}, shows=False),

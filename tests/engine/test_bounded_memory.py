@@ -10,7 +10,7 @@ from outdraft.engine.assembly.memory import Memory
 from outdraft.options.errors import CapabilityError, ConfigError, RequestError
 
 SETTINGS = [SamplingParams(max_tokens=40), SamplingParams(max_tokens=40, temperature=0.9, seed=6)]
-POSITION = 9 * 2 * 2 * 64 * 2  # bytes of the zoo's target in bfloat16: layers, keys and values, heads, width
+POSITION = 6 * 2 * 2 * 32 * 2  # bytes of the zoo's target in bfloat16: layers, keys and values, heads, width
 
 
 def prompts(count):
@@ -89,7 +89,7 @@ def test_a_full_queue_refuses():
 
 
 def test_engines_beside_one_that_has_run_have_memory_of_their_own():
-    llm = LLM("zoo:target", drafter="none", kv_cache_memory="3MiB", enable_prefix_caching=True)
+    llm = LLM("zoo:target", drafter="none", kv_cache_memory="1MiB", enable_prefix_caching=True)
     wanted = llm.generate(prompts(1), SETTINGS[0])[0].token_ids
     beside = llm.with_speculation(draft_model="zoo:draft")
     assert beside.generate(prompts(1), SETTINGS[0])[0].token_ids == wanted

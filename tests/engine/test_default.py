@@ -3,18 +3,19 @@
 import json
 import logging
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from outdraft import zoo
-from outdraft.core.registry import find, make_options
+from outdraft.core.registry import find, find_learner, make_options
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.llm import LLM
 from outdraft.engine.naming import default
 from outdraft.kernels.library import library
-from outdraft.models.files.load import save_model
+from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import OutdraftError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import random_decoder, tiny_config
@@ -100,13 +101,19 @@ def test_a_draft_that_is_given_must_fit(target, tmp_path, caplog):
         LLM(target, draft_model=wrong)
 
 
+def make_exit_head(place: Path) -> None:
+    """An exit head of the zoo's target that has learned nothing."""
+    method, target = find_learner("early_exit"), load_model(zoo.path("target"))
+    method.new(method.options(), target, 0).save(place)
+
+
 @native
 def test_a_head_that_is_given_takes_the_place_of_a_draft_model_that_is_found(tmp_path):
     home = tmp_path / "target"
     shutil.copytree(zoo.path("target"), home, ignore=shutil.ignore_patterns("companions.json"))
     (home / "companions.json").write_text(json.dumps({"draft_model": str(zoo.path("draft"))}))
     assert arms(LLM(home)) == ["ngram", "suffix", "draft_model"]
-    assert arms(LLM(home, head="zoo:early_exit")) == ["ngram", "suffix", "early_exit"]
+    assert arms(LLM(home, head="zoo:eagle3")) == ["ngram", "suffix", "eagle3"]
 
 
 @native
@@ -121,15 +128,15 @@ def test_a_head_that_no_width_is_named_for_drafts():
 def test_a_head_brings_its_own_drafter():
     """Of the zoo: what is given as a head says itself whose it is."""
     assert arms(LLM("zoo:target"))[2:] == ["eagle"]  # and the draft model beside it is left alone
-    given = LLM("zoo:target", head="zoo:early_exit")
-    assert arms(given)[2:] == ["early_exit"]
+    given = LLM("zoo:target", head="zoo:eagle3")
+    assert arms(given)[2:] == ["eagle3"]
 
 
 @native
 def test_a_head_of_any_kind_that_lies_there_is_used(tmp_path):
     home = tmp_path / "target"
     shutil.copytree(zoo.path("target"), home, ignore=shutil.ignore_patterns("companions.json"))
-    shutil.copytree(zoo.path("early_exit"), home / "head")
+    make_exit_head(home / "head")
     assert arms(LLM(home)) == ["ngram", "suffix", "early_exit"]
 
 
@@ -251,7 +258,7 @@ def test_a_named_drafter_takes_a_head_of_its_own_kind(tmp_path):
     """And its own default, or its own refusal, where the head is another drafter's."""
     home = tmp_path / "target"
     shutil.copytree(zoo.path("target"), home, ignore=shutil.ignore_patterns("companions.json"))
-    shutil.copytree(zoo.path("early_exit"), home / "head")
+    make_exit_head(home / "head")
     llm = LLM(home, drafter="early_exit")
     assert llm.config["drafter"]["model"] == str(home / "head")
     assert llm.with_speculation(drafter="eagle").config["drafter"]["model"] == "zoo:eagle"

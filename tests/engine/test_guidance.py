@@ -22,7 +22,7 @@ from outdraft.verify.auto import Auto
 from tests.helpers.fakes import ConstantPolicy, TableTarget
 
 PROMPTS = ["The old house stood", "def add(a, b):\n    return", "Once there was a"]
-GUIDED = SamplingParams(max_tokens=24, guidance_scale=1.8)
+GUIDED = SamplingParams(max_tokens=24, guidance_scale=3)
 SEEDED = SamplingParams(max_tokens=24, guidance_scale=1.8, temperature=0.8, seed=5)
 NEGATIVE = "It rained, and rained, and"
 
@@ -213,7 +213,7 @@ def prepared(request: Request, **options) -> object:
 
 
 def test_a_target_that_does_not_guide_says_so():
-    with pytest.raises(CapabilityError, match=r"guidance_scale=1\.8: this engine's target does not guide"):
+    with pytest.raises(CapabilityError, match=r"guidance_scale=3: this engine's target does not guide"):
         prepared(Request(prompt_token_ids=(1,), params=GUIDED))
 
 
@@ -232,7 +232,7 @@ def test_a_scale_out_of_range_is_refused(scale):
         ({"negative_prompt": [3] * 512}, GUIDED, "the negative prompt has 512 tokens, the context holds 512"),
         ({"negative_prompt": 3.5}, GUIDED, "token ids are a list of whole numbers"),
         ({"negative_prompt": "a", "negative_prompt_token_ids": [3]}, GUIDED, "are the same thing: give one of them"),
-        ({"prompt_embeds": torch.zeros(3, 32)}, GUIDED, r"guidance_scale=1\.8 cannot be had with prompt_embeds"),
+        ({"prompt_embeds": torch.zeros(3, 32)}, GUIDED, r"guidance_scale=3 cannot be had with prompt_embeds"),
         ({"guidance_scale": 2.0}, None, r"belongs in SamplingParams: .*\(guidance_scale="),
         ({"negative_prompt_ids": [3]}, GUIDED, "a request takes no 'negative_prompt_ids'"),
     ],

@@ -208,8 +208,8 @@ def test_a_damaged_draft_is_not_sent_to_its_own_method(tmp_path: Path):
 
 
 def test_a_draft_is_no_target():
-    with pytest.raises(ModelLoadError, match="a draft for the method 'early_exit' and no model of its own"):
-        LLM(str(zoo.path("early_exit")))
+    with pytest.raises(ModelLoadError, match="a draft for the method 'eagle' and no model of its own"):
+        LLM(str(zoo.path("eagle")))
 
 
 def test_what_is_not_known_is_said(tmp_path: Path):

@@ -15,7 +15,7 @@ from outdraft.options.errors import RequestError
 IDS = [(7 * i * i + i) % 250 + 3 for i in range(150)]
 CHUNK = 100  # tokens of a prompt that a pass reads: two chunks
 LONG, SHORT = {"prompt_token_ids": IDS}, {"prompt_token_ids": IDS[:90]}
-ROW = 9 * 2 * 2 * 64 * 2  # bytes of zoo:target in bfloat16: layers, keys and values, heads, width
+ROW = 6 * 2 * 2 * 32 * 2  # bytes of zoo:target in bfloat16: layers, keys and values, heads, width
 ASKED = SamplingParams(max_tokens=12, prompt_logprobs=2, logprobs=2)
 KINDS = {"native": {}, "exact": {"dtype": "float32"}, "guarded": {"dtype": "float32", "exact": False}}
 

@@ -218,7 +218,7 @@ def test_a_text_that_is_read_again_goes_on_where_it_was(monkeypatch):
     params = SamplingParams(max_tokens=150, structured_outputs={"json": {**schema, "required": fields}})
     prompts = [f"Chapter {i}. " for i in range(6)]
     wanted = [one.text for one in LLM("zoo:target", drafter="none").generate(prompts, params)]
-    little = LLM("zoo:target", drafter="ngram", kv_cache_memory=3 * 128 * 9 * 2 * 2 * 64 * 2)
+    little = LLM("zoo:target", drafter="ngram", kv_cache_memory=3 * 128 * 6 * 2 * 2 * 32 * 2)
     results = little.generate(prompts, params)
     assert [one.text for one in results] == wanted and max(given_back) > 0
     assert all(set(json.loads(one.text)) >= set(fields) for one in results if one.finish_reason == "stop")

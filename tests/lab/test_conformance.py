@@ -235,7 +235,7 @@ def test_a_head_that_the_zoo_has_trained_is_on_the_bench(tmp_path: Path):
     (tmp_path / "a").mkdir()
     texts, small = make(tmp_path, 61), make(tmp_path / "a", 7)
     assert (texts.vocab_size, small.vocab_size) == (4096, 7)
-    assert Path(texts.options.model) == zoo.path("eagle") and texts.decoder.config.num_layers == 9
+    assert Path(texts.options.model) == zoo.path("eagle") and texts.decoder.config.num_layers == 6
     assert all(trained_row(read_recipe(name)) is None for name in ("ngram", "layerskip", "draft_model", "medusa"))
     page = write_page([Line(recipe=recipe, cells=dict.fromkeys(HEADINGS, PASS), trained=True)])
     assert "The texts of eagle are those of the [zoo](zoo.md)'s target" in page
@@ -243,7 +243,7 @@ def test_a_head_that_the_zoo_has_trained_is_on_the_bench(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_recipe_holds_with_its_trained_head():
-    line = run_line(read_recipe("early_exit"), TABLE)
+    line = run_line(read_recipe("eagle3"), TABLE)
     assert line.trained and not line.failures
 
 

@@ -19,7 +19,7 @@ from outdraft.options.errors import CacheFullError
 @pytest.fixture
 def llm():
     logging.getLogger("outdraft").setLevel(logging.CRITICAL)
-    with LLM("zoo:target", kv_cache_memory="3MiB", enable_prefix_caching=True, max_num_seqs=24) as made:
+    with LLM("zoo:target", kv_cache_memory="1MiB", enable_prefix_caching=True, max_num_seqs=24) as made:
         yield made
     logging.getLogger("outdraft").setLevel(logging.NOTSET)
 
@@ -62,7 +62,7 @@ def test_a_page_that_is_not_given_back_is_noticed(llm):
 
 
 def test_a_page_of_a_drafter_that_is_not_given_back_is_noticed():
-    with LLM("zoo:target", kv_cache_memory="3MiB", draft_model="zoo:draft") as llm:
+    with LLM("zoo:target", kv_cache_memory="1MiB", draft_model="zoo:draft") as llm:
         assert llm._thread.ask(left_over) == []
         (cache,) = own_caches(llm.engine.parts.drafter, runner_of(llm.engine.parts).cache)
         llm._thread.ask(lambda engine: cache.add(10**6))

@@ -36,7 +36,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
     for name in ("outdraft", "uvicorn"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     model = write_model("zoo:target", tmp_path_factory.mktemp("soak") / "model")
-    with LLM(str(model), kv_cache_memory="3MiB", enable_prefix_caching=True, max_num_seqs=24) as made:
+    with LLM(str(model), kv_cache_memory="1MiB", enable_prefix_caching=True, max_num_seqs=24) as made:
         yield made
     for name in ("outdraft", "uvicorn"):
         logging.getLogger(name).setLevel(logging.NOTSET)

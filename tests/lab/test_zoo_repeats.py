@@ -1,9 +1,8 @@
-"""Texts that go round in circles are found, and others are not; a page of samples shows what was written."""
+"""Texts that go round in circles are found, and others are not."""
 
 import pytest
 
 from lab.zoo.repeats import loops, share_that_loops
-from lab.zoo.samples import fenced, samples_page
 from outdraft import LLM, SamplingParams
 
 WALK = [(7 * i * i + 3 * i) % 101 for i in range(128)]
@@ -45,17 +44,3 @@ def test_shares_are_those_of_the_greedy_texts(llm: LLM):
         "other": float(expected["other"][0]),
         "all": (sum(expected["one"]) + sum(expected["other"])) / 3,
     }
-
-
-def test_a_page_shows_every_prompt_and_text(llm: LLM):
-    page = samples_page(llm, {"prose 1": "The old man", "python 1": "def add(a, b):\n"})
-    text = llm.generate("The old man", SamplingParams(max_tokens=128)).text
-    assert (
-        page.startswith("# What the zoo's target writes\n")
-        and "## prose 1" in page
-        and "## python 1" in page
-        and "def add(a, b):" in page
-    )
-    assert text.strip("\n").replace("~~~~", "~~~ ~") in page
-    assert page.count("T = 0.8, seed 0:") == 2
-    assert "~~~~" not in fenced("a\n~~~~\nb")[1]

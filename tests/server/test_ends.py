@@ -18,7 +18,7 @@ from outdraft import LLM, SamplingParams
 
 PROMPT = "It was late when"
 LONG = {"prompt": PROMPT, "max_tokens": 300, "ignore_eos": True, "temperature": 1, "seed": 3, "n": 4, "stream": True}
-WEIGHTS = ("--weights-memory", "8MiB", "--dtype", "bfloat16")  # packed into a file of the cache
+WEIGHTS = ("--weights-memory", "1MiB", "--dtype", "bfloat16")  # packed into a file of the cache
 
 
 class Process:

@@ -39,7 +39,7 @@ def follow(affinity, name, told):
 @pytest.fixture
 def llm():
     with LLM(
-        "zoo:target", drafter="none", enable_prefix_caching=True, kv_cache_memory="3MiB", max_model_len=128
+        "zoo:target", drafter="none", enable_prefix_caching=True, kv_cache_memory="1MiB", max_model_len=128
     ) as made:
         yield made
 

@@ -15,7 +15,7 @@ from outdraft.models.files.load import load_model
 from outdraft.options.errors import ModelLoadError
 from tests.training.toys import draft_objective, rates
 
-ALWAYS = {"draft", "eagle", "early_exit", "foreign_draft", "target"}
+ALWAYS = {"draft", "eagle", "foreign_draft", "target"}
 # Ours, written for this test: in no corpus.
 TEXT = """The old lighthouse keeper climbed the stairs every evening, and every evening he counted them. There were one
 hundred and twelve. His dog waited at the bottom, because she did not like the wind that blew through the broken window.
@@ -41,7 +41,7 @@ def rows():
 def test_the_zoo_is_complete_and_small():
     assert set(zoo.names()) >= ALWAYS
     wheel = zoo.path("target").parent
-    assert sum(p.stat().st_size for p in wheel.glob("*/*") if p.is_file()) < 64 * 2**20
+    assert sum(p.stat().st_size for p in wheel.glob("*/*") if p.is_file()) < 12 * 2**20
     with pytest.raises(ModelLoadError, match="did you mean 'target'"):
         zoo.path("targt")
 
@@ -70,8 +70,7 @@ def test_draft_and_target_predict_better_than_chance(target, rows):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "least"),
-    [("draft_model", "draft", 0.4), ("eagle", "eagle", 0.4), ("early_exit", "early_exit", 0.3)],
+    ("kind", "name", "least"), [("draft_model", "draft", 0.4), ("eagle", "eagle", 0.4), ("eagle3", "eagle3", 0.3)]
 )
 def test_every_drafter_is_accepted_often(target, rows, kind, name, least):
     method = find_learner(kind)

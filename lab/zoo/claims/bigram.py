@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from lab.zoo.ngram import NgramModel
+from outdraft import zoo
 from outdraft.core.registry import find_learner
 from outdraft.learn.losses import logs
 from outdraft.models.files.load_codec import load_codec
@@ -58,14 +59,14 @@ def some_texts(learned: TrainingCorpus, seed: int) -> NDArray[np.int64]:
 
 def main() -> None:
     """Print both figures for each seed, and the difference with its standard error."""
-    target, _ = open_target(HOME / "small", "auto", "cpu")
+    target, _ = open_target(zoo.path("target"), "auto", "cpu")
     method = find_learner("draft_model")
     cut = method.new(method.options(), target, 0)
     teacher = Teacher(target, cut.taps)
     with TemporaryDirectory() as place, torch.no_grad(), teacher.computing():
         learned, judged = (
             open_corpus(
-                [HOME / f"{name}.jsonl.gz"], load_codec(HOME / "small"), 4096, Path(place) / name, held_out=0.0
+                [HOME / f"{name}.jsonl.gz"], load_codec(zoo.path("target")), 4096, Path(place) / name, held_out=0.0
             )[0]
             for name in ("train", "test")
         )

@@ -26,7 +26,6 @@ from outdraft.weights.hub import resolve
 
 ZOO_TARGET = "zoo:target"
 DEFAULT = "default"
-ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +44,10 @@ class Rival:
 
     @property
     def label(self) -> str:
-        """The name, and what was chosen: "eagle k=5". What the zoo's target needs anyway is not said."""
+        """The name, and what was chosen: "eagle k=5"."""
         said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
-        own = {} if self.is_recipe else ZOO_OPTIONS.get(self.name, {})
         said |= self.roles
-        said |= {key: value for key, value in self.options.items() if own.get(key) != value}
+        said |= self.options
         said |= {} if self.verifier in (None, "auto") else {"verifier": self.verifier}
         said |= {} if self.policy is None else {"policy": self.policy}
         said |= {f"policy.{key}": value for key, value in self.policy_options.items()}
@@ -79,7 +77,6 @@ _LINE_UP = (
     Rival(name="draft_model", num_speculative_tokens=4),
     Rival(name="ngram", num_speculative_tokens=8),
     Rival(name="lookahead", num_speculative_tokens=4),
-    Rival(name="early_exit", options=ZOO_OPTIONS["early_exit"], num_speculative_tokens=3),
     Rival(name="eagle", num_speculative_tokens=5),
 )
 RIVALS = (Rival(name=DEFAULT), *(rival for rival in _LINE_UP if rival.name in names("drafter")))
@@ -101,8 +98,8 @@ def lineup_of(model: str) -> list[Rival]:
     return [*own, *(Rival(name=name) for name in heads)]
 
 
-def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:
-    """What `--method` says. `zoo`: the target is the zoo's, so that a drafter's zoo weights are its default."""
+def parse_rival(text: str, *, verifier: str | None = None) -> Rival:
+    """What `--method` says."""
     name, rest = _name(text)
     parts = _split(rest) if rest else []
     is_recipe = name == "recipe"
@@ -110,7 +107,7 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
         if not parts:
             raise ConfigError(f"method {text!r} names no recipe; write for example recipe:{recipe_names()[0]}")
         name, parts = parts[0], parts[1:]
-    options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo and not is_recipe else {}
+    options: dict[str, Any] = {}
     ours: dict[str, Any] = {"verifier": verifier, "is_recipe": is_recipe}
     pacing: dict[str, Any] = {}
     roles: dict[str, str] = {}

@@ -23,15 +23,7 @@ from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.promise import LEAST_ROUNDS, written
-from outdraft.training.record import (
-    RECORD,
-    Promise,
-    PromiseTerms,
-    fingerprint,
-    read_record,
-    require_target,
-    template_digest,
-)
+from outdraft.training.record import Promise, PromiseTerms, fingerprint, read_record, require_target, template_digest
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
@@ -97,7 +89,8 @@ def check_directory(
 
     `dtype`: of the target; by default the one that it was trained under.
     """
-    place, source = _place(str(directory)), resolve(target)
+    name = str(directory)
+    place, source = resolve(name) if name.startswith("zoo:") else user_path(name), resolve(target)
     record = read_record(place)
     if not record.promises:
         raise ConfigError(
@@ -118,19 +111,6 @@ def check_directory(
         Checked(promise=one, measured=measure(drafter, options, source, one.terms, dtype=dtype, device=device or "cpu"))
         for one in record.promises
     ]
-
-
-def _place(name: str) -> Path:
-    """Where a draft lies. Raises `ConfigError` for one of the zoo without a record."""
-    if not name.startswith("zoo:"):
-        return user_path(name)
-    place = resolve(name)
-    if not (place / RECORD).is_file():
-        raise ConfigError(
-            f"{name} ships without the record of its training ({RECORD}), so no promise of it can be checked; its "
-            "figures stand in docs/zoo.md"
-        )
-    return place
 
 
 def as_saved(drafter: str) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """The small models that ship with outdraft: a target, and the drafts and heads that were trained for it.
 
 Trained from scratch by `lab/zoo` on public-domain and freely licensed text; docs/zoo.md says how, and how good they
-are. `path("target")` is the directory of one. Heads that a wheel of reasonable size has no room for are made by the
-same recipes, and lie where they were made.
+are. `path("target")` is the directory of one.
 """
 
 import json

@@ -2,21 +2,21 @@
 
 import json
 import random
-import re
 import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from analysis.made_records import make_row, write
+from safetensors.torch import load_file, save_file
 
 from lab.trials import __main__ as trials
 from lab.trials.table import Run
-from lab.trials.trial import RECORD, Trial, read_trial
+from lab.trials.trial import RECORD, Trial
 from lab.zoo import before_after, figures, install
 from outdraft.bench.lineup import parse_rival
-from outdraft.core.registry import find_learner, read_options
 from outdraft.models.files.load import load_model
 from outdraft.training.record import fingerprint, read_record
 from tests.training.toys import write_trial
@@ -187,132 +187,21 @@ def test_an_arm_that_learned_for_longer_is_marked(tmp_path):
 # install
 
 
-def test_what_the_page_installs_are_arms_of_the_family():
-    asked = re.findall(r"--arm ([^\s:]+)", (RECIPES / "README.md").read_text())
-    arms = read_trial(RECIPES / "family.toml").arms
-    assert len(asked) > 4 and set(asked) <= arms.keys()
-    (copied,) = re.findall(r"for draft in ([\w ]+); do", (RECIPES / "README.md").read_text())
-    assert {arm["init"] for arm in arms.values() if "init" in arm} == {f"init_{name}" for name in copied.split()}
-    for arm in arms.values():
-        read_options(find_learner(arm["kind"]).options, arm.get("options", {}), "an arm")
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A checkout's zoo, a trial's drafts, and a new target: files of the right names, with nothing in them."""
-    wheel = tmp_path / "checkout/src/outdraft/zoo"
-    for name, size in (("target", 50), ("draft", 40), ("foreign_draft", 10), ("medusa", 5)):
-        filled(wheel / name, size)
-    (wheel / "target/companions.json").write_text(
-        json.dumps({"draft_model": {"any": "../draft", "universal": "../foreign_draft"}})
-    )
-    filled(tmp_path / "new", 50)
-    for name in OF_TARGET:
-        (tmp_path / "new" / name).write_text(name)
-    (tmp_path / "trial.toml").write_text(
-        'target = "new"\ndata = []\ntune = []\ntest = []\ntokens = 1\n[arms.small]\nkind = "draft_model"\n'
-        '[arms.cut]\nkind = "draft_model"\n[arms.eagle31]\nkind = "eagle3"\n'
-        '[arms.medusa]\nkind = "medusa"\n[arms.eagle3]\nkind = "eagle3"\n[arms.untrained]\nkind = "eagle"\n'
-    )
-    sizes = {"small": 20, "medusa": 30, "eagle3": 10, "cut": 5, "eagle31": 5}
-    for arm, size in sizes.items():
-        filled(tmp_path / f"out/{arm}-1-0", size)
-    record(tmp_path / "out", *(a_run(arm, 1, 0, 1.5) for arm in sizes))
-    return tmp_path / "checkout"
-
-
-def filled(place: Path, size: int) -> None:
-    place.mkdir(parents=True)
-    (place / "model.safetensors").write_bytes(bytes(size))
-    (place / "config.json").write_text(json.dumps({"from": place.name}))
-    (place / "training.json").write_text("{}")
-
-
-def installed(monkeypatch, checkout: Path, *words: str) -> None:
-    here = checkout.parent
-    monkeypatch.setattr(install, "ROOM", 100)
-    ran(
-        install,
-        monkeypatch,
-        here / "trial.toml",
-        "--out",
-        here / "out",
-        "--source",
-        checkout,
-        "--target",
-        here / "new",
-        *words,
-    )
-
-
-OF_TARGET = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}
-ARMS = ("--arm", "small:draft", "--arm", "medusa", "--arm", "eagle3")
-
-
-def test_drafts_go_into_the_wheel_while_there_is_room(monkeypatch, checkout, capsys):
-    installed(monkeypatch, checkout, *ARMS)
-    wheel = checkout / "src/outdraft/zoo"
-    assert {path.name for path in wheel.iterdir() if path.is_dir()} == {"target", "draft", "foreign_draft", "eagle3"}
-    own = {"config.json", "model.safetensors"}
-    assert {path.name for path in (wheel / "draft").iterdir()} == own | OF_TARGET, "a draft model has its tokenizer"
-    assert all((wheel / "draft" / name).read_text() == name for name in OF_TARGET)
-    assert {path.name for path in (wheel / "eagle3").iterdir()} == own
-    assert json.loads((wheel / "draft/config.json").read_text()) == {"from": "small-1-0"}
-    assert json.loads((wheel / "target/config.json").read_text()) == {"from": "new"}
-    assert json.loads((wheel / "target/companions.json").read_text()) == {
-        "draft_model": {"any": "../draft", "universal": "../foreign_draft"},
-        "head": {"eagle3": "../eagle3"},
+def test_a_draft_goes_into_the_zoo_rounded_with_its_record(tmp_path):
+    for name in ("zoo/target", "draft/run"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "zoo/target/tokenizer.json").write_text("of the target")
+    source = tmp_path / "draft"
+    (source / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"}')
+    (source / "training.json").write_text("{}")
+    (source / "run/step.pt").write_text("a checkpoint")
+    save_file({"w": torch.tensor([1.001])}, source / "model.safetensors")
+    place = install.install(source, tmp_path / "zoo")
+    assert {path.name for path in place.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "training.json",
     }
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split(", ")[1] for line in said[:3]] == [
-        "the wheel",
-        f"stays at {checkout.parent}/out/medusa-1-0",
-        "the wheel",
-    ]
-
-
-def test_the_first_arm_of_a_kind_that_has_room_is_its_default(monkeypatch, checkout):
-    words = [word for arm in ("small:draft", "cut", "eagle3", "eagle31") for word in ("--arm", arm)]
-    installed(monkeypatch, checkout, *words)
-    found = json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())
-    assert found == {
-        "draft_model": {"any": "../draft", "universal": "../foreign_draft"},
-        "head": {"eagle3": "../eagle31"},
-    }
-    installed(monkeypatch, checkout, "--arm", "cut", "--arm", "small:draft")
-    assert (
-        json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())["draft_model"]["any"] == "../cut"
-    )
-
-
-def test_what_is_not_asked_for_stays_also_the_target_itself(monkeypatch, checkout):
-    wheel = checkout / "src/outdraft/zoo"
-    installed(monkeypatch, checkout, "--arm", "eagle3", "--target", wheel / "target")
-    assert json.loads((wheel / "target/config.json").read_text()) == {"from": "target"}
-    assert (wheel / "draft/model.safetensors").stat().st_size == 40
-
-
-def test_an_arm_that_taught_its_target_stays_with_it(monkeypatch, checkout, capsys):
-    """It is no companion of the zoo's target, however small it is and however early it comes."""
-    taught = checkout.parent / "out/medusa-1-0"
-    filled(taught / "target", 20)
-    installed(monkeypatch, checkout, "--arm", "medusa:medusa2", "--arm", "small:draft", "--arm", "eagle3")
-    wheel = checkout / "src/outdraft/zoo"
-    assert not (wheel / "medusa2").exists()
-    assert json.loads((wheel / "target/companions.json").read_text())["head"] == {"eagle3": "../eagle3"}
-    assert f"medusa2: 0.0 MB, stays at {taught}\n" in capsys.readouterr().out
-
-
-def test_a_dry_run_copies_nothing(monkeypatch, checkout, capsys):
-    before = {path: path.stat().st_mtime_ns for path in checkout.rglob("*")}
-    installed(monkeypatch, checkout, *ARMS, "--dry-run")
-    assert {path: path.stat().st_mtime_ns for path in checkout.rglob("*")} == before
-    assert capsys.readouterr().out.startswith("draft: 0.0 MB, the wheel\n")
-
-
-def test_an_arm_without_a_trained_draft_is_named(monkeypatch, checkout):
-    assert "untrained" in read_trial(checkout.parent / "trial.toml").arms
-    with pytest.raises(
-        SystemExit, match=r"no draft of untrained is trained in .*; there are: small, cut, eagle31, medusa, eagle3"
-    ):
-        installed(monkeypatch, checkout, "--arm", "untrained")
+    assert json.loads((place / "config.json").read_text())["torch_dtype"] == "bfloat16"
+    assert load_file(place / "model.safetensors")["w"].equal(torch.tensor([1.0], dtype=torch.bfloat16))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from outdraft.bench.lineup import ZOO_OPTIONS, ZOO_TARGET
+from outdraft.bench.lineup import ZOO_TARGET
 from outdraft.cli.flags import ROLES, ChoiceFlags, EngineFlags, TextFlags
 from outdraft.cli.options import flag, same
 from outdraft.options.errors import ConfigError, OutdraftError
@@ -249,9 +249,8 @@ def list_suspects(options: Options, plain: "LLM") -> list[Suspect]:
         method = find("drafter", name)
         if name == "none" or not method.lossless:
             continue
-        suited = ZOO_OPTIONS.get(name, {}) if options.engine.model == ZOO_TARGET else {}
         for form, shaped in (method.forms or {method.shape_of(method.options()): {}}).items():
-            words = {"drafter": {"name": name, **suited, **shaped}}
+            words = {"drafter": {"name": name, **shaped}}
             suspects.append(Suspect(label=f"{name} {form}", words=words))
     return suspects
 

@@ -242,10 +242,9 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs
     if one_length:
         check_greedy(params)
         params = replace(params, ignore_eos=True)
-    zoo = options.model.partition("@")[0] == ZOO_TARGET
     methods = (*options.method, *(f"recipe:{name}" for name in options.recipe))
     roles = {role: value for role in ROLES if (value := getattr(options, role)) is not None}
-    chosen = fill_roles([parse_rival(text, verifier=options.verifier, zoo=zoo) for text in methods], roles)
+    chosen = fill_roles([parse_rival(text, verifier=options.verifier) for text in methods], roles)
     prompts = load_suites(options.suite or DEFAULT, count=count)
     engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
     settings = {name: getattr(options, name) for name in engine} | settings
@@ -260,7 +259,7 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs
         params=params,
         rounds=rounds,
         chosen=chosen,
-        strict=bool(chosen) or zoo,
+        strict=bool(chosen) or options.model.partition("@")[0] == ZOO_TARGET,
     )
 
 

@@ -44,7 +44,7 @@ from outdraft.weights.hub import resolve
 class EarlyExitOptions(DrawOptions):
     """Where to exit. Raises `ConfigError` naming what is out of range."""
 
-    # a trained exit head, a directory or "zoo:early_exit"; when empty, the target's own final norm and head are used
+    # a trained exit head, a directory; when empty, the target's own final norm and head are used
     model: str = ""
     # how many of the target's first layers draft (E); 0 takes the trained head's number (beside a head any other is
     # refused), or without a head a quarter of the layers
