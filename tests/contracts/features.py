@@ -74,7 +74,7 @@ FEATURES = {
         Feature(name="constraint", request={"constraint": Thirds}),
         Feature(
             name="structured_outputs",
-            settings={"structured_outputs": {"regex": "([a-z ,.]|\\n)*"}},
+            settings={"structured_outputs": {"regex": "([a-m ,.]|\\n)*"}},
             excludes=("constraint",),
         ),
     )
