@@ -33,7 +33,7 @@ def test_the_mean_loss_begins_anew_with_every_evaluation_and_the_pace_does_not(t
     assert lines == [first, second] and shown == [(0, first), (2, second)]
 
 
-def test_an_end_that_is_not_known_yet_is_not_told(tmp_path):
+def test_an_end_that_is_not_known_yet_is_left_out(tmp_path):
     journal, said, _ = new(tmp_path)
     journal.add(4.0, 1.0)
     journal.say_step(1, 1 << 30)

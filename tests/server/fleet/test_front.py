@@ -140,7 +140,7 @@ def test_where_all_die_the_client_gets_an_error(apps):
     reply = asyncio.run(ask(PlannedFleet(apps, lambda i: 0), *COMPLETION))
     assert reply.status_code == 503 and reply.json()["error"]["code"] == "engine_lost"
     path, body = COMPLETION
-    reply = asyncio.run(ask(PlannedFleet(apps, lambda i: 3), path, {**body, "stream": True}))
+    reply = asyncio.run(ask(PlannedFleet(apps, lambda i: 1), path, {**body, "stream": True}))
     assert '"code":"engine_lost"' in reply.text and reply.text.endswith("data: [DONE]\n\n")
 
 

@@ -80,7 +80,7 @@ def run(options: Options) -> int:
         return 0
     measured = read_measured()
     for title, shown in _groups(entries, whole=options.kind is None and not options.options):
-        gained = any(entry.get("measured") for entry in shown)
+        gained = not options.options and any(entry.get("measured") for entry in shown)
         table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for heading in ("name", "lossless", *([f"on {measured['target']}"] * gained), "what it does", "paper"):
             table.add_column(heading, no_wrap=heading in ("name", "lossless"))
