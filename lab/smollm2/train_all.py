@@ -15,7 +15,6 @@ best weights, and at last killed.
 
 import argparse
 import gzip
-import hashlib
 import json
 import os
 import signal
@@ -27,6 +26,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+
+from lab.smollm2.whole_rows import HELD_OUT, is_held_out
 
 PART = 15_000_000  # bytes of a file that is carried home
 THREADS = "2"
@@ -89,7 +90,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--seconds", type=float, default=270, help="of training steps, for each kind")
     parser.add_argument("--grace", type=float, default=150, help="seconds for loading, evaluations and saving")
-    parser.add_argument("--held-out", type=float, default=0.02, help="share of the prompts")
+    parser.add_argument("--held-out", type=float, default=HELD_OUT, help="share of the prompts")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--plan", default="{}", help='JSON that changes plans: {"all": {...}, "eagle3": {...}}')
     return parser
@@ -154,8 +155,7 @@ def split(paths: list[Path], place: Path, held_out: float) -> dict[str, int]:
             prompt, own = record["prompt_token_ids"], record["token_ids"]
             if len(own) < 2:
                 continue
-            digest = hashlib.sha256(json.dumps(prompt).encode()).digest()
-            is_held = int.from_bytes(digest[:4], "big") / 2**32 < held_out
+            is_held = is_held_out(prompt, held_out)
             names = ["valid"] if is_held else ["train"]
             if is_held and record.get("temperature", (record.get("asked") or [1.0])[0]) == 0:
                 names.append("greedy")

@@ -1,4 +1,4 @@
-"""Answers as rows of whole texts, laid out once: what `quick.py` reads on the device without asking the host.
+"""Answers as rows of whole texts, laid out once: what `train_eagle3.py` reads on the device without asking the host.
 
     row of T + 1 tokens   | a a a a a a a | b b b b | c c c c c . . |     no text crosses an edge; about 3 % is empty
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lab.smollm2.packed import read
 
 _OPEN = 48
-HELD_OUT = 0.02  # of the prompts, by hash: those of `train_all.py`
+HELD_OUT = 0.02  # of the prompts, by hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ def texts_of(paths: Iterable[Path]) -> tuple[list[Text], list[Text]]:
     return learned, held
 
 
-def is_held_out(prompt: Seq[int]) -> bool:
+def is_held_out(prompt: Seq[int], share: float = HELD_OUT) -> bool:
     """By the prompt alone, so that all answers to it are on one side."""
     digest = hashlib.sha256(json.dumps(list(prompt)).encode()).digest()
-    return int.from_bytes(digest[:4], "big") / 2**32 < HELD_OUT
+    return int.from_bytes(digest[:4], "big") / 2**32 < share
 
 
 def lay_out(texts: Seq[Text], length: int, seed: int) -> WholeRows:

@@ -3,13 +3,14 @@
 import random
 
 import pytest
-from control.world import drive, sequence
+from control.world import drive, judged, sequence
 
 from outdraft.control.auto.gate import ended_costs, least_survival
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.records import TRIALS
-from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.events import StepTimes
 from outdraft.core.policy import Arm
+from outdraft.options.speculative import Settled
 
 PASSES = (0, 1.0, 1.07, 1.18, 1.3, 1.7, 1.95, 2.2, 2.45, 2.7)  # by rows: those beyond the fourth cost more
 
@@ -31,19 +32,8 @@ class SureWorld:
             drafted, survival = drafted + 1, survival * chance
             alive = alive and self.dice.random() < chance
             accepted += alive
-        seq.tokens.extend((1,) * (accepted + 1))
         times = StepTimes(draft=self.cost * drafted, target=self.pass_cost(1 + drafted))
-        event = StepEvent(
-            seq_id=seq.id,
-            tokens=(1,) * (accepted + 1),
-            num_draft_tokens=drafted,
-            draft_depth=drafted,
-            num_nodes=1 + drafted,
-            num_accepted=accepted,
-            rejected=accepted < drafted,
-            times=times,
-        )
-        return [event]
+        return [judged(seq, drafted, accepted, times)]
 
 
 def auto(ends_early):
@@ -62,13 +52,23 @@ def test_a_drafter_that_is_always_sure_loses_nothing():
 
 
 def test_trials_and_what_a_request_asks_for_are_whole():
-    policy, asks = auto(True), sequence(asks=3)
+    policy, asks = auto(True), sequence(1)
+    asks.settled = Settled(arm=0, depth=3)
     trials = drive(policy, SureWorld(), 40).budgets
     assert [budget.depth for (budget,) in trials[: len(TRIALS)]] == list(TRIALS)
     assert all(budget.survival == 0 for (budget,) in trials[: len(TRIALS)])
     assert any(budget.survival > 0 for (budget,) in trials)
-    fixed = drive(auto(True), SureWorld(), 40, [asks]).budgets
-    assert all(budget.survival == 0 or asks.settled.depth is None for (budget,) in fixed)
+    asked = drive(policy, SureWorld(), 40, [asks]).budgets
+    assert {(budget.depth, budget.survival) for (budget,) in asked} == {(3, 0.0)}
+
+
+def test_a_trial_that_comes_late_is_whole():
+    """Short guesses leave no room for one."""
+    policy = auto(True)
+    short = drive(policy, SureWorld(), 200, [sequence(1, asks=2)]).budgets
+    assert any(budget.survival > 0 for (budget,) in short)
+    late = drive(policy, SureWorld(), len(TRIALS), [sequence(2)]).budgets
+    assert {(budget.depth, budget.survival) for (budget,) in late} == {(depth, 0.0) for depth in TRIALS}
 
 
 def test_an_arm_that_cannot_end_early_is_not_asked_to():

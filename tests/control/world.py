@@ -31,6 +31,22 @@ def sequence(number=0, *, max_tokens=1_000_000, asks=None, prompt=8):
     )
 
 
+def judged(seq, depth, accepted, times):
+    """A chain of this depth has been judged: the sequence's event, and its tokens."""
+    tokens = (1,) * (accepted + 1)
+    seq.tokens.extend(tokens)
+    return StepEvent(
+        seq_id=seq.id,
+        tokens=tokens,
+        num_draft_tokens=depth,
+        draft_depth=depth,
+        num_nodes=1 + depth,
+        num_accepted=accepted,
+        rejected=accepted < depth,
+        times=times,
+    )
+
+
 @dataclass
 class World:
     """`alphas[arm]`: chance of a token, a number or a function of (round, sequence); `costs[arm]`: seconds of one."""
@@ -67,23 +83,7 @@ class World:
         shake = 1 + self.noise * (self.dice.random() - 0.5)
         draft = sum((self.fixed + self.costs[arm] * depth) * crowds[arm] for arm, depth in deepest.items()) * shake
         times = StepTimes(draft=draft / len(seqs), target=self.pass_cost(rows) * shake / len(seqs))
-        events = []
-        for seq, depth, accepted in made:
-            tokens = (1,) * (accepted + 1)
-            seq.tokens.extend(tokens)
-            events.append(
-                StepEvent(
-                    seq_id=seq.id,
-                    tokens=tokens,
-                    num_draft_tokens=depth,
-                    draft_depth=depth,
-                    num_nodes=1 + depth,
-                    num_accepted=accepted,
-                    rejected=accepted < depth,
-                    times=times,
-                )
-            )
-        return events
+        return [judged(seq, depth, accepted, times) for seq, depth, accepted in made]
 
     def best(self, number, deepest=16, seq=0):
         """Tokens a second of the oracle, which knows every chance: (rate, arm, depth)."""

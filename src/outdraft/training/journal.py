@@ -55,13 +55,13 @@ class RunJournal:
     def say_step(self, step: int, end: int) -> None:
         """Report how far it is. At least one step has been added since the last evaluation."""
         now = self.running(end - step)
-        of, left = (f"/{end}", _left(now)) if end < _NOT_KNOWN else ("", "")
+        of, left = (f"/{end}", f", {_left(now)}") if end < _NOT_KNOWN else ("", "")
         self.say(f"step {step}{of} loss {now['loss']:.4f}; {now['tokens_a_second']:.0f} tokens/s{left}")
 
     def evaluated(self, step: int, end: int, line: str, numbers: Mapping[str, Any]) -> None:
         """Report the line, and write the numbers; the mean loss begins anew."""
         now = self.running(end - step)
-        left = f";{_left(now)[1:]}" if now and end < _NOT_KNOWN else ""
+        left = f"; {_left(now)}" if now and end < _NOT_KNOWN else ""
         self.say(f"step {step} {line}{left}")
         self._write(step, {**numbers, **now})
         self._loss, self._steps = 0.0, 0
@@ -115,4 +115,4 @@ def open_board(place: Path) -> Board:
 
 
 def _left(now: Mapping[str, float]) -> str:
-    return f", {now['seconds_left'] / 60:.1f} min left"
+    return f"{now['seconds_left'] / 60:.1f} min left"

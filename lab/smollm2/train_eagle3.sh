@@ -1,7 +1,7 @@
 #!/bin/bash
 # A long run on one GPU with 80 GB and more: new answers are written while a head learns from those that are there.
-#     lab/smollm2/quick.sh MODEL PROMPTS HEAD OUT [SECONDS] [SECONDS OF WRITING]
-# OUT/eagle3-1 is the head, OUT/more-*.npz.xz the new answers, OUT/quick.json the account.
+#     lab/smollm2/train_eagle3.sh MODEL PROMPTS HEAD OUT [SECONDS] [SECONDS OF WRITING]
+# OUT/eagle3-1 is the head, OUT/more-*.npz.xz the new answers, OUT/train_eagle3.json the account.
 set -e
 model=$1 prompts=$2 head=$3 out=$4 seconds=${5:-520} writing=${6:-240}
 mkdir -p "$out"
@@ -12,6 +12,6 @@ export PYTHONUNBUFFERED=1
         --seed 1 --seconds "$writing" >"$out/writing.log" 2>&1
     touch "$out/more.done"
 ) &
-python3 -m lab.smollm2.quick "$model" lab/smollm2/written/*.npz.xz --init "$head" --out "$out" --seconds "$seconds" \
-    --more "$out/more" 2>&1 | tee "$out/quick.log"
+python3 -m lab.smollm2.train_eagle3 "$model" lab/smollm2/written/*.npz.xz --init "$head" --out "$out" --seconds "$seconds" \
+    --more "$out/more" 2>&1 | tee "$out/train_eagle3.log"
 wait

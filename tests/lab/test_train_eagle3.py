@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from lab.smollm2.eagle3_course import Course, Pool, evaluate, pieces
 from lab.smollm2.fused_unrolled import FusedUnrolled
 from lab.smollm2.packed import Answer, write
-from lab.smollm2.quick_course import Course, Pool, evaluate, pieces
 from lab.smollm2.row_loss import row_loss
 from lab.smollm2.whole_rows import Text, is_held_out, lay_out, texts_of
 from outdraft.core.learner import Moment

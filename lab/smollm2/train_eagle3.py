@@ -1,10 +1,10 @@
 """EAGLE-3 heads of SmolLM2 at a GPU's own speed: passes and gradients are recorded once and replayed.
 
-    python3 -m lab.smollm2.quick MODEL ANSWERS... --init HEAD --out OUT --seconds 500 [--more STEM] [--layers 1,2]
+    python3 -m lab.smollm2.train_eagle3 MODEL ANSWERS... --init HEAD --out OUT --seconds 500 [--more STEM]
 
     ANSWERS  what `batch_answers.py` wrote          HEAD  a trained head: its weights are where training begins
     --more   STEM: files STEM-*.npz.xz that appear while it trains are learned from too, when STEM.done stands beside
-    OUT      eagle3-1/, eagle3-2/ (config.json, model.safetensors in bfloat16), quick.json: what was done, evaluations
+    OUT      eagle3-LAYERS/ (config.json, model.safetensors in bfloat16), train_eagle3.json: what was done, evaluations
 
 `outdraft train` asks the host at every step which rows count, and takes 105 ms a step of 4,096 tokens on an H200. Here
 all shapes stand: rows that do not count weigh nothing, the teacher says no more than the draft's vocabulary, the loss
@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lab.smollm2.quick_course import STEPS, Coming, Course, Pool, Recorded, evaluate, pieces, say
+from lab.smollm2.eagle3_course import STEPS, Coming, Course, Pool, Recorded, evaluate, pieces, say
 from lab.smollm2.whole_rows import lay_out, texts_of
 from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.net import Eagle3Net
@@ -121,7 +121,7 @@ def main() -> int:
         "asked": {name: str(value) for name, value in vars(asked).items()},
     }  # fmt: skip
     save(nets, asked)
-    (asked.out / "quick.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (asked.out / "train_eagle3.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if device.type == "cuda":
         say(f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB at most")
     return 0

@@ -1,5 +1,4 @@
-"""What a quick training run (`quick.py`) keeps on its device: the buffers of a step, recorded calls, rows with what was
-said of them."""
+"""What `train_eagle3.py` keeps on its device: the buffers of a step, recorded calls, rows and what was said of them."""
 
 import sys
 import threading
