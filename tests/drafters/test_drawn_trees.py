@@ -159,7 +159,8 @@ def test_temperature_seed_and_rule_decide():
 def test_a_requests_own_rule_decides_too():
     """The engine's rule, or the one that the request names: `sequential` does not read q."""
     drawn, likeliest = [], []
-    with LLM("zoo:target", drafter={"name": "eagle3", "model": "zoo:eagle3"}, verifier="auto") as llm:
+    drafter = {"name": "eagle3", "model": "zoo:eagle3"}
+    with LLM("zoo:target", drafter=drafter, verifier="auto", num_speculative_tokens=3) as llm:
         propose = llm.engine.parts.drafter.propose
 
         def watch(seqs, budgets):

@@ -2,6 +2,7 @@
 
 import asyncio
 from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 import pytest
@@ -33,11 +34,26 @@ def test_pieces_join_to_what_generate_writes() -> None:
     assert found == {(i, j): text.text for i, one in enumerate(whole) for j, text in enumerate(one.outputs)}
 
 
-def test_no_text_waits_for_one_that_has_not_begun() -> None:
+def test_no_text_waits_for_one_that_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine begins the second text only once all of the first has been read."""
+    is_read = Event()
+
     async def order(llm: LLM) -> list[int]:
-        return [place.prompt async for place, _ in await llm.open(PROMPTS, SamplingParams(max_tokens=6))]
+        found: list[int] = []
+        async for place, _ in await llm.open(PROMPTS, SamplingParams(max_tokens=6)):
+            found.append(place.prompt)
+            if len(found) == 6:
+                is_read.set()
+        return found
 
     with LLM("zoo:target", drafter="none", max_num_seqs=1) as llm:
+        step = llm.engine.step
+
+        def waiting() -> list[StepEvent]:
+            assert len(llm.engine.waiting) + len(llm.engine.running) == 2 or is_read.wait(timeout=10)
+            return step()
+
+        monkeypatch.setattr(llm.engine, "step", waiting)
         assert asyncio.run(order(llm)) == [0] * 6 + [1] * 6
 
 

@@ -29,11 +29,11 @@ def test_the_engine_is_built_so():
         "lookahead",
     ]
     params = SamplingParams(max_tokens=40)
-    prompt = "It was late. It was late. It was late. It was"
+    prompt = "The same was the same, and the same was the same, and"  # so that the first look-ups find something
     text = plain.generate(prompt, params)
     looking_up = plain.with_drafter("ngram")
-    texts = [looking_up.generate(prompt, params) for _ in range(20)]  # a busy moment may tell it not to draft for some
+    texts = [looking_up.generate(prompt, params) for _ in range(2)]
     assert {one.token_ids for one in (both.generate(prompt, params), *texts)} == {text.token_ids}
-    assert any(one.metrics["speculative_decoding"]["num_draft_tokens"] for one in texts)
+    assert texts[0].metrics["speculative_decoding"]["num_draft_tokens"]
     with pytest.raises(ConfigError, match="unknown policy 'autos', did you mean 'auto'"):
         plain.with_drafter("ngram", policy="autos")
