@@ -129,10 +129,11 @@ def test_an_answer_that_is_stopped_is_kept(session: Session, monkeypatch, capsys
 def test_another_drafter_and_a_race(session: Session, capsys):
     session.take("/race")
     assert "ask one first" in capsys.readouterr().out
-    for line in ("ab ab ab", "/drafter none", "/race", "/drafter default", "/color", "/stats"):
+    for line in ("ab ab ab", "/drafter none", "/race", "/race another", "/drafter default", "/color", "/stats"):
         session.take(line)
     out = capsys.readouterr().out
-    assert "drafter='none'" in out and "drafter='ngram'" in out
+    assert "drafter='none'" in out and "drafter='ngram'" in out and "/race takes no words, and 'another' would" in out
+    assert out.count("speculative: ab ab ab") == 1
     assert re.search(r"plain: ab ab ab\n.*\n\(6 tokens in 6 passes", out) and "speculative: ab ab ab" in out
     assert roles(session) == "sua" and "(colours are on)" in out and "6 tokens in " in out
 

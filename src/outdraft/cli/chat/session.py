@@ -53,7 +53,10 @@ class Session:
         if name not in known:
             self.note(f"unknown command /{name}{near_miss(name, known)}: /help lists them; a space before it asks it")
             return
-        known[name](self, words.strip())
+        words, (usage, _) = words.strip(), _told(known[name])
+        if words and not usage:
+            raise RequestError(f"/{name} takes no words, and {words!r} would be lost: ask it on a line of its own")
+        known[name](self, words)
 
     def _answer(self, question: str) -> None:
         """Stream one answer; Ctrl-C ends it and keeps what was written. An error takes the question back."""
@@ -94,8 +97,7 @@ class Session:
         """list these commands"""
         table = Table.grid(padding=(0, 2))
         for name, command in commands().items():
-            told = " ".join((getdoc(command) or "").split())
-            usage, _, meaning = told.rpartition(": ")
+            usage, meaning = _told(command)
             table.add_row(f"/{name} {usage}", meaning)
         table.add_row("", 'a backslash at the end of a line, or """ around several, goes on; Ctrl-C stops an answer')
         self.console.print(table, style="dim", markup=False)
@@ -186,6 +188,12 @@ class Session:
 def commands() -> dict[str, Callable[[Session, str], None]]:
     """Each command by its name, without the slash."""
     return {name.removeprefix("do_"): made for name, made in vars(Session).items() if name.startswith("do_")}
+
+
+def _told(command: Callable[[Session, str], None]) -> tuple[str, str]:
+    """What words a command takes, "" for none, and what it does."""
+    usage, _, meaning = " ".join((getdoc(command) or "").split()).rpartition(": ")
+    return usage, meaning
 
 
 def _named(words: str, usage: str) -> str:

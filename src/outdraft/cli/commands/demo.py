@@ -120,7 +120,10 @@ def ids_of(codec: "TextCodec", text: str, *, chat: bool) -> list[int]:
 def show_races(
     console: "Console", plain: "LLM", kinds: dict[str, str], ids: dict[str, list[int]], options: Options
 ) -> None:
-    """Texts written live, plain beside speculative: by the default where the model answers, else by three drafters."""
+    """Texts written live, plain beside speculative: by the default where the model answers, else by three drafters.
+
+    The default has answered the other questions before, and so knows what its drafters bring.
+    """
     from outdraft.bench.lineup import Rival
     from outdraft.bench.trial import join
     from outdraft.cli.console import has_style, legend
@@ -141,6 +144,8 @@ def show_races(
             if options.model == ZOO_TARGET:
                 raise
             drafter, speculative = "ngram", join(plain, Rival(name="ngram"))
+        for other in (ids[one] for one in ids if answers and one != kind):
+            speculative.generate({"prompt_token_ids": other}, SamplingParams(max_tokens=options.max_tokens))
         engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
         params = SamplingParams(max_tokens=(2 if answers else 1) * options.max_tokens, **LIVE)
         text = f"{kinds[kind]}\n\n" if answers else kinds[kind]
