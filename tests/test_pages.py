@@ -35,6 +35,39 @@ def dead_links(page: Path) -> Iterator[str]:
             yield f"{path}{anchor}: no such heading"
 
 
+def test_links_out_of_docs_are_shown_as_paths_on_the_site():
+    shown = re.search(r"\(\?:([a-z|]+)\)", (ROOT / "docs/_site/hooks.py").read_text())
+    assert shown is not None
+    for page in (ROOT / "docs").rglob("*.md"):
+        rooms = {
+            path.rpartition("../")[2].partition("/")[0]
+            for path, _ in LINK.findall(page.read_text())
+            if is_out(page, path)
+        }
+        assert rooms <= set(shown[1].split("|")), page
+
+
+def is_out(page: Path, path: str) -> bool:
+    return bool(path) and not (page.parent / path).resolve().is_relative_to(ROOT / "docs")
+
+
+def test_what_the_site_documents_is_found():
+    """`paths` of mkdocs.yml, where the modules lie that pages name behind `:::`."""
+    listed = re.search(r"paths: \[(.*)\]", (ROOT / "mkdocs.yml").read_text())
+    assert listed is not None
+    roots = [ROOT / one.strip() for one in listed[1].split(",")]
+    named = {
+        name for page in (ROOT / "docs").rglob("*.md") for name in re.findall(r"^::: (\S+)", page.read_text(), re.M)
+    }
+    for name in named:
+        # a module, or what stands in one
+        paths = [name.replace(".", "/"), name.rpartition(".")[0].replace(".", "/")]
+        assert any(
+            (root / (path + end)).exists() for root in roots for path in paths for end in (".py", "/__init__.py")
+        ), name
+    assert len(named) > 5
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as the site and code hosts make them."""
     found = set()

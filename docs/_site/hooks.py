@@ -10,7 +10,7 @@ from typing import Any
 
 from outdraft.core.registry import KINDS, names
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./(?:\.\./)?(?:examples|src|recipes|tests)[^)]*)\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((\.\./(?:\.\./)?(?:examples|lab|src|recipes|tests)[^)]*)\)")
 TITLES = {"drafter": "Drafters", "verifier": "Acceptance rules", "policy": "Policies"}
 
 
