@@ -3,8 +3,8 @@
     python lab/smollm2/promise.py DRAFT --target MODEL --data OUT/data/valid.jsonl [--texts 256]
 
 The target writes behind held-out prompts, which takes its time; what the trainer's own passes say of these texts goes
-into DRAFT/training.json. The trainer's passes compute in float32, which any processor
-is quick at; the check that follows runs the engine in the type of the record.
+into DRAFT/training.json. The target writes in the type of the record, in which the check that follows runs the engine;
+the trainer's passes compute in float32 where the processor has no instructions for that type.
 """
 
 import argparse
@@ -40,7 +40,6 @@ def main() -> int:
             "data": [asked.data],
             "valid": [asked.data],
             "depth": record["plan"]["depth"],
-            "dtype": "float32",
             "device": asked.device,
             "out": place,
         }

@@ -60,12 +60,12 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
             depth=course.plan.depth,
             temperature=temperature,
         )
-        seen = promise(course.learner, course.teacher, course.verifier, terms)
+        seen = promise(course.learner, course.teacher, course.verifier, terms, dtype=course.serves)
         begun = len(terms.prompts)
         enough = ceil(begun * _MARGIN * LEAST_ROUNDS / max(1.0, sum(seen.rounds)))
         if texts is None and (more := tuple(known[begun:enough])):  # the better a draft, the fewer rounds has a text
             rest = replace(terms, prompts=more)
-            seen += promise(course.learner, course.teacher, course.verifier, rest, seed=begun)
+            seen += promise(course.learner, course.teacher, course.verifier, rest, seed=begun, dtype=course.serves)
             terms = replace(terms, prompts=terms.prompts + more)
         terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
         made.append(
@@ -80,10 +80,21 @@ def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
     return made
 
 
-def promise(learner: Learner, teacher: Teacher, target: Path, terms: PromiseTerms, *, seed: int = 0) -> Walk:
-    """What the trainer's passes say about texts that the target writes now."""
+def promise(
+    learner: Learner,
+    teacher: Teacher,
+    target: Path,
+    terms: PromiseTerms,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype | None = None,
+) -> Walk:
+    """What the trainer's passes say about texts that the target writes now, in the number format that serves it.
+
+    `dtype`: that format; None: the passes' own.
+    """
     device = str(teacher.target.device)
-    writer = LLM(target, drafter="none", dtype=name_of(teacher.target.dtype), device=device)
+    writer = LLM(target, drafter="none", dtype=name_of(dtype or teacher.target.dtype), device=device)
     texts = written(writer, terms, seed)
     batches = [rows_of(texts[i : i + 16]) for i in range(0, len(texts), 16)]
     exam = Exam(batches=batches, depth=terms.depth, temperature=terms.temperature)
