@@ -33,7 +33,8 @@ HELD = usual_model("zoo:target")[0]  # smollm2, or what stands in its place
 def said_of(paste: Paste, kind: str) -> list[Mapping[str, Any]]:
     """The entries of the table that are meant for this paste."""
     text = re.sub(r"  +#.*", "", paste.text)
-    return [row for row in SAID[kind] if row.get("page", paste.page) == paste.page and row["line"] in text]
+    rows = [row for row in SAID[kind] if row.get("page", paste.page) == paste.page and row["line"] in text]
+    return [row for row in rows if "unless" not in row or row["unless"] not in text]
 
 
 def left_out(paste: Paste) -> bool:

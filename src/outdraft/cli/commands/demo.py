@@ -1,7 +1,7 @@
 """`outdraft demo`: texts written plainly and speculatively side by side, then a table of drafters, then one sentence.
 
-A model that answers is asked three questions, one of them live, plain beside the default. Any other, as the zoo's,
-goes on writing prose, Python and a prompt that repeats itself. The table is measured in turn in one run; with --all,
+A model that answers is asked three questions, greedily, one of them live, plain beside the default. Any other, as the
+zoo's, goes on writing prose, Python and a prompt that repeats itself. The table is measured in turn in one run; with --all,
 every head trained for this model takes part. Exit code 1 if any drafter's text is not the plain one.
 """
 
@@ -29,9 +29,9 @@ QUESTIONS = {
     "chat": "How does a lighthouse work, and why are there fewer of them now?",
     "maths": "A baker sells 48 rolls in the morning and half as many in the afternoon. A roll costs 3 dollars. "
     "How much money does the baker take in that day?",
-    "code": "Write a Python function that counts how often each word stands in a text, and show how to call it.",
+    "code": "Write a Python class Stack with push, pop and size, and show how to use it.",
 }
-LIVE: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95, "seed": 1}  # greedy text of so small a model soon repeats
+LIVE: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95, "seed": 1}  # the zoo's greedy text soon repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def show_races(
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
     answers = "chat" in kinds
-    shown = {"chat": DEFAULT} if answers else {"prose": "draft_model", "python": "eagle", "copy": "ngram"}
+    shown = {"code": DEFAULT} if answers else {"prose": "draft_model", "python": "eagle", "copy": "ngram"}
     for kind, drafter in shown.items():
         try:
             speculative = join(plain, named[drafter])
@@ -147,7 +147,8 @@ def show_races(
         for other in (ids[one] for one in ids if answers and one != kind):
             speculative.generate({"prompt_token_ids": other}, SamplingParams(max_tokens=options.max_tokens))
         engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
-        params = SamplingParams(max_tokens=(2 if answers else 1) * options.max_tokens, **LIVE)
+        live = {"max_tokens": 2 * options.max_tokens} if answers else {"max_tokens": options.max_tokens, **LIVE}
+        params = SamplingParams(**live)
         text = f"{kinds[kind]}\n\n" if answers else kinds[kind]
         race(console, text, engines, params, asked={"prompt_token_ids": ids[kind]})
 
