@@ -54,9 +54,9 @@ def test_drafts_of_equal_length_pass_seldom(monkeypatch):
 
 
 def test_skewed_differences_pass_seldom_and_use_most_of_the_level():
-    tries = [requests(one, 3) for one in skewed(np.random.default_rng(3), 2 * TRIES, 50, 3)]
+    tries = [requests(one, 3) for one in skewed(np.random.default_rng(3), TRIES, 45, 3)]
     share = share_passed(lambda: gate(depth=3, margin=2.0), iter(tries))
-    assert FIRST / 2 < share <= allowed(tries=2 * TRIES)
+    assert FIRST / 2 < share <= allowed()
 
 
 def test_heavy_tails_pass_seldom():
@@ -87,10 +87,10 @@ def test_a_gain_in_one_domain_does_not_pay_for_a_loss_in_another(share: float):
 def test_a_domain_that_loses_just_the_margin_passes_seldom(least: int, count: int):
     """By itself, and as the pool; nor is it often said to lose more."""
     good, rng = requests(np.full(30, 1.0), 3), np.random.default_rng(7)
-    tries = [good + requests(one, 3, "code") for one in skewed(rng, TRIES, count, 3, mean=-0.5, step=0.7)]
+    tries = [requests(one, 3, "code") + good for one in skewed(rng, TRIES, count, 3, mean=-0.5, step=0.7)]
     outcomes = [decide(gate(depth=3, margin=0.5, least=least), one) for one in tries]
     assert outcomes.count("passed") / TRIES <= allowed()
-    mirrored = [good + requests(-1 - one, 3, "code") for one in skewed(rng, 500, count, 3, mean=-0.5, step=0.7)]
+    mirrored = [requests(-1 - one, 3, "code") + good for one in skewed(rng, 500, count, 3, mean=-0.5, step=0.7)]
     outcomes = [decide(gate(depth=3, margin=0.5, least=least), one) for one in mirrored]
     assert outcomes.count("failed") / 500 <= allowed(tries=500)
 
@@ -215,9 +215,9 @@ def test_what_is_no_kept_gate_is_refused():
 @pytest.mark.parametrize("value", [nan, inf, -inf, -0.01, 4.01, None, "1"])
 def test_lengths_outside_the_depth_are_refused(value: object):
     one = gate()
-    with pytest.raises(RequestError, match="old=.*from 0 to depth=4"):
+    with pytest.raises(RequestError, match=r"old=.*from 0 to depth=4"):
         one.add("chat", value, 1)
-    with pytest.raises(RequestError, match="new=.*from 0 to depth=4"):
+    with pytest.raises(RequestError, match=r"new=.*from 0 to depth=4"):
         one.add("chat", 1, value)
     assert one.kept()["seen"] == []
     one.add("chat", 0, 4)
