@@ -37,10 +37,8 @@ def nearness(one, node):
 @pytest.mark.parametrize("width", [1, 3], ids=["chain", "tree"])
 @pytest.mark.parametrize("is_silent", [False, True], ids=["confident", "silent"])
 def test_it_agrees_with_the_engines_counters(width, temperature, is_silent):
-    drafter, policy = (
-        {"name": "eagle3", "model": "zoo:eagle3", "width": width},
-        {"name": "threshold", "threshold": 1e-6},
-    )
+    drafter = {"name": "eagle3", "model": "zoo:eagle3", "width": width}
+    policy = {"name": "threshold", "threshold": 1e-6}  # it asks for the draft's own probability, and ends no guess
     with LLM("zoo:target", drafter=drafter, policy=policy, num_speculative_tokens=4) as llm:
         parts, observed, events, near = llm.engine.parts, Observed(), [], Counter()
         observe, update = parts.drafter.observe, parts.policy.update

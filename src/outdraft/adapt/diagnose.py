@@ -118,9 +118,8 @@ def diagnose(
         asked[Kind.DRIFT] = drift
     if record is not None:
         asked |= _shapes(whole, record, widened, options)
-    if (
-        mismatch := _mismatch(whole, observed.calibration, record, asked.get(Kind.UNIFORM), widened, options)
-    ) is not None:
+    mismatch = _mismatch(whole, observed.calibration, record, asked.get(Kind.UNIFORM), widened, options)
+    if mismatch is not None:
         asked[Kind.MISMATCH] = mismatch
     rounds, base = int(whole.rounds), asked.get(Kind.UNIFORM, mismatch)
     wanted = 0 if rounds >= options.least_rounds else options.least_rounds

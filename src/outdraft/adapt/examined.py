@@ -81,8 +81,8 @@ class Examined:
 class Bin:
     """Eldest children of which the drafter was about as sure: how many, their summed probability, how many were right.
 
-    Right means that the rule accepted this child. Of a tree that says more than the path does, where a younger sibling
-    may stand in for the eldest.
+    Right means that the rule accepted this very child. In a tree the path may go on with a younger sibling, and the
+    eldest was wrong then.
     """
 
     count: int = 0
