@@ -107,16 +107,14 @@ class Observed:
 
     def merge(self, other: "Observed") -> "Observed":
         """Both, as of engines that ran beside each other: the first rounds of one beside the first of the other."""
-        ours, theirs = Observed.of(self.data()), Observed.of(other.data())
+        ours, theirs = sorted((Observed.of(self.data()), Observed.of(other.data())), key=lambda one: one.block)
         while ours.block < theirs.block:
             ours._join_neighbours()
-        while theirs.block < ours.block:
-            theirs._join_neighbours()
         blocks = zip_longest(ours.blocks, theirs.blocks, fillvalue=Examined())
         bins = zip(ours.calibration, theirs.calibration, strict=True)
         return Observed(
             options=self.options,
-            block=max(ours.block, theirs.block),
+            block=ours.block,
             blocks=[a + b for a, b in blocks],
             calibration=[a + b for a, b in bins],
             _fading=ours.recent + theirs.recent,
