@@ -111,7 +111,7 @@ def observe(head: Path, traffic: Seq[str], rounds: int, seed: int, temperature: 
                 observed.add(one)
             inner(several)
 
-        parts.drafter.observe = watch  # type: ignore[method-assign]
+        parts.drafter.observe = watch  # type: ignore[method-assign, assignment]
         for part, kind in enumerate(traffic, 1):
             texts = prompts(kind)
             for number in count():
