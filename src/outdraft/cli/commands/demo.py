@@ -1,8 +1,8 @@
 """`outdraft demo`: texts written plainly and speculatively side by side, then a table of drafters, then one sentence.
 
 A model that answers is asked three questions, greedily, one of them live, plain beside the default. Any other, as the
-zoo's, goes on writing prose, Python and a prompt that repeats itself. The table is measured in turn in one run; with --all,
-every head trained for this model takes part. Exit code 1 if any drafter's text is not the plain one.
+zoo's, goes on writing prose, Python and a prompt that repeats itself. The table is measured in turn in one run; with
+--all, every head trained for this model takes part. Exit code 1 if any drafter's text is not the plain one.
 """
 
 from dataclasses import asdict, dataclass, replace
