@@ -25,14 +25,18 @@ from outdraft.weights.known import usual_model
 
 SEED = 77
 _BATCH = 20  # answers between two writings of the file
-GOODS = "kettle lamp desk chair bicycle tent rucksack keyboard monitor toaster blanket umbrella guitar camera watch".split()
+GOODS = (
+    "kettle lamp desk chair bicycle tent rucksack keyboard monitor toaster blanket umbrella guitar camera watch".split()
+)
 MAKES = "Alder Birch Cedar Dover Elm Fjord Grove Harbour Iris Juniper Kestrel Larch Maple Nordic Otter".split()
 COLOURS = "red blue green black white grey orange silver".split()
 FORM = (
     "Fill in this form and write nothing else.\n\nItem: {make} {good}, {colour}\nPrice: {price} dollars\n\n"
     "Title:\nShort description (two sentences):\nWho it is for:\nThree features:\nCare instructions:\nReturns policy:"
 )
-SUBJECTS = "rain bread trains music sleep maps gardens rivers bridges coffee dogs winter chess clouds salt mirrors".split()
+SUBJECTS = (
+    "rain bread trains music sleep maps gardens rivers bridges coffee dogs winter chess clouds salt mirrors".split()
+)
 
 
 def chats(rng: random.Random) -> Iterator[str]:

@@ -183,7 +183,7 @@ class TestANetworkInADirectory:
         return tmp_path / "worse"
 
     def test_texts_keep_the_one_that_they_began_with(self, llm, plain, worse):
-        text, last, decided, version = half_way(llm, SETTINGS["greedy"], lambda: adopt(llm, worse))
+        text, _, decided, version = half_way(llm, SETTINGS["greedy"], lambda: adopt(llm, worse))
         expected = plain.generate(PROMPT, SETTINGS["greedy"])
         assert tuple(text) == expected.token_ids and version == 1
         assert {one.draft_version for one, event in decided if event.num_draft_tokens} == {0}

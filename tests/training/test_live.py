@@ -92,15 +92,15 @@ def test_what_is_handed_over_drafts_as_it_was_judged(live, served, tmp_path):
 
 def test_a_replay_lets_in_what_helps_and_nothing_else(served):
     def after(settings, gate):
-        replay = Replay(live=LiveDraft(TARGET, zoo.path("eagle3"), settings), gate=gate, every=4)
-        return replay, list(replay.run(served * 3))
+        replay = Replay(live=LiveDraft(TARGET, zoo.path("eagle3"), settings), gate=gate, first=2048)
+        return replay, list(replay.run(served * 4))
 
-    replay, points = after(QUICK, GateOptions(alpha=0.4, least=2, most=40, margin=0.5))
+    replay, points = after(QUICK, GateOptions(alpha=0.5, least=2, most=60, margin=0.5))
     assert replay.version > 0 and points[0].version == 0 and points[0].first == points[0].serving
     late = [one for one in points if one.version]
     assert sum(one.serving for one in late) > sum(one.first for one in late)
     wrong = replace(QUICK, lr=0.5, muon_lr=0.5)
-    replay, points = after(wrong, GateOptions(alpha=0.05, least=2, most=40))
+    replay, points = after(wrong, GateOptions(alpha=0.05, least=2, most=60))
     assert replay.tries and not replay.version and all(one.serving == one.first for one in points)
     assert len(replay.verdicts) == replay.tries
 

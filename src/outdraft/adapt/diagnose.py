@@ -178,7 +178,7 @@ def _mismatch(
     if record is not None and record.confidence is not None:
         columns = zip(whole.said, whole.sure, whole.right, record.confidence, record.acceptance, strict=False)
         known = [(n, sure - right - n * (own - rate)) for n, sure, right, own, rate in columns]
-        effect = sum(excess for _, excess in known) / sum(n for n, _ in known)
+        effect = min(effect, sum(excess for _, excess in known) / sum(n for n, _ in known))
     elif shortfall is not None:
         effect = min(effect, shortfall.effect)
     noise = sum(variance(right, n) * n for right, n in zip(whole.right, whole.said, strict=True))

@@ -43,7 +43,8 @@ def listen(llm: "LLM", make: Callable[[Engine], Watch]) -> Callable[[], None]:
 def adopt(llm: "LLM", weights: Mapping[str, Tensor] | Path) -> int:
     """Replace the drafter's weights, while requests go on. Returns the version that events name from then on.
 
-    `weights`: as the drafter takes them; the directory of a network, where its options say `adopts=True`. Raises `CapabilityError` where not exactly one drafter takes weights, and else what the drafter raises, which then
+    `weights`: as the drafter takes them; the directory of a network, where its options say `adopts=True`.
+    Raises `CapabilityError` where not exactly one drafter takes weights, and else what the drafter raises, which then
     has its old ones.
     """
 

@@ -30,7 +30,7 @@ from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
-from outdraft.training.computing import computing, open_target, without_denormals
+from outdraft.training.computing import open_target, without_denormals
 from outdraft.training.draft import DraftObjective, walk_through
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
@@ -83,7 +83,7 @@ Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
 
 
 class LiveDraft:
-    """A draft that serves, and a copy that learns. `target`: a directory or file; `draft`: what `outdraft train` wrote."""
+    """A draft that serves, and a copy that learns. `target`: a directory or file; `draft`: a directory."""
 
     def __init__(self, target: Path, draft: Path, settings: Learning, *, dtype: str = "auto", seed: int = 0) -> None:
         record = read_record(draft)
@@ -125,10 +125,11 @@ class LiveDraft:
         with without_denormals(), self.teacher.computing():
             found = self._objective.total(rows)
         self._optimizer.clear()
-        (found[0] / found[1].clamp_min(1e-9)).backward()
+        loss = found[0] / found[1].clamp_min(1e-9)
+        loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.update(1.0, self.settings.clip)
         self.num_steps, self.num_tokens = self.num_steps + 1, self.num_tokens + rows.ids.shape[1] - 1
-        return float(found[0] / found[1])
+        return float(loss.detach())
 
     @torch.no_grad()
     def judge(self, requests: Seq[Served], drafts: Seq[Weights], temperature: float = 1.0) -> list[list[float]]:
@@ -185,8 +186,9 @@ class LiveDraft:
         return chosen
 
     def _keep(self, one: Served) -> None:
-        """Each that was ever seen is as likely to be among those kept (Vitter, "Random sampling with a reservoir", 1985,
-        https://doi.org/10.1145/3147.3165).
+        """Each that was ever seen is as likely to be among those kept.
+
+        Vitter, "Random sampling with a reservoir", 1985, https://doi.org/10.1145/3147.3165.
         """
         self._num_seen += 1
         if len(self._earlier) < self.settings.kept:
@@ -227,16 +229,16 @@ class LiveDraft:
         return PackedRows(ids=ids, documents=documents, counts=counts)
 
 
-
 def read_served(path: Path) -> list[Served]:
     """Requests of a file, in its order. Raises `ConfigError` for a line without ids."""
     found = []
     for where, record in read_records(path):
-        prompt, answer, domain = (record.get(name) for name in ("prompt_token_ids", "token_ids", "domain"))
-        if not all(isinstance(ids, list) and all(type(one) is int for one in ids) for ids in (prompt, answer)):
+        ids = [record.get(name) for name in ("prompt_token_ids", "token_ids")]
+        if not all(isinstance(one, list) and all(type(token) is int for token in one) for one in ids):
             raise ConfigError(
-                f"{where}: a served request has prompt_token_ids and token_ids, lists of ids: let the target write them "
+                f"{where}: a served request has prompt_token_ids and token_ids, lists of ids; the target writes them "
                 "(outdraft train answers)"
             )
-        found.append(Served(prompt=tuple(prompt), answer=tuple(answer), domain=str(domain or "")))  # type: ignore[arg-type]
+        prompt, answer = (tuple(one or ()) for one in ids)
+        found.append(Served(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
     return found

@@ -1,4 +1,4 @@
-"""`outdraft adapt`: what a draft would learn from served requests, in simulated time, and whether the gate lets it in."""
+"""`outdraft adapt`: what a draft would learn from served requests, in simulated time, and what the gate says of it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
-from outdraft.options.ranges import check_range
 
 if TYPE_CHECKING:
     from outdraft.training.live_replay import Point
 
 SUMMARY = "let a draft learn from recorded requests, in simulated time, before anything is served by it"
-EPILOG = """A request is a line {"prompt_token_ids": [...], "token_ids": [...], "domain": "code"}, the last if wanted, in the
-order of service: what `outdraft train answers` writes. Nothing but ids is read. Examples:
+EPILOG = """A request is a line {"prompt_token_ids": [...], "token_ids": [...], "domain": "code"}, the last if wanted,
+in the order of service: what `outdraft train answers` writes. Nothing but ids is read. Examples:
   outdraft train answers --target smollm2 --data prompts.jsonl --out served.jsonl
   outdraft adapt served.jsonl --target smollm2
   outdraft adapt served.jsonl --target MODEL --draft DIR --learn lr=0.001 --gate alpha=0.01 --out DIR2
@@ -31,7 +30,7 @@ class Options:
     draft: str | None = flag(None, "a trained draft; default: the head that lies beside the target", metavar="DIR")
     learn: Mapping[str, Any] = flag({}, "a setting of learning, e.g. lr=0.001, replay=0.5, step_tokens=2048")
     gate: Mapping[str, Any] = flag({}, "a setting of the gate, e.g. alpha=0.01, margin=0.05")
-    every: int = flag(10, "held-out requests between two candidates")
+    first: int = flag(4096, "tokens learned before a draft is tried", metavar="N")
     dtype: str = flag("auto", "the target's number format while it learns")
     out: str | None = flag(None, "where the last draft that passed goes; without one it is only judged", metavar="DIR")
     seed: int = flag(0, "of which earlier requests are learned from again")
@@ -50,7 +49,6 @@ def run(options: Options) -> int:
 
     if options.trace is None or options.target is None:
         raise ConfigError("it needs requests and who answered them: outdraft adapt FILE --target MODEL")
-    check_range(options, "every", least=1)
     learning = read_options(Learning, options.learn, "--learn")
     gate = read_options(GateOptions, options.gate, "--gate")
     target = resolve(options.target)
@@ -58,13 +56,13 @@ def run(options: Options) -> int:
     console = make_console(stderr=True)
     live = LiveDraft(target, _draft(options, target), learning, dtype=options.dtype, seed=options.seed)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
-    replay, points = Replay(live=live, gate=gate, every=options.every), list["Point"]()
+    replay, points = Replay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in replay.run(requests):
         points.append(point)
         if not options.json and (len(points) % WINDOW == 0 or len(points) == len(requests)):
             some = points[-(len(points) % WINDOW or WINDOW) :]
             line = (
-                f"{len(points):6d} requests: {mean(one.first for one in some):.3f} accepted a round by the first draft, "
+                f"{len(points):6d} requests: the first draft {mean(one.first for one in some):.3f} accepted a round, "
                 f"{mean(one.serving for one in some):.3f} by version {some[-1].version}"
             )
             console.print(line, markup=False, highlight=False)
@@ -73,13 +71,14 @@ def run(options: Options) -> int:
         live.go_back()
         live.serve(user_path(options.out))
     if options.json:
-        write_json(
-            {"requests": [asdict(one) for one in points], "verdicts": replay.verdicts, "tokens_a_second": round(pace, 1)}
-        )
+        told = [asdict(one) for one in points]
+        write_json({"requests": told, "verdicts": replay.verdicts, "tokens_a_second": round(pace, 1)})
         return 0
     for said in replay.verdicts:
         console.print(said, style="dim", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{live.num_steps} steps at {pace:.0f} tokens a second; version {replay.version} serves", markup=False)
+    console.print(
+        f"{live.num_steps} steps at {pace:.0f} tokens a second; version {replay.version} serves", markup=False
+    )
     return 0
 
 
