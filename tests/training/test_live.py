@@ -10,8 +10,8 @@ import torch
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.adapt.gate import GateOptions
 from outdraft.options.errors import ConfigError
-from outdraft.training.live import Learning, LiveDraft, Served, read_served
-from outdraft.training.live_replay import Replay
+from outdraft.training.live import Learning, LiveDraft, ServedRequest, read_served
+from outdraft.training.live_replay import LiveReplay
 
 TARGET = zoo.path("target")
 QUICK = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3)
@@ -24,7 +24,9 @@ def served():
     prompts = [f"{one} came to the town of {other}, and" for one in BEGINNINGS for other in ("York", "Bath", "Leeds")]
     with LLM("zoo:target", drafter="none") as llm:
         found = llm.generate(prompts, SamplingParams(max_tokens=48, temperature=0.4, seed=1, ignore_eos=True))
-    return [Served(prompt=tuple(one.prompt_token_ids), answer=tuple(one.token_ids), domain="forms") for one in found]
+    return [
+        ServedRequest(prompt=tuple(one.prompt_token_ids), answer=tuple(one.token_ids), domain="forms") for one in found
+    ]
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_what_is_handed_over_drafts_as_it_was_judged(live, served, tmp_path):
 
 def test_a_replay_lets_in_what_helps_and_nothing_else(served):
     def after(settings, gate):
-        replay = Replay(live=LiveDraft(TARGET, zoo.path("eagle3"), settings), gate=gate, first=2048)
+        replay = LiveReplay(live=LiveDraft(TARGET, zoo.path("eagle3"), settings), gate=gate, first=2048)
         return replay, list(replay.run(served * 4))
 
     replay, points = after(QUICK, GateOptions(alpha=0.5, least=2, most=60, margin=0.5))
@@ -108,7 +110,7 @@ def test_a_replay_lets_in_what_helps_and_nothing_else(served):
 def test_a_file_of_requests(tmp_path):
     place = tmp_path / "served.jsonl"
     place.write_text(json.dumps({"prompt_token_ids": [1, 2], "token_ids": [3], "domain": "code"}) + "\n")
-    assert read_served(place) == [Served(prompt=(1, 2), answer=(3,), domain="code")]
+    assert read_served(place) == [ServedRequest(prompt=(1, 2), answer=(3,), domain="code")]
     place.write_text(json.dumps({"prompt": "no ids"}) + "\n")
     with pytest.raises(ConfigError, match="line 1: a served request has prompt_token_ids"):
         read_served(place)

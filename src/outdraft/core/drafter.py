@@ -56,8 +56,7 @@ class Adoption:
     """How a drafter takes other weights between two steps, while requests are decoded (`engine/between_steps.py`).
 
     A text does not depend on its guesses, so running requests keep theirs; `q` of a guess stays what it was drawn from.
-    `take` puts weights in the place of those held: by name, or what lies in a directory. Where it raises, the old ones
-    are still in force.
+    `take` puts weights, by name or of a directory, in the place of those held; where it raises, these stay in force.
     """
 
     take: Callable[[Any], None]
@@ -65,7 +64,7 @@ class Adoption:
     of: Callable[[int], int] | None = None  # which version drafts for a sequence; None: always the newest
 
     def adopt(self, weights: Mapping[str, Tensor] | Path) -> int:
-        """Replace the weights; returns the version that guesses have from now on, at least of texts that begin now."""
+        """Replace the weights; returns the version that guesses of texts that begin from now on have."""
         self.take(weights)
         self.version += 1
         return self.version

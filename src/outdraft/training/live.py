@@ -42,7 +42,7 @@ _ENDLESS = 1 << 30  # steps of a run that has no end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedRequest:
     """One request, as it was answered."""
 
     prompt: tuple[int, ...]
@@ -98,12 +98,12 @@ class LiveDraft:
         self.serving = self.weights()
         self._optimizer = self._fresh_optimizer()
         self._coins = random.Random(seed)
-        self._fresh: list[Served] = []
-        self._earlier: list[Served] = []
+        self._fresh: list[ServedRequest] = []
+        self._earlier: list[ServedRequest] = []
         self._num_seen = self.num_steps = self.num_tokens = 0
         self._seed = seed
 
-    def add(self, served: Served) -> bool:
+    def add(self, served: ServedRequest) -> bool:
         """Take a request; whether it is held out. One without an answer of two tokens is neither."""
         if len(served.answer) < 2:
             return False
@@ -132,7 +132,7 @@ class LiveDraft:
         return float(loss.detach())
 
     @torch.no_grad()
-    def judge(self, requests: Seq[Served], drafts: Seq[Weights], temperature: float = 1.0) -> list[list[float]]:
+    def judge(self, requests: Seq[ServedRequest], drafts: Seq[Weights], temperature: float = 1.0) -> list[list[float]]:
         """Of each draft, the accepted tokens a round on each request; all from one pass of the target."""
         if not requests:
             return [[] for _ in drafts]
@@ -170,11 +170,11 @@ class LiveDraft:
             vocab_size=self._decoder.config.vocab_size,
         )
 
-    def _chosen(self) -> list[Served]:
+    def _chosen(self) -> list[ServedRequest]:
         """Of a step: the oldest fresh ones, and earlier ones; both in their shares as far as there are any."""
         if not self._fresh and not self._earlier:
             raise ConfigError("there is nothing to learn from yet: no request has been answered")
-        room, chosen = self.settings.step_tokens, list[Served]()
+        room, chosen = self.settings.step_tokens, list[ServedRequest]()
         share = self.settings.replay if self._fresh else 1.0
         while self._earlier and room > (1 - share) * self.settings.step_tokens:
             chosen.append(one := self._coins.choice(self._earlier))
@@ -185,7 +185,7 @@ class LiveDraft:
             self._keep(one)
         return chosen
 
-    def _keep(self, one: Served) -> None:
+    def _keep(self, one: ServedRequest) -> None:
         """Each that was ever seen is as likely to be among those kept.
 
         Vitter, "Random sampling with a reservoir", 1985, https://doi.org/10.1145/3147.3165.
@@ -196,15 +196,15 @@ class LiveDraft:
         elif (place := self._coins.randrange(self._num_seen)) < self.settings.kept:
             self._earlier[place] = one
 
-    def _length(self, one: Served) -> int:
+    def _length(self, one: ServedRequest) -> int:
         return min(len(one.prompt), self.settings.window) + len(one.answer)
 
-    def _ids(self, one: Served) -> tuple[list[int], int]:
+    def _ids(self, one: ServedRequest) -> tuple[list[int], int]:
         """What is read of a request, and how much of it is the prompt."""
         before = one.prompt[-self.settings.window :]
         return [*before, *one.answer], len(before)
 
-    def _rows(self, requests: Seq[Served]) -> PackedRows:
+    def _rows(self, requests: Seq[ServedRequest]) -> PackedRows:
         """All behind each other in one row [1, T + 1]."""
         ids, documents, counts = list[int](), list[int](), list[bool]()
         for number, one in enumerate(requests):
@@ -216,7 +216,7 @@ class LiveDraft:
             ids=torch.tensor([ids]), documents=torch.tensor([documents]), counts=torch.tensor([counts[:-1]])
         )
 
-    def _exam(self, requests: Seq[Served]) -> PackedRows:
+    def _exam(self, requests: Seq[ServedRequest]) -> PackedRows:
         """One a row [B, T + 1], where a round begins behind the answer's first token, as in an engine."""
         width = max(self._length(one) for one in requests)
         ids = torch.zeros(len(requests), width, dtype=torch.long)
@@ -229,7 +229,7 @@ class LiveDraft:
         return PackedRows(ids=ids, documents=documents, counts=counts)
 
 
-def read_served(path: Path) -> list[Served]:
+def read_served(path: Path) -> list[ServedRequest]:
     """Requests of a file, in its order. Raises `ConfigError` for a line without ids."""
     found = []
     for where, record in read_records(path):
@@ -240,5 +240,5 @@ def read_served(path: Path) -> list[Served]:
                 "(outdraft train answers)"
             )
         prompt, answer = (tuple(one or ()) for one in ids)
-        found.append(Served(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
+        found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
     return found

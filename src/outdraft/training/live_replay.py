@@ -16,7 +16,7 @@ from time import perf_counter
 
 from outdraft.adapt.gate import Gate, GateOptions
 from outdraft.options.ranges import check_range
-from outdraft.training.live import LiveDraft, Served, Weights
+from outdraft.training.live import LiveDraft, ServedRequest, Weights
 
 _TOGETHER = 16  # requests of one pass
 
@@ -32,7 +32,7 @@ class Point:
 
 
 @dataclass(slots=True, kw_only=True)
-class Replay:
+class LiveReplay:
     """One run. `first`: tokens learned before a candidate; `latest`: held-out requests that are kept to judge by."""
 
     live: LiveDraft
@@ -44,7 +44,7 @@ class Replay:
     verdicts: list[str] = field(default_factory=list)
     seconds: float = 0.0  # that steps took
     _begun: Weights = field(init=False)
-    _held: deque[Served] = field(init=False)
+    _held: deque[ServedRequest] = field(init=False)
     _candidate: tuple[Weights, Gate] | None = field(init=False, default=None)
     _due: int = field(init=False)  # tokens learned, at which the next candidate is taken
 
@@ -52,7 +52,7 @@ class Replay:
         check_range(self, "first", "latest", least=1)
         self._begun, self._held, self._due = self.live.serving, deque(maxlen=self.latest), self.first
 
-    def run(self, requests: Seq[Served], *, batch: int = 8) -> Iterator[Point]:
+    def run(self, requests: Seq[ServedRequest], *, batch: int = 8) -> Iterator[Point]:
         """A point for each request. `batch`: so many are judged in one pass, by the draft that serves as it begins."""
         for start in range(0, len(requests), batch):
             some = requests[start : start + batch]
@@ -64,7 +64,7 @@ class Replay:
         if self._candidate is not None:
             self._end(self._candidate[1])
 
-    def _take(self, one: Served) -> None:
+    def _take(self, one: ServedRequest) -> None:
         if self.live.add(one):
             self._held.append(one)
             if self._candidate is not None:
@@ -80,7 +80,7 @@ class Replay:
             self._candidate = self.live.weights(), Gate(self.gate, self.live.settings.depth, self.tries)
             self._judge(*self._candidate, list(self._held))
 
-    def _judge(self, weights: Weights, gate: Gate, requests: Seq[Served]) -> None:
+    def _judge(self, weights: Weights, gate: Gate, requests: Seq[ServedRequest]) -> None:
         """The candidate meets these; the draft that serves on the same positions."""
         for start in range(0, len(requests), _TOGETHER):
             some = requests[start : start + _TOGETHER]

@@ -38,13 +38,13 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Replay the requests, and print how much each draft would have had accepted."""
+    """LiveReplay the requests, and print how much each draft would have had accepted."""
     from outdraft.adapt.gate import GateOptions
     from outdraft.cli.console import make_console, write_json
     from outdraft.core.registry import read_options
     from outdraft.options.paths import user_path
     from outdraft.training.live import Learning, LiveDraft, read_served
-    from outdraft.training.live_replay import Replay
+    from outdraft.training.live_replay import LiveReplay
     from outdraft.weights.hub import resolve
 
     if options.trace is None or options.target is None:
@@ -56,7 +56,7 @@ def run(options: Options) -> int:
     console = make_console(stderr=True)
     live = LiveDraft(target, _draft(options, target), learning, dtype=options.dtype, seed=options.seed)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
-    replay, points = Replay(live=live, gate=gate, first=options.first), list["Point"]()
+    replay, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in replay.run(requests):
         points.append(point)
         if not options.json and (len(points) % WINDOW == 0 or len(points) == len(requests)):
