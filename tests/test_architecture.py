@@ -37,6 +37,7 @@ HOST_READS = {
     "engine/runner.py": "the ids and positions of a pass on a CPU, for the kernels",
     "engine/graphed.py": "a pass's tokens and positions where they are on the host already",
     "nn/attention/rows.py": "a draft's own mask, on the host",
+    "adapt/observe.py": "what the target gave to examined guesses, read together, once a round",
     "verify/block.py": "one number a node, read together",
     "verify/shared/in_turn.py": "one number a node, read together",
     "verify/shared/relaxed.py": "one number a guess, read together",

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src/outdraft"
-PACKAGES = ("control", "drafters", "learn", "models", "training", "verify")
+PACKAGES = ("adapt", "control", "drafters", "learn", "models", "training", "verify")
 SEVERAL = {"Block", "Pieces"}  # of a network, of a cache and of a file; of a file, and of a peer that runs alone
 
 

@@ -1,17 +1,20 @@
 """Weights of a drafter that are replaced while requests are decoded, with a plug-in that takes them."""
 
+import shutil
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from outdraft import LLM, SamplingParams
+from outdraft import LLM, SamplingParams, zoo
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Adoption, Traits
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.plain import OneByOne
 from outdraft.engine.between_steps import adopt, listen
-from outdraft.options.errors import CapabilityError
+from outdraft.options.errors import CapabilityError, OutdraftError
 from outdraft.testing.reference_rule import ConstantPolicy
 
 PROMPT, TOKENS = "The sea was", 40
@@ -153,3 +156,54 @@ def test_exactly_one_drafter_takes_weights(llm, plain):
     with_drafter(llm, Asks(Unigram(sure_of(vocab, 5)), Unigram(sure_of(vocab, 6))))
     with pytest.raises(CapabilityError, match="here are 2"):
         adopt(llm, {"logits": sure_of(vocab, 1)})
+
+
+class TestANetworkInADirectory:
+    """A head that ships, replaced by another in the midst of texts."""
+
+    NAMED: ClassVar = {"eagle3": "zoo:eagle3", "draft_model": "zoo:draft"}
+
+    @pytest.fixture(params=["eagle3", "draft_model", "several"])
+    def llm(self, request):
+        named = {name: {"model": model, "adopts": True} for name, model in self.NAMED.items()}
+        described = {"name": request.param, **named.get(request.param, {})}
+        if request.param == "several":
+            described["drafters"] = ["ngram", {"method": "eagle3", **named["eagle3"]}]
+        with LLM("zoo:target", drafter=described, policy={"name": "fixed", "num_speculative_tokens": 3}) as llm:
+            yield llm
+
+    @pytest.fixture
+    def worse(self, llm, tmp_path):
+        """The same network, all of whose weights have the other sign."""
+        kind = "draft" if llm.config["drafter"]["name"] == "draft_model" else "eagle3"
+        shutil.copytree(zoo.path(kind), tmp_path / "worse")
+        place = tmp_path / "worse/model.safetensors"
+        weights = {name: -one if one.is_floating_point() else one for name, one in load_file(place).items()}
+        save_file(weights, place)
+        return tmp_path / "worse"
+
+    def test_texts_keep_the_one_that_they_began_with(self, llm, plain, worse):
+        text, _, decided, version = half_way(llm, SETTINGS["greedy"], lambda: adopt(llm, worse))
+        expected = plain.generate(PROMPT, SETTINGS["greedy"])
+        assert tuple(text) == expected.token_ids and version == 1
+        assert {one.draft_version for one, event in decided if event.num_draft_tokens} == {0}
+        after = llm.generate(PROMPT, SETTINGS["greedy"])
+        assert after.token_ids == expected.token_ids and set(after.stats.rounds_by_version) == {1}
+
+    def test_two_versions_share_a_batch(self, llm, plain, worse):
+        stream = llm.stream(PROMPT, SETTINGS["greedy"])
+        begun = [next(stream), next(stream)]
+        adopt(llm, worse)
+        later = llm.generate([PROMPT, "It was late"], SETTINGS["seeded"])
+        begun += stream
+        assert [token for one in begun for token in one.token_ids] == [
+            *plain.generate(PROMPT, SETTINGS["greedy"]).token_ids
+        ]
+        for prompt, result in zip((PROMPT, "It was late"), later, strict=True):
+            assert result.token_ids == plain.generate(prompt, SETTINGS["seeded"]).token_ids
+            assert set(result.stats.rounds_by_version) <= {1}
+
+    def test_another_network_is_refused(self, llm, tmp_path):
+        with pytest.raises(OutdraftError):
+            adopt(llm, tmp_path)
+        assert set(llm.generate(PROMPT, SETTINGS["greedy"]).stats.rounds_by_version) <= {0}

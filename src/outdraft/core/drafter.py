@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -56,17 +56,22 @@ class Adoption:
     """How a drafter takes other weights between two steps, while requests are decoded (`engine/between_steps.py`).
 
     A text does not depend on its guesses, so running requests keep theirs; `q` of a guess stays what it was drawn from.
-    `take` puts weights, by name, in the place of those held; where it raises, the old ones are still in force.
+    `take` puts weights, by name or of a directory, in the place of those held; where it raises, these stay in force.
     """
 
-    take: Callable[[Mapping[str, Tensor]], None]
+    take: Callable[[Any], None]
     version: int = 0  # how often they have been replaced
+    of: Callable[[int], int] | None = None  # which version drafts for a sequence; None: always the newest
 
-    def adopt(self, weights: Mapping[str, Tensor]) -> int:
-        """Replace the weights; returns the version that guesses have from now on."""
+    def adopt(self, weights: Mapping[str, Tensor] | Path) -> int:
+        """Replace the weights; returns the version that guesses of texts that begin from now on have."""
         self.take(weights)
         self.version += 1
         return self.version
+
+    def version_of(self, seq: int) -> int:
+        """Of the weights that draft for this sequence now."""
+        return self.version if self.of is None else self.of(seq)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

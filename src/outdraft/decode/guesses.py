@@ -43,7 +43,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
         drafts = parts.drafter.propose(seqs, budgets)
     except CacheFullError:
         drafts = [undrafted([seq.pending]) for seq in seqs]
-    version = 0 if parts.adoption is None else parts.adoption.version
+    adoption = parts.adoption
     for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True):
         if seq.constraint is not None:
             draft = fitted(seq, draft, cuts=parts.has_peeking, fills=parts.traits.ahead is None)
@@ -57,7 +57,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
             draft=draft,
             budget=budget,
             drafted_by=parts.held.name_of(budget.arm),
-            draft_version=version,
+            draft_version=0 if adoption is None else adoption.version_of(seq.id),
             is_planned=budget is plan or is_as_planned(plan, budget),
         )
 

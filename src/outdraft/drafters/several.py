@@ -22,6 +22,7 @@ from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.nested import build_nested, joined_needs, shape_of_nested
+from outdraft.drafters.shared.renewing import newest
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import DraftShape
 from outdraft.options.errors import ConfigError
@@ -128,7 +129,7 @@ def arms(drafter: SeveralDrafter) -> tuple[Arm, ...]:
 def describe(drafter: SeveralDrafter) -> dict[str, Any]:
     """What each inner drafter says of itself, by arm."""
     inner = zip(arms(drafter), drafter.drafters, drafter.methods, strict=True)
-    return {"arms": {arm.name: dict(method.describe(one)) for arm, one, method in inner}}
+    return {"arms": {arm.name: dict(method.describe(newest(one))) for arm, one, method in inner}}
 
 
 METHOD = DrafterMethod(

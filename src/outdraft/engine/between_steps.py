@@ -9,6 +9,7 @@ No text depends on any of them.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -39,9 +40,10 @@ def listen(llm: "LLM", make: Callable[[Engine], Watch]) -> Callable[[], None]:
     return end
 
 
-def adopt(llm: "LLM", weights: Mapping[str, Tensor]) -> int:
+def adopt(llm: "LLM", weights: Mapping[str, Tensor] | Path) -> int:
     """Replace the drafter's weights, while requests go on. Returns the version that events name from then on.
 
+    `weights`: as the drafter takes them; the directory of a network, where its options say `adopts=True`.
     Raises `CapabilityError` where not exactly one drafter takes weights, and else what the drafter raises, which then
     has its old ones.
     """

@@ -3,8 +3,9 @@
 A part of the engine asks `isinstance(options, RoundedOptions)` and uses the field; it never looks for a name.
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Self, get_args
 
 from outdraft.options.errors import ConfigError
 
@@ -32,3 +33,15 @@ class RoundedOptions:
         if self.quantization not in get_args(Quantization):
             choices = ", ".join(get_args(Quantization))
             raise ConfigError(f"quantization={self.quantization!r} is not known: choose {choices}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions(RoundedOptions):
+    """Of a drafter with a network of its own, named by its option `model`, which another of its kind may replace."""
+
+    # whether the drafter's network may be replaced while requests are decoded (`engine.between_steps.adopt`)
+    adopts: bool = False
+
+    def at(self, place: Path) -> Self:
+        """The same options for the network in this directory."""
+        return replace(self, model=str(place))  # type: ignore[call-arg]

@@ -106,18 +106,23 @@ class Exam:
         total: Walk | None = None
         for rows in self.batches:
             lesson = replace(teacher.lesson(rows), depth=self.depth)
-            outlook = learner.look(lesson)
-            found = accepted(outlook, lesson, teacher.logits, self.temperature)
-            found = found * self.depth if outlook.recurs else found[: self.depth]
-            shape = (len(found), *lesson.shape)
-            ratios, guessed = (
-                torch.stack(part).view(shape).cpu()
-                for part in ([one.ratio for one in found], [one.guessed for one in found])
-            )
-            one = walk(ratios, lesson.counts.view(lesson.shape).cpu(), guessed)
+            one = walk_through(learner, teacher, lesson, self.depth, self.temperature)
             total = one if total is None else total + one
         assert total is not None
         return total
+
+
+@torch.no_grad()
+def walk_through(learner: Learner, teacher: Teacher, lesson: Lesson, depth: int, temperature: float) -> Walk:
+    """The rounds of guesses of `depth` tokens through the texts of a lesson."""
+    outlook = learner.look(lesson)
+    found = accepted(outlook, lesson, teacher.logits, temperature)
+    found = found * depth if outlook.recurs else found[:depth]
+    shape = (len(found), *lesson.shape)
+    ratios, guessed = (
+        torch.stack(part).view(shape).cpu() for part in ([one.ratio for one in found], [one.guessed for one in found])
+    )
+    return walk(ratios, lesson.counts.view(lesson.shape).cpu(), guessed)
 
 
 class Judge:

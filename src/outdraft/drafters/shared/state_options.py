@@ -6,14 +6,14 @@ from typing import Self
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.trees.tree import TreeShape
-from outdraft.options.base import RoundedOptions
+from outdraft.options.base import NetworkOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
 _ROWS_COST = ("avx2", "portable")  # five rows take half as long again as four there, and nine take twice as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateOptions(DrawOptions, RoundedOptions):
+class StateOptions(DrawOptions, NetworkOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
     # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
@@ -29,7 +29,7 @@ class StateOptions(DrawOptions, RoundedOptions):
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)
-        RoundedOptions.__post_init__(self)
+        NetworkOptions.__post_init__(self)
         check_range(self, "width", least=0, most=MOST_NODES)
         check_range(self, "nodes", least=1, most=MOST_NODES)
 

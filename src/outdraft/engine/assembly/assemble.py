@@ -21,6 +21,7 @@ from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.parts import Parts
+from outdraft.drafters.shared.renewing import build_drafter, newest
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_ladder
 from outdraft.engine.assembly.memory import read_memory
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions
@@ -176,7 +177,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     """Drafter, rule and policy over the target. Raises `CapabilityError` for a drafter that taps what is not there."""
     method, rule, pacing = combination.drafter, combination.rule, combination.policy
     whole = method.shape_of(combination.drafter_options)
-    drafter: Drafter = method.build(combination.drafter_options, None if whole == "nothing" else runner.port)
+    build, port = (method.build, None) if whole == "nothing" else (partial(build_drafter, method), runner.port)
+    drafter: Drafter = build(combination.drafter_options, port)
     for tap in (*drafter.needs.taps, *drafter.needs.prompt_taps):
         if not after_attention(runner.num_layers) < tap <= runner.num_layers:
             raise CapabilityError(
@@ -259,7 +261,7 @@ def _settings(setup: Setup, network: Network) -> dict[str, Any]:
 def _describe(combination: Combination, parts: Parts) -> dict[str, Any]:
     """The plug-ins that run and all their options, as plain data."""
     drafter, rule, policy = combination.drafter, combination.rule, combination.policy
-    own = drafter.describe(parts.drafter)
+    own = drafter.describe(newest(parts.drafter)) if parts.guesses else {}
     made: dict[str, Any] = {
         "drafter": {"name": drafter.name, **asdict(combination.drafter_options), **own},
         "verifier": {"name": rule.name, **asdict(combination.rule_options), "lossless": parts.verifier.lossless},

@@ -22,6 +22,7 @@ from outdraft.core.drafter import Drafter
 from outdraft.core.registry import AnyDrafter, find, make_options
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, after_attention
+from outdraft.drafters.shared.renewing import build_drafter
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import NESTED, DraftShape
 from outdraft.options.errors import CapabilityError, ConfigError
@@ -34,7 +35,7 @@ def build_nested(described: str | Mapping[str, Any], port: TargetPort) -> tuple[
     Raises `CapabilityError` for one that works beside the pass: the engine gives that time to its own drafter alone.
     """
     method, options = _read(described)
-    drafter: Drafter = method.build(options, port)
+    drafter = build_drafter(method, options, port)
     if drafter.traits.ahead is not None:
         raise CapabilityError(
             f"drafter {method.name!r} works beside the target's pass, which it cannot inside another one: name it alone"

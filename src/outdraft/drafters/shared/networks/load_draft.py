@@ -22,7 +22,7 @@ from outdraft.models.target.open_network import load_network
 from outdraft.models.target.tables import tables_of
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
-from outdraft.options.base import RoundedOptions
+from outdraft.options.base import NetworkOptions
 from outdraft.options.errors import CapabilityError
 from outdraft.weights.hub import resolve
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions(RoundedOptions):
+class ModelOptions(NetworkOptions):
     """Which model. Raises `ConfigError` naming what is out of range."""
 
     # the draft model: a directory, a hub name, or "zoo:NAME" for a model that ships with outdraft; if none is given,

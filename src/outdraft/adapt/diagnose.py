@@ -1,0 +1,244 @@
+"""Why guesses fail, from what was observed and what the draft's training record promised.
+
+    asked in this order   evidence                                               cure
+    1  drift              acceptance kept the record, and fell at some point     learn from the new traffic
+    2  mismatch           acceptance far below the draft's own probability       train nothing: mend what is wrong
+    3  anchor             positions 1..3 below the record, the later ones hold   learn, early positions weighted
+       long_range         those behind the 5th below it, the others hold         learn, late ones, longer windows
+       uniform            all below it alike                                     learn
+    4  healthy, or unknown: nothing of this; unknown where so few rounds would hardly have shown it
+
+The order. A draft that kept its record and then fell was wired rightly, so a change over time is asked about first; off
+its domain a draft is sure of wrong guesses, which would look like a mismatch. A mismatch comes before the shapes, since
+wrong taps, another template, vocabulary, norm or quantization fail at every position, and learning would bend a sound
+draft around the fault. The three shapes exclude each other: each says at which positions the mean shortfall lies, and
+the one that explains the counts best, by likelihood, is taken.
+
+Positions 1..3 and those behind the 5th are the rule of the draft-review account (`DiagnosisOptions.early`, `late`).
+
+An alarm needs an effect as large as its threshold *and* so many standard errors, so that a large sample raises none
+over a trifle. Standard errors are widened by the dispersion of blocks of rounds (`change.py`). With 4 standard errors,
+independent rounds of a healthy draft raise an alarm in less than one diagnosis of 500; each one is another chance.
+
+The record must be about the same shape of guess (chains or trees, and where a policy ends them) and the same
+temperature as the rounds. Where these or the traffic differ from the trainer's, make a record of rounds that were
+observed when the draft was known to be sound (`AcceptanceRecord.of`).
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil, sqrt
+
+from outdraft.adapt.acceptance_record import AcceptanceRecord
+from outdraft.adapt.change import Change, find_change, variance
+from outdraft.adapt.evidence import POWER, Evidence
+from outdraft.adapt.examined import Bin, Examined
+from outdraft.adapt.observe import Observed
+from outdraft.options.ranges import check_range
+
+
+class Kind(StrEnum):
+    """What is wrong with a draft's guesses."""
+
+    HEALTHY = "healthy"
+    ANCHOR = "anchor"
+    LONG_RANGE = "long_range"
+    UNIFORM = "uniform"
+    MISMATCH = "mismatch"
+    DRIFT = "drift"
+    UNKNOWN = "unknown"
+
+
+class Cure(StrEnum):
+    """What follows from a diagnosis."""
+
+    NOTHING = "nothing"
+    LEARN_EARLY = "learn, early positions weighted"
+    LEARN_LATE = "learn, late positions weighted and windows longer"
+    LEARN = "learn"
+    MEND = "train nothing: mend what is wrong"
+
+
+_CURES = {
+    Kind.ANCHOR: Cure.LEARN_EARLY,
+    Kind.LONG_RANGE: Cure.LEARN_LATE,
+    Kind.UNIFORM: Cure.LEARN,
+    Kind.MISMATCH: Cure.MEND,
+    Kind.DRIFT: Cure.LEARN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisOptions:
+    """Where a fault begins. Raises `ConfigError`."""
+
+    early: int = 3  # positions 1..early are the anchor: the rule of the draft-review account
+    late: int = 5  # positions behind it are long range: the same rule
+    shortfall: float = 0.05  # acceptance below the record, from which on it is a fault
+    overconfidence: float = 0.15  # own probability above acceptance, from which on it is a mismatch
+    errors: float = 4.0  # standard errors that each needs as well
+    least_rounds: int = 500  # fewer say nothing
+
+    def __post_init__(self) -> None:
+        check_range(self, "early", "least_rounds", least=1)
+        check_range(self, "late", least=self.early, note=f"early is {self.early}")
+        check_range(self, "shortfall", "overconfidence", least=0.001, most=0.5)
+        check_range(self, "errors", least=1.0, most=100.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong, how that is known, and what to do."""
+
+    kind: Kind
+    cure: Cure
+    sentence: str
+    rounds: int
+    evidence: Evidence | None  # for this kind; of a healthy draft, that nothing is wrong; None: nothing could be asked
+    asked: Mapping[Kind, Evidence]  # all that was asked: `power` says what would have been found
+    wanted_rounds: int = 0  # of an unknown one: about how many say something; 0: no number of them would
+    since: int | None = None  # of a drift: rounds before it
+
+
+def diagnose(
+    observed: Observed, record: AcceptanceRecord | None = None, options: DiagnosisOptions = DiagnosisOptions()
+) -> Diagnosis:
+    """What is wrong with the guesses of one drafter, judged by all rounds that were observed.
+
+    `record`: None where none is known; then only a change and a mismatch can be found. After the draft's weights were
+    replaced, observe anew: the rounds before say nothing about them.
+    """
+    whole = observed.whole
+    change = find_change(observed.blocks, whole.acceptance if record is None else record.acceptance)
+    widened = 1.0 if change is None else sqrt(change.dispersion)
+    asked = dict[Kind, Evidence]()
+    if (drift := _drift(change, record, options)) is not None:
+        asked[Kind.DRIFT] = drift
+    if record is not None:
+        asked |= _shapes(whole, record, widened, options)
+    mismatch = _mismatch(whole, observed.calibration, record, asked.get(Kind.UNIFORM), widened, options)
+    if mismatch is not None:
+        asked[Kind.MISMATCH] = mismatch
+    rounds, base = int(whole.rounds), asked.get(Kind.UNIFORM, mismatch)
+    wanted = 0 if rounds >= options.least_rounds else options.least_rounds
+    if base is not None and rounds:
+        wanted = max(wanted, ceil(rounds * base.shortage) if base.power < POWER else 0)
+    alarms = [kind for kind, one in asked.items() if one.is_alarm] if rounds >= options.least_rounds else []
+    kind = _first(alarms, asked) or (Kind.HEALTHY if base is not None and not wanted else Kind.UNKNOWN)
+    return Diagnosis(
+        kind=kind,
+        cure=_CURES.get(kind, Cure.NOTHING),
+        sentence=_sentence(kind, asked.get(kind, base), change, wanted, options),
+        rounds=rounds,
+        evidence=asked.get(kind, base),
+        asked=asked,
+        wanted_rounds=wanted if kind is Kind.UNKNOWN else 0,
+        since=change.at if change is not None and kind is Kind.DRIFT else None,
+    )
+
+
+def _first(alarms: list[Kind], asked: Mapping[Kind, Evidence]) -> Kind | None:
+    """The one that is asked first; of the shapes the likeliest."""
+    for kind in (Kind.DRIFT, Kind.MISMATCH):
+        if kind in alarms:
+            return kind
+    return max(alarms, key=lambda kind: asked[kind].z, default=None)
+
+
+def _drift(change: Change | None, record: AcceptanceRecord | None, options: DiagnosisOptions) -> Evidence | None:
+    """A fall from the record to below it; None where acceptance was below it all along."""
+    if change is None or (record is not None and change.before >= options.shortfall):
+        return None
+    fall = change.after - change.before
+    effect = fall if record is None else min(fall, change.after)
+    return Evidence(
+        effect=effect, standard_error=change.standard_error, threshold=options.shortfall, errors=options.errors
+    )
+
+
+def _mismatch(
+    whole: Examined,
+    bins: Seq[Bin],
+    record: AcceptanceRecord | None,
+    shortfall: Evidence | None,
+    widened: float,
+    options: DiagnosisOptions,
+) -> Evidence | None:
+    """How far the draft's own probability is above acceptance, beyond what the record has of that.
+
+    Where the record does not say: no farther than acceptance is below the record, since a draft that keeps it is wired
+    rightly, however sure it is.
+    """
+    count = sum(one.count for one in bins)
+    if not count:
+        return None
+    effect = sum(one.sure - one.right for one in bins) / count  # of eldest children: what the draft would guess alone
+    if record is not None and record.confidence is not None:
+        columns = zip(whole.said, whole.sure, whole.right, record.confidence, record.acceptance, strict=False)
+        known = [(n, sure - right - n * (own - rate)) for n, sure, right, own, rate in columns]
+        effect = min(effect, sum(excess for _, excess in known) / sum(n for n, _ in known))
+    elif shortfall is not None:
+        effect = min(effect, shortfall.effect)
+    noise = sum(variance(right, n) * n for right, n in zip(whole.right, whole.said, strict=True))
+    return Evidence(
+        effect=effect,
+        standard_error=widened * sqrt(noise) / count,
+        threshold=options.overconfidence,
+        errors=options.errors,
+    )
+
+
+def _shapes(
+    whole: Examined, record: AcceptanceRecord, widened: float, options: DiagnosisOptions
+) -> dict[Kind, Evidence]:
+    """Mean shortfalls of groups of positions, each weighted by its precision, as maximum likelihood has it."""
+    shortfalls, precisions = [], []
+    columns = zip(whole.accepted, whole.reached, record.acceptance, strict=False)
+    for i, (accepted, reached, rate) in enumerate(columns):
+        noise = variance(accepted, reached) / reached
+        if record.reached is not None:
+            noise += variance(rate * record.reached[i], record.reached[i]) / record.reached[i]
+        shortfalls.append(rate - accepted / reached)
+        precisions.append(1 / (widened**2 * noise))
+    groups = {
+        Kind.UNIFORM: range(len(precisions)),
+        Kind.ANCHOR: range(options.early) if options.early < len(precisions) else range(0),
+        Kind.LONG_RANGE: range(options.late, len(precisions)),
+    }
+    return {
+        kind: Evidence(
+            effect=sum(precisions[i] * shortfalls[i] for i in group) / sum(precisions[i] for i in group),
+            standard_error=1 / sqrt(sum(precisions[i] for i in group)),
+            threshold=options.shortfall,
+            errors=options.errors,
+        )
+        for kind, group in groups.items()
+        if group
+    }
+
+
+def _sentence(
+    kind: Kind, evidence: Evidence | None, change: Change | None, wanted: int, options: DiagnosisOptions
+) -> str:
+    """What is known and what to do, in one sentence."""
+    if kind is Kind.UNKNOWN and not wanted:
+        return "Guesses say nothing without a record of their acceptance or a probability of the draft's own."
+    if evidence is None:
+        return f"Too few rounds to tell: {wanted} at least are wanted."
+    by = f"{evidence.effect:.2f}"
+    return {
+        Kind.DRIFT: f"Acceptance held for {change.at if change else 0} rounds and then fell by {by} of a guess: the "
+        "traffic has changed, so let the draft learn from the new one.",
+        Kind.MISMATCH: f"The draft's own probability is {by} above acceptance: compare its taps, chat template, "
+        "vocabulary, norms and quantization with those of its training, because learning would not cure it.",
+        Kind.ANCHOR: f"Positions 1 to {options.early} are accepted {by} less often than the record says and later ones "
+        "hold: learn with the early positions weighted.",
+        Kind.LONG_RANGE: f"Positions behind {options.late} are accepted {by} less often than the record says and the "
+        "earlier ones hold: learn with the late positions weighted, from longer windows.",
+        Kind.UNIFORM: f"All positions are accepted {by} less often than the record says, as after a training that "
+        "ended too soon: let the draft learn.",
+        Kind.HEALTHY: f"No fault of {2 * evidence.threshold:.2f} in acceptance is in sight: leave the draft as it is.",
+        Kind.UNKNOWN: f"Too few rounds to tell: about {wanted} would show a fault of {2 * evidence.threshold:.2f}.",
+    }[kind]
