@@ -203,6 +203,11 @@ class TestANetworkInADirectory:
             assert result.token_ids == plain.generate(prompt, SETTINGS["seeded"]).token_ids
             assert set(result.stats.rounds_by_version) <= {1}
 
+    def test_a_drafter_beside_the_pass_is_refused(self):
+        drafter = {"name": "edgellm", "model": "zoo:draft", "adopts": True}
+        with pytest.raises(CapabilityError, match="drafter 'edgellm' works beside the target's pass"):
+            LLM("zoo:target", drafter=drafter)
+
     def test_another_network_is_refused(self, llm, tmp_path):
         with pytest.raises(OutdraftError):
             adopt(llm, tmp_path)

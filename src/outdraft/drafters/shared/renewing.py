@@ -20,13 +20,21 @@ from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.options.base import NetworkOptions
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
 
 
 def build_drafter(method: AnyDrafter, options: Any, port: Any) -> Drafter:
-    """`method.build`; where the options say so, with a network that may be replaced."""
+    """`method.build`; where the options say so, with a network that may be replaced.
+
+    Raises `CapabilityError` where the drafter works beside the target's pass, since it is then asked without its verbs.
+    """
     made: Drafter = method.build(options, port)
     if isinstance(options, NetworkOptions) and options.adopts:
+        if made.traits.ahead is not None:
+            raise CapabilityError(
+                f"drafter {method.name!r} works beside the target's pass, where its network cannot be replaced: leave "
+                "adopts out"
+            )
         return RenewingDrafter(made, lambda place: method.build(options.at(place), port))
     return made
 
