@@ -191,3 +191,18 @@ def test_what_is_no_option_or_record_is_refused():
     for record in ({"acceptance": ()}, {"acceptance": (1.5,)}, {"acceptance": (0.5,), "confidence": (0.5, 0.5)}):
         with pytest.raises(ConfigError):
             AcceptanceRecord(**record)
+
+
+def test_a_modest_draft_that_falls_is_no_mismatch():
+    """Its own probability was far below acceptance, and stays so: nothing says that it is wired wrongly."""
+    modest = AcceptanceRecord(acceptance=tuple(RATES.tolist()), confidence=(0.1,) * len(RATES))
+    rounds = draw(Kind.UNIFORM, 2000, 3, fall=0.3)
+    found = diagnose(Rounds(accepted=rounds.accepted, sure=np.full_like(rounds.sure, 0.1)).observed(), modest)
+    assert found.kind is Kind.UNIFORM and not found.asked[Kind.MISMATCH].is_alarm
+
+
+def test_a_drift_is_asked_before_a_mismatch():
+    """Own probability stays where it was, so both are far off; what held its record once was wired rightly."""
+    options = DiagnosisOptions(overconfidence=0.1)
+    found = diagnose(draw(Kind.DRIFT, 4000, 5, fall=0.5).observed(), RECORD, options)
+    assert found.asked[Kind.MISMATCH].is_alarm and found.kind is Kind.DRIFT
