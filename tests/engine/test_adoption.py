@@ -1,8 +1,11 @@
 """Weights of a drafter that are replaced while requests are decoded, with a plug-in that takes them."""
 
+import gc
+import json
 import shutil
 from dataclasses import replace
 from typing import ClassVar
+from weakref import ref
 
 import pytest
 import torch
@@ -10,11 +13,12 @@ from safetensors.torch import load_file, save_file
 
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.core.draft import chain
-from outdraft.core.drafter import Adoption, Traits
+from outdraft.core.drafter import Adoption, Traits, inner
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.plain import OneByOne
+from outdraft.drafters.shared.renewing import RenewingDrafter
 from outdraft.engine.between_steps import adopt, listen
-from outdraft.options.errors import CapabilityError, OutdraftError
+from outdraft.options.errors import CapabilityError, ConfigError, OutdraftError
 from outdraft.testing.reference_rule import ConstantPolicy
 
 PROMPT, TOKENS = "The sea was", 40
@@ -190,6 +194,14 @@ class TestANetworkInADirectory:
         after = llm.generate(PROMPT, SETTINGS["greedy"])
         assert after.token_ids == expected.token_ids and set(after.stats.rounds_by_version) == {1}
 
+    def test_the_old_network_goes_with_its_last_text(self, llm, worse):
+        (renewing,) = (one for one in inner(llm.engine.parts.drafter) if isinstance(one, RenewingDrafter))
+        old = ref(renewing.newest)
+        half_way(llm, SETTINGS["greedy"], lambda: adopt(llm, worse))
+        llm.generate(PROMPT, SETTINGS["greedy"])
+        gc.collect()
+        assert old() is None
+
     def test_two_versions_share_a_batch(self, llm, plain, worse):
         stream = llm.stream(PROMPT, SETTINGS["greedy"])
         begun = [next(stream), next(stream)]
@@ -212,3 +224,16 @@ class TestANetworkInADirectory:
         with pytest.raises(OutdraftError):
             adopt(llm, tmp_path)
         assert set(llm.generate(PROMPT, SETTINGS["greedy"]).stats.rounds_by_version) <= {0}
+
+    def test_a_network_on_other_states_is_refused(self, plain, tmp_path):
+        shutil.copytree(zoo.path("eagle3"), tmp_path / "other")
+        place = tmp_path / "other/config.json"
+        config = json.loads(place.read_text())
+        del config["eagle_config"]
+        config["eagle_aux_hidden_state_layer_ids"] = [2, 3, 4]
+        place.write_text(json.dumps(config))
+        drafter = {"name": "eagle3", "model": "zoo:eagle3", "adopts": True}
+        with LLM("zoo:target", drafter=drafter, num_speculative_tokens=3) as llm:
+            with pytest.raises(ConfigError, match="reads the target's states after layers"):
+                adopt(llm, tmp_path / "other")
+            assert llm.generate(PROMPT, SETTINGS["greedy"]).stats.rounds_by_version.keys() == {0}
