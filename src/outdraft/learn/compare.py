@@ -132,18 +132,18 @@ def accepted(
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
-        for part in _parts(torch.arange(len(guess.rows), device=guessed.device), vocab_size, chunk):
+        for part in _parts(lesson.counts[guess.rows].nonzero()[:, 0], vocab_size, chunk):
             rows = guess.rows[part]
             p_logits, q_logits = logits_of(judged[rows]), guess.head(guess.states[part])
             log_p, log_q = logs(p_logits, temperature or 1), logs(q_logits, temperature or 1)
-            guessed[rows] = lesson.counts[rows]
+            guessed[rows] = True
             of_text = _whole(log_q, guess, log_p.shape[-1])
             if temperature:
                 x = tokens[rows, None]
                 ratio[rows] = (of_text.gather(-1, x) - log_p.gather(-1, x)).exp().clamp_max(1)[:, 0].float()
             else:
                 ratio[rows] = (of_text.argmax(-1) == log_p.argmax(-1)).float()
-        found.append(Accepted(guessed=guessed, ratio=ratio * guessed))
+        found.append(Accepted(guessed=guessed, ratio=ratio))
     return found
 
 
