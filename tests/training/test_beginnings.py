@@ -71,7 +71,7 @@ def drafting(monkeypatch, tau):
     """As if every text had so many tokens a pass; what was asked for."""
     asked = []
 
-    def promise(learner, teacher, target, terms, *, seed=0):
+    def promise(learner, teacher, target, terms, *, seed=0, dtype=None):
         asked.append((terms, seed))
         n = len(terms.prompts)
         return Walk(tokens=(PER_TEXT,) * n, rounds=(PER_TEXT / tau,) * n, reached=(1.0,), kept=(1.0,))

@@ -69,10 +69,6 @@ class Adoption:
         self.version += 1
         return self.version
 
-    def version_of(self, seq: int) -> int:
-        """Of the weights that draft for this sequence now."""
-        return self.version if self.of is None else self.of(seq)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:

@@ -4,11 +4,13 @@ each text   its prefix or grammar leaves one continuation (`forced.py`)   that c
             else                            policy -> budget -> drafter   its guess, without what a grammar forbids
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from outdraft.core.decisions import Decision
 from outdraft.core.draft import Draft
+from outdraft.core.drafter import Adoption
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.decode.asked import as_asked
@@ -43,7 +45,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
         drafts = parts.drafter.propose(seqs, budgets)
     except CacheFullError:
         drafts = [undrafted([seq.pending]) for seq in seqs]
-    adoption = parts.adoption
+    version_of = version_by(parts.adoption)
     for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True):
         if seq.constraint is not None:
             draft = fitted(seq, draft, cuts=parts.has_peeking, fills=parts.traits.ahead is None)
@@ -57,9 +59,16 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
             draft=draft,
             budget=budget,
             drafted_by=parts.held.name_of(budget.arm),
-            draft_version=0 if adoption is None else adoption.version_of(seq.id),
+            draft_version=version_of(seq.id),
             is_planned=budget is plan or is_as_planned(plan, budget),
         )
+
+
+def version_by(adoption: Adoption | None) -> Callable[[int], int]:
+    """Of a sequence (its id), the version of the weights that draft for it now."""
+    if adoption is None:
+        return lambda seq: 0
+    return adoption.of or (lambda seq: adoption.version)
 
 
 def _forced(seq: Sequence, draft: Draft) -> Decision:

@@ -3,9 +3,8 @@
 A part of the engine asks `isinstance(options, RoundedOptions)` and uses the field; it never looks for a name.
 """
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from outdraft.options.errors import ConfigError
 
@@ -41,7 +40,3 @@ class NetworkOptions(RoundedOptions):
 
     # whether the drafter's network may be replaced while requests are decoded (`engine.between_steps.adopt`)
     adopts: bool = False
-
-    def at(self, place: Path) -> Self:
-        """The same options for the network in this directory."""
-        return replace(self, model=str(place))  # type: ignore[call-arg]

@@ -35,8 +35,13 @@ def build_drafter(method: AnyDrafter, options: Any, port: Any) -> Drafter:
                 f"drafter {method.name!r} works beside the target's pass, where its network cannot be replaced: leave "
                 "adopts out"
             )
-        return RenewingDrafter(made, lambda place: method.build(options.at(place), port))
+        return RenewingDrafter(made, lambda place: method.build(_at(options, place), port))
     return made
+
+
+def _at(options: Any, place: Path) -> Any:
+    """The same options for the network in this directory."""
+    return replace(options, model=str(place))
 
 
 def newest(drafter: Drafter) -> Drafter:
