@@ -1,7 +1,6 @@
 """A draft that learns from served requests: what it learns from, what it is judged on, and what it hands over."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -78,7 +77,6 @@ def test_what_is_handed_over_drafts_as_it_was_judged(live, served, tmp_path):
     for _ in range(12):
         live.learn()
     expected = live.judge(served, (live.weights(),), temperature=0.0)[0]
-    shutil.copytree(zoo.path("eagle3"), tmp_path / "new")
     live.serve(tmp_path / "new")
     greedy = SamplingParams(max_tokens=48, ignore_eos=True)
     prompts = [{"prompt_token_ids": list(one.prompt)} for one in served]
@@ -89,6 +87,7 @@ def test_what_is_handed_over_drafts_as_it_was_judged(live, served, tmp_path):
             stats = [one.stats for one in llm.generate(prompts, greedy)]
             return sum(one.num_tokens for one in stats) / sum(one.num_steps for one in stats)
 
+    assert LiveDraft(TARGET, tmp_path / "new", QUICK).kind == "eagle3", "it may learn on"
     assert tau(str(tmp_path / "new")) > tau("zoo:eagle3") and max(expected) > 0
 
 
@@ -109,10 +108,13 @@ def test_a_replay_lets_in_what_helps_and_nothing_else(served):
 
 def test_a_file_of_requests(tmp_path):
     place = tmp_path / "served.jsonl"
-    place.write_text(json.dumps({"prompt_token_ids": [1, 2], "token_ids": [3], "domain": "code"}) + "\n")
-    assert read_served(place) == [ServedRequest(prompt=(1, 2), answer=(3,), domain="code")]
+    place.write_text(json.dumps({"prompt_token_ids": [1, 2], "token_ids": [3, 4], "domain": "code"}) + "\n")
+    assert read_served(place) == [ServedRequest(prompt=(1, 2), answer=(3, 4), domain="code")]
     place.write_text(json.dumps({"prompt": "no ids"}) + "\n")
     with pytest.raises(ConfigError, match="line 1: a served request has prompt_token_ids"):
+        read_served(place)
+    place.write_text(json.dumps({"prompt_token_ids": [1], "token_ids": [3]}) + "\n")
+    with pytest.raises(ConfigError, match="behind 1 and 1 ids: leave it out"):
         read_served(place)
     for wrong in ({"held_out": 1.0}, {"step_tokens": 1}, {"clip": 0}, {"depth": 0}):
         with pytest.raises(ConfigError):

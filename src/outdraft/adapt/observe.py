@@ -97,7 +97,7 @@ class Observed:
 
     @property
     def whole(self) -> Examined:
-        """All rounds."""
+        """All rounds, in one sum by position."""
         return Examined.total(self.blocks)
 
     @property

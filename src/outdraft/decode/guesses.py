@@ -45,7 +45,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
         drafts = parts.drafter.propose(seqs, budgets)
     except CacheFullError:
         drafts = [undrafted([seq.pending]) for seq in seqs]
-    version_of = version_by(parts.adoption)
+    version_of = _version_by(parts.adoption)
     for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True):
         if seq.constraint is not None:
             draft = fitted(seq, draft, cuts=parts.has_peeking, fills=parts.traits.ahead is None)
@@ -64,7 +64,7 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
         )
 
 
-def version_by(adoption: Adoption | None) -> Callable[[int], int]:
+def _version_by(adoption: Adoption | None) -> Callable[[int], int]:
     """Of a sequence (its id), the version of the weights that draft for it now."""
     if adoption is None:
         return lambda seq: 0

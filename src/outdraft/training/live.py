@@ -30,12 +30,14 @@ from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
+from outdraft.options.read_file import load_json
 from outdraft.training.computing import open_target, without_denormals
+from outdraft.training.corpus import LEAST
 from outdraft.training.draft import DraftObjective, walk_through
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows
-from outdraft.training.record import read_record
+from outdraft.training.record import RECORD, read_record, write_record
 
 _DIGITS = 1 << 32
 _ENDLESS = 1 << 30  # steps of a run that has no end
@@ -87,7 +89,7 @@ class LiveDraft:
 
     def __init__(self, target: Path, draft: Path, settings: Learning, *, dtype: str = "auto", seed: int = 0) -> None:
         record = read_record(draft)
-        self.kind, self.settings = record.kind, settings
+        self.kind, self.settings, self._draft = record.kind, settings, draft
         method = find_learner(record.kind)
         self._decoder, found = open_target(target, dtype, "cpu")
         self.line = found.line
@@ -105,7 +107,7 @@ class LiveDraft:
 
     def add(self, served: ServedRequest) -> bool:
         """Take a request; whether it is held out. One without an answer of two tokens is neither."""
-        if len(served.answer) < 2:
+        if len(served.answer) < LEAST:
             return False
         if served.number < self.settings.held_out:
             return True
@@ -153,6 +155,7 @@ class LiveDraft:
     def serve(self, directory: Path) -> None:
         """What was learned is what serves from now on: it is written there, as the drafter loads it."""
         self.learner.save(directory)
+        write_record(directory, {**load_json(self._draft / RECORD), "promises": []})  # those were of other weights
         self.serving = self.weights()
 
     def go_back(self) -> None:
@@ -230,7 +233,7 @@ class LiveDraft:
 
 
 def read_served(path: Path) -> list[ServedRequest]:
-    """Requests of a file, in its order. Raises `ConfigError` for a line without ids."""
+    """Requests of a file, in its order. Raises `ConfigError` for a line without a prompt and two ids of an answer."""
     found = []
     for where, record in read_records(path):
         ids = [record.get(name) for name in ("prompt_token_ids", "token_ids")]
@@ -240,5 +243,9 @@ def read_served(path: Path) -> list[ServedRequest]:
                 "(outdraft train answers)"
             )
         prompt, answer = (tuple(one or ()) for one in ids)
+        if not prompt or len(answer) < LEAST:
+            raise ConfigError(
+                f"{where}: nothing can be guessed behind {len(prompt)} and {len(answer)} ids: leave it out"
+            )
         found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
     return found

@@ -38,13 +38,14 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """LiveReplay the requests, and print how much each draft would have had accepted."""
+    """Replay the requests, and print how much each draft would have had accepted."""
     from outdraft.adapt.gate import GateOptions
     from outdraft.cli.console import make_console, write_json
     from outdraft.core.registry import read_options
     from outdraft.options.paths import user_path
     from outdraft.training.live import Learning, LiveDraft, read_served
     from outdraft.training.live_replay import LiveReplay
+    from outdraft.training.possible import require_room
     from outdraft.weights.hub import resolve
 
     if options.trace is None or options.target is None:
@@ -52,9 +53,12 @@ def run(options: Options) -> int:
     learning = read_options(Learning, options.learn, "--learn")
     gate = read_options(GateOptions, options.gate, "--gate")
     target = resolve(options.target)
+    draft, out = _draft(options, target), None if options.out is None else user_path(options.out)
+    if out is not None:
+        require_room(out, [target.resolve(), draft.resolve()])
     requests = read_served(user_path(options.trace))
     console = make_console(stderr=True)
-    live = LiveDraft(target, _draft(options, target), learning, dtype=options.dtype, seed=options.seed)
+    live = LiveDraft(target, draft, learning, dtype=options.dtype, seed=options.seed)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
     replay, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in replay.run(requests):
@@ -67,9 +71,9 @@ def run(options: Options) -> int:
             )
             console.print(line, markup=False, highlight=False)
     pace = live.num_tokens / max(replay.seconds, 1e-9)
-    if options.out is not None and replay.version:
+    if out is not None and replay.version:
         live.go_back()
-        live.serve(user_path(options.out))
+        live.serve(out)
     if options.json:
         told = [asdict(one) for one in points]
         write_json({"requests": told, "verdicts": replay.verdicts, "tokens_a_second": round(pace, 1)})
