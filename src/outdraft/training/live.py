@@ -36,7 +36,7 @@ from outdraft.training.corpus import LEAST
 from outdraft.training.draft import DraftObjective, walk_through
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import PackedRows
+from outdraft.training.packing import PackedRows, answer_rows
 from outdraft.training.record import RECORD, read_record, write_record
 
 _DIGITS = 1 << 32
@@ -138,7 +138,8 @@ class LiveDraft:
         """Of each draft, the accepted tokens a round on each request; all from one pass of the target."""
         if not requests:
             return [[] for _ in drafts]
-        rows, now, found = self._exam(requests), self.weights(), list[list[float]]()
+        rows = answer_rows([(one.prompt[-self.settings.window :], one.answer) for one in requests])
+        now, found = self.weights(), list[list[float]]()
         with self.teacher.computing():
             lesson = replace(self.teacher.lesson(rows), depth=self.settings.depth)
             for weights in drafts:
@@ -218,18 +219,6 @@ class LiveDraft:
         return PackedRows(
             ids=torch.tensor([ids]), documents=torch.tensor([documents]), counts=torch.tensor([counts[:-1]])
         )
-
-    def _exam(self, requests: Seq[ServedRequest]) -> PackedRows:
-        """One a row [B, T + 1], where a round begins behind the answer's first token, as in an engine."""
-        width = max(self._length(one) for one in requests)
-        ids = torch.zeros(len(requests), width, dtype=torch.long)
-        documents, counts = torch.ones_like(ids), torch.zeros(len(requests), width - 1, dtype=torch.bool)
-        for row, one in enumerate(requests):
-            own, asked = self._ids(one)
-            ids[row, : len(own)] = torch.tensor(own)
-            documents[row, : len(own)] = 0
-            counts[row, asked : len(own) - 1] = True
-        return PackedRows(ids=ids, documents=documents, counts=counts)
 
 
 def read_served(path: Path) -> list[ServedRequest]:

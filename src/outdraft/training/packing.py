@@ -7,6 +7,7 @@ Every token is guessed once an epoch: a row's last token is the next one's first
 on in the next row, where it sees nothing of what came before. The next epoch has another order.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,6 +97,20 @@ class PackedBatches:
         made = self._packing.rows(place * a_step + first, count, length - 1)
         seed = (self._packing.seed * _PRIME + step) % (1 << 63)
         return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed, first=first))
+
+
+def answer_rows(texts: Seq[tuple[Seq[int], Seq[int]]]) -> PackedRows:
+    """Prompts and their answers, one a row [B, T + 1]; what is behind an answer's first token counts, as in rounds."""
+    width = max(len(prompt) + len(answer) for prompt, answer in texts)
+    ids = torch.zeros(len(texts), width, dtype=torch.long)
+    documents = torch.ones_like(ids)  # 0: the text, 1: padding
+    counts = torch.zeros(len(texts), width - 1, dtype=torch.bool)
+    for row, (prompt, answer) in enumerate(texts):
+        whole = [*prompt, *answer]
+        ids[row, : len(whole)] = torch.tensor(whole)
+        documents[row, : len(whole)] = 0
+        counts[row, len(prompt) : len(whole) - 1] = True
+    return PackedRows(ids=ids, documents=documents, counts=counts)
 
 
 def example_rows(corpus: TrainingCorpus, most: int, length: int, micro_tokens: int) -> list[PackedRows]:

@@ -31,7 +31,7 @@ from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import Course
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
-from outdraft.training.packing import PackedRows
+from outdraft.training.packing import answer_rows
 from outdraft.training.record import Promise, PromiseTerms
 from outdraft.training.walk import Walk
 
@@ -96,7 +96,8 @@ def promise(
     device = str(teacher.target.device)
     writer = LLM(target, drafter="none", dtype=name_of(dtype or teacher.target.dtype), device=device)
     texts = written(writer, terms, seed)
-    batches = [rows_of(texts[i : i + 16]) for i in range(0, len(texts), 16)]
+    pairs = [(one.prompt_token_ids, one.token_ids) for one in texts]
+    batches = [answer_rows(pairs[i : i + 16]) for i in range(0, len(pairs), 16)]
     exam = Exam(batches=batches, depth=terms.depth, temperature=terms.temperature)
     with torch.no_grad(), teacher.computing():
         return exam.walk(learner, teacher)
@@ -114,20 +115,6 @@ def written(llm: LLM, terms: PromiseTerms, seed: int | None) -> Seq[Result]:
         for i in range(len(terms.prompts))
     ]
     return all_whole(llm.generate([{"prompt_token_ids": list(prompt)} for prompt in terms.prompts], settings))
-
-
-def rows_of(texts: Seq[Result]) -> PackedRows:
-    """One text a row [B, T + 1]; what the target wrote behind its first token counts, as in the engine's rounds."""
-    width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
-    ids = torch.zeros(len(texts), width, dtype=torch.long)
-    documents = torch.ones_like(ids)  # 0: the text, 1: padding
-    counts = torch.zeros(len(texts), width - 1, dtype=torch.bool)
-    for row, one in enumerate(texts):
-        whole = [*one.prompt_token_ids, *one.token_ids]
-        ids[row, : len(whole)] = torch.tensor(whole)
-        documents[row, : len(whole)] = 0
-        counts[row, len(one.prompt_token_ids) : len(whole) - 1] = True
-    return PackedRows(ids=ids, documents=documents, counts=counts)
 
 
 def beginnings(corpus: TrainingCorpus, longest: int) -> Iterator[tuple[int, ...]]:
