@@ -15,7 +15,7 @@ def prompts(kind, count, seed):
     return [[*TEMPLATE, *(1000 * (kind + 1) + dice.randrange(200) for _ in range(60))] for _ in range(count)]
 
 
-def test_kinds_are_told_apart_and_named_as_they_come():
+def test_each_kind_has_domains_of_its_own():
     domains, dice = Domains(), random.Random(3)
     mixed = [(kind, one) for kind in range(3) for one in prompts(kind, 40, kind)]
     first, rest = [mixed[0], mixed[40], mixed[80]], mixed[1:40] + mixed[41:80] + mixed[81:]

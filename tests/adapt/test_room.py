@@ -8,7 +8,7 @@ import pytest
 from outdraft import zoo
 from outdraft.adapt.lock import one_at_a_time
 from outdraft.adapt.options import AdaptOptions
-from outdraft.adapt.room import SHARED, Pair, Room
+from outdraft.adapt.room import SHARED, AdaptRoom, Pair
 from outdraft.options.errors import CapabilityError, ConfigError
 
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
@@ -16,7 +16,7 @@ PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
 
 @pytest.fixture
 def room(tmp_path):
-    return Room.open(tmp_path / "room", PAIR, {})
+    return AdaptRoom.open(tmp_path / "room", PAIR, {})
 
 
 def write(text):
@@ -53,34 +53,36 @@ def test_a_number_is_not_given_again_after_its_version_went(room):
 
 
 def test_another_pair_is_refused(room, tmp_path):
-    Room.open(room.path, PAIR, {"first": 7})
-    assert Room(room.path).said["options"] == {"first": 7}, "the latest engine's options count"
+    AdaptRoom.open(room.path, PAIR, {"first": 7})
+    assert AdaptRoom(room.path).said["options"] == {"first": 7}, "the latest engine's options count"
     with pytest.raises(ConfigError, match="belongs to another draft"):
-        Room.open(room.path, Pair(target=PAIR.target, draft=zoo.path("eagle")), {})
+        AdaptRoom.open(room.path, Pair(target=PAIR.target, draft=zoo.path("eagle")), {})
     with pytest.raises(ConfigError, match="belongs to another target"):
-        Room.open(room.path, Pair(target=zoo.path("draft"), draft=PAIR.draft), {})
+        AdaptRoom.open(room.path, Pair(target=zoo.path("draft"), draft=PAIR.draft), {})
     shutil.copytree(PAIR.draft, tmp_path / "draft")
-    Room.open(tmp_path / "other", Pair(target=PAIR.target, draft=tmp_path / "draft"), {}).require_unchanged()
+    AdaptRoom.open(tmp_path / "other", Pair(target=PAIR.target, draft=tmp_path / "draft"), {}).require_unchanged()
     place = next((tmp_path / "draft").glob("*.safetensors"))
     place.write_bytes(place.read_bytes()[:-1] + b"x")
     with pytest.raises(ConfigError, match="belongs to another draft"):
-        Room(tmp_path / "other").require_unchanged()
+        AdaptRoom(tmp_path / "other").require_unchanged()
 
 
 def test_what_is_no_room_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="is no room of a draft that learns"):
-        Room(tmp_path)
+        AdaptRoom(tmp_path)
     for wrong in ("[]", "{", json.dumps({"outdraft_adapt": 99}), json.dumps({"outdraft_adapt": 1})):
         (tmp_path / "room.json").write_text(wrong)
         with pytest.raises(ConfigError, match="is damaged or of another version"):
-            Room(tmp_path)
+            AdaptRoom(tmp_path)
 
 
 def test_folders_say_nothing_of_tenants(room, tmp_path):
     named = room.name_of("Acme Ltd")
     assert named == room.name_of("Acme Ltd") != room.name_of("Acme") and "cme" not in named
     assert room.name_of("") == room.name_of(None) == SHARED
-    assert Room.open(tmp_path / "second", PAIR, {}).name_of("Acme Ltd") != named, "each room has a secret of its own"
+    assert AdaptRoom.open(tmp_path / "second", PAIR, {}).name_of("Acme Ltd") != named, (
+        "each room has a secret of its own"
+    )
     assert (room.path / "secret").stat().st_mode & 0o077 == 0 and room.path.stat().st_mode & 0o077 == 0
 
 

@@ -66,8 +66,8 @@ class Domains:
 
     def kept(self) -> dict[str, Any]:
         """Plain data for JSON: sums over many prompts, and no prompt."""
-        centres = [[one.num, np.round(one.vector, 4).tolist()] for one in self._centres]
-        return {"met": self._met.astype(int).tolist(), "num": self._num, "centres": centres}
+        centres = [[one.num, [round(float(x), 4) for x in one.vector]] for one in self._centres]
+        return {"met": [int(x) for x in self._met], "num": self._num, "centres": centres}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Go on from what `kept` gave. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""

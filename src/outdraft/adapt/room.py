@@ -127,7 +127,7 @@ class TenantRoom:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class Room:
+class AdaptRoom:
     """A folder that is one."""
 
     def __init__(self, path: Path) -> None:
@@ -136,7 +136,7 @@ class Room:
         self.pair = Pair(target=Path(self.said["target"]), draft=Path(self.said["draft"]))
 
     @classmethod
-    def open(cls, path: Path, pair: Pair, options: Mapping[str, Any]) -> "Room":
+    def open(cls, path: Path, pair: Pair, options: Mapping[str, Any]) -> "AdaptRoom":
         """The room of this pair, made where it is not there; options of learning are those of the latest engine.
 
         Raises `ConfigError` where another pair's room lies there.
@@ -168,6 +168,11 @@ class Room:
         self.open(self.path, self.pair, self.said["options"])
 
     @property
+    def secret(self) -> bytes:
+        """Of this room, and the same as long as it is there."""
+        return (self.path / "secret").read_bytes()
+
+    @property
     def is_frozen(self) -> bool:
         """Whether nothing is learned for now."""
         return (self.path / "frozen").exists()
@@ -176,7 +181,7 @@ class Room:
         """The folder of a tenant; it says nothing of the name."""
         if not tenant:
             return SHARED
-        return hmac.new((self.path / "secret").read_bytes(), tenant.encode(), hashlib.sha256).hexdigest()[:16]
+        return hmac.new(self.secret, tenant.encode(), hashlib.sha256).hexdigest()[:16]
 
     def tenant(self, name: str) -> TenantRoom:
         """The part of one, by the name of its folder."""

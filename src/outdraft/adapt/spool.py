@@ -1,15 +1,16 @@
-"""The latest requests of a tenant, as ids, on disk: one process writes them, another one reads on where it stopped.
+"""The latest requests of a tenant, as ids, on disk: engines write them, the learner reads on where it stopped.
 
     requests/000004.jsonl   the oldest that are kept: a file goes as a whole, when it is old or too many are there
              000005.jsonl   grows; a line without its end (the process was killed) is not read, nor is it written on
+             000006.jsonl   grows, too: each engine that shares the room has a file of its own
 
-A request's number is its file's times 1000 and its line's; it never changes, and is not given again.
+A file's number is not given again.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,15 @@ from time import time
 from typing import Any, TextIO
 
 _LINES = 64  # of a file
-_NUMBERS = 1000
 _FILE = re.compile(r"(\d{6})\.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spooled:
-    """One line: its number, and what was written."""
+    """One line of a file, the first is 1, and what was written."""
 
-    number: int
+    file: str
+    line: int
     said: dict[str, Any]
 
 
@@ -67,10 +68,10 @@ class SpoolWriter:
         with suppress(OSError, ValueError):
             known.append(int(last.read_text(encoding="ascii")))
         number = max(known, default=0) + 1
+        while (handle := _made(self._folder / f"{number:06d}.jsonl")) is None:
+            number += 1
         last.write_text(f"{number}\n", encoding="ascii")
-        place = self._folder / f"{number:06d}.jsonl"
-        self._file = os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8")
-        self._lines = 0
+        self._file, self._lines = os.fdopen(handle, "w", encoding="utf-8"), 0
         self.clean()
 
 
@@ -81,14 +82,22 @@ def spool_files(folder: Path) -> list[Path]:
     return []
 
 
-def read_spool(folder: Path, after: int = 0) -> Iterator[Spooled]:
-    """Requests behind this number, oldest first. Lines that are no JSON are left out."""
+def read_spool(folder: Path, seen: Mapping[str, int] | None = None) -> Iterator[Spooled]:
+    """Requests, oldest first. `seen`: lines of each file that are left out. Lines that are no JSON are, too."""
     for path in spool_files(folder):
-        begin = int(path.stem) * _NUMBERS
-        if begin + _NUMBERS <= after:
+        first = (seen or {}).get(path.stem, 0)
+        if first >= _LINES:
             continue
         with suppress(FileNotFoundError):  # it was deleted meanwhile
             for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
-                if begin + i > after and line.endswith("\n"):
+                if i > first and line.endswith("\n"):
                     with suppress(ValueError):
-                        yield Spooled(number=begin + i, said=json.loads(line))
+                        yield Spooled(file=path.stem, line=i, said=json.loads(line))
+
+
+def _made(place: Path) -> int | None:
+    """A new file, or None where another process has just made it."""
+    try:
+        return os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return None

@@ -15,8 +15,8 @@ from time import monotonic, process_time, sleep
 from typing import Any
 
 from outdraft.adapt.options import AdaptOptions
-from outdraft.adapt.room import Room
-from outdraft.adapt.spool import Spooled, read_spool
+from outdraft.adapt.room import AdaptRoom
+from outdraft.adapt.spool import Spooled, read_spool, spool_files
 from outdraft.core.registry import read_options
 from outdraft.models.networks.base import Decoder
 from outdraft.training.candidates import Candidates, Turn
@@ -33,12 +33,12 @@ _REST = 1.0  # seconds, where there is nothing to do
 class Pupil:
     """The draft of one tenant."""
 
-    def __init__(self, room: Room, name: str, options: AdaptOptions, target: tuple[Decoder, Format]) -> None:
+    def __init__(self, room: AdaptRoom, name: str, options: AdaptOptions, target: tuple[Decoder, Format]) -> None:
         self._room, self._tenant, self._begun = room, room.tenant(name), room.pair.draft
         self.version = self._tenant.version
         self.live = LiveDraft(target, self._tenant.draft or self._begun, options.learning)
         ledger = self._tenant.ledger()
-        self._place = max((one["place"] for one in ledger if "place" in one), default=0)
+        self._seen: dict[str, int] = next((dict(one["seen"]) for one in reversed(ledger) if "seen" in one), {})
         self.candidates = Candidates(
             live=self.live,
             gate=options.gating,
@@ -47,25 +47,23 @@ class Pupil:
             tries=sum(one["what"] == "tried" for one in ledger),
             watches=sum(one["what"] in ("watched", "passed") for one in ledger),
         )
-        self.candidates.recall(
-            request_of(one) for one in read_spool(self._tenant.requests) if one.number <= self._place
-        )
+        known = (one for one in read_spool(self._tenant.requests) if one.line <= self._seen.get(one.file, 0))
+        self.candidates.recall(request_of(one) for one in known)
         served = [one for one in ledger if one["what"] in ("passed", "watched", "kept", "rolled back")]
         if served and served[-1]["what"] in ("passed", "watched") and served[-1]["version"] == self.version:
             self.candidates.watch(self._weights(served[-1]["before"]))
-        self._now = self._place
 
     def turn(self) -> bool:
         """Take a few requests; whether there were any."""
         if self._tenant.version != self.version:
             self._follow(self._tenant.version)
         some: list[Spooled] = []
-        for one in read_spool(self._tenant.requests, self._now):
+        for one in read_spool(self._tenant.requests, self._seen):
             some.append(one)
             if len(some) == _SOME:
                 break
         for one in some:
-            self._now = one.number
+            self._seen[one.file] = one.line
             self.candidates.take(request_of(one))
         return bool(some)
 
@@ -77,7 +75,7 @@ class Pupil:
             return
         known = self.live.serving
         self.candidates.replace(weights, known if version else None)
-        self._tenant.note("watched" if version else "reset", version=version, before=before, place=self._now)
+        self._tenant.note("watched" if version else "reset", version=version, before=before, seen=self._kept_files())
 
     def _weights(self, version: int) -> Weights | None:
         place = self._tenant.place(version) if version else self._begun
@@ -92,14 +90,20 @@ class Pupil:
             told = [one for one in ledger if one["what"] in ("passed", "watched") and one["version"] == before]
             self.version = told[-1]["before"] if told else 0
             self._tenant.point(self.version)
-        more = {} if turn == "tried" else {"reason": reason, "place": self._now}
+        more = {} if turn == "tried" else {"reason": reason, "seen": self._kept_files()}
         self._tenant.note(turn, number=number, version=self.version, before=before, tokens=self.live.num_tokens, **more)
+
+    def _kept_files(self) -> dict[str, int]:
+        """How far each file has been read; it begins again there after a restart."""
+        kept = {one.stem for one in spool_files(self._tenant.requests)}
+        self._seen = {file: line for file, line in self._seen.items() if file in kept}
+        return dict(self._seen)
 
 
 class LiveLearner:
     """Of a room. Raises `ConfigError` where its target or its draft is another one than it was made for."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: AdaptRoom) -> None:
         room.require_unchanged()
         self._room, self._options = room, read_options(AdaptOptions, room.said["options"], "the room")
         self._target = open_target(room.pair.target, "auto", "cpu")

@@ -10,7 +10,7 @@ from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outdraft.adapt.room import Room
+    from outdraft.adapt.room import AdaptRoom
     from outdraft.training.live_replay import Point
 
 SUMMARY = "see what a draft learns while it serves, hold it, undo it; or try it on recorded requests"
@@ -245,22 +245,22 @@ def learn(options: LearnOptions) -> int:
     return 0
 
 
-def _room(named: str | None) -> "Room":
-    from outdraft.adapt.room import Room
+def _room(named: str | None) -> "AdaptRoom":
+    from outdraft.adapt.room import AdaptRoom
     from outdraft.options.paths import user_path
     from outdraft.weights.user_cache import user_cache
 
     if named is not None:
-        return Room(user_path(named))
+        return AdaptRoom(user_path(named))
     home = user_cache("adapt")
     found = sorted(home.glob("*/room.json"))
     if len(found) != 1:
         listed = "".join(f"\n  {one.parent}" for one in found)
         raise ConfigError(f"{home} holds {len(found)} rooms of drafts that learn: name one{listed}")
-    return Room(found[0].parent)
+    return AdaptRoom(found[0].parent)
 
 
-def _observed(room: "Room") -> dict[str, Any]:
+def _observed(room: "AdaptRoom") -> dict[str, Any]:
     from outdraft.options.read_file import load_json
 
     try:

@@ -24,7 +24,7 @@ from outdraft.adapt.domains import Domains
 from outdraft.adapt.examined import Examined
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.options import AdaptOptions
-from outdraft.adapt.room import SHARED, Pair, Room
+from outdraft.adapt.room import SHARED, AdaptRoom, Pair
 from outdraft.adapt.spool import SpoolWriter
 from outdraft.core.drafter import Drafter, inner
 from outdraft.drafters.shared.renewing import RenewingDrafter
@@ -54,7 +54,7 @@ class Adapting:
         home = self._drafter.traits.home
         assert home is not None, "a network that can be replaced came from a directory"
         pair = Pair(target=target, draft=home)
-        self.room = Room.open(_place(options, pair), pair, _told(options))
+        self.room = AdaptRoom.open(_place(options, pair), pair, _told(options))
         self.learner = LearnerProcess(self.room.path, options.threads) if options.learner else None
         self.watch = ServedWatch(
             opt_in=options.opt_in,
