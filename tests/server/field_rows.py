@@ -182,6 +182,7 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
             "priority": 1,
             "timeout": 1.0,
             "cache_salt": "a",
+            "adapt": False,
             "resume_token_ids": [[1]],
             "request_id": "a",
             "stream": True,

@@ -73,11 +73,13 @@ _REPLIES: Mapping[str, dict[str, Any]] = {
     "/live": _STATE,
     "/ready": _STATE,
     "/health": _STATE,
+    "/v1/adapt": {"type": "object"},
     "/load": _table(
         server_load=_NUMBER, num_requests_running=_NUMBER, num_requests_waiting=_NUMBER, kv_cache_usage_perc=_NUMBER
     ),
 }
 _STREAMED = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/inference/v1/generate")
+_UNLESS_OFF = ("/v1/adapt",)  # 404 where the operator did not turn it on
 _OPEN = ("/", "/live", "/ready", "/health", "/metrics")
 _OTHERS: Mapping[str, tuple[str, ...]] = {  # kinds of what is no JSON
     "/metrics": ("text/plain", "application/openmetrics-text"),
@@ -123,7 +125,11 @@ def _responses(path: str, *, has_body: bool, asks: bool) -> dict[str, Any]:
     if path in ("/ready", "/health"):
         told["503"] = {"description": "Not now", "content": {"application/json": {"schema": _STATE}}}
     for status, meaning in _ERRORS.items():
-        if has_body or (status in (401, 429) and path not in _OPEN) or (status in (400, 404) and asks):
+        if (
+            has_body
+            or (status in (401, 429) and path not in _OPEN)
+            or (status in (400, 404) and (asks or (status == 404 and path in _UNLESS_OFF)))
+        ):
             content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
             told[str(status)] = {"description": meaning, "content": content}
     return told
