@@ -3,7 +3,7 @@
 import pytest
 from control.world import World, drive, judged, sequence
 
-from outdraft.control.fallback import Fallbacks, FallbackOptions, FallbackPolicy, build
+from outdraft.control.fallback import FallbackOptions, FallbackPolicy, Fallbacks, build
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.request import Request
@@ -185,10 +185,7 @@ class Each(ScriptedDrafter):
 
 def engine_with(falling):
     parts = Parts(
-        target=AuditedTarget(TABLE),
-        drafter=Each(TABLE.next_logits, None),
-        verifier=ReferenceRule(),
-        policy=falling,
+        target=AuditedTarget(TABLE), drafter=Each(TABLE.next_logits, None), verifier=ReferenceRule(), policy=falling
     )
     return Engine(parts)
 
