@@ -94,6 +94,7 @@ WRITING: dict[str, Row | tuple[Row, ...]] = {  # of all endpoints that write
     "priority": engine("priority", 3),
     "timeout": used("timeout", 1e-6),
     "cache_salt": engine("cache_salt", "mine"),
+    "adapt": engine("adapt", False),
     "resume_token_ids": used("resume_token_ids", [[298, 300]]),
     "request_id": used("request_id", "mine", shows=lambda reply: "mine" in str(reply)),
     "stream": used("stream", True),

@@ -109,13 +109,13 @@ class EngineFlags:
     )
     precision_options: Mapping[str, Any] = flag({}, "an option of elastic precision: min_free or margin")
 
-    def load(self) -> "LLM":
-        """The engine. Raises `OutdraftError`s that name what does not fit."""
+    def load(self, **more: Any) -> "LLM":
+        """The engine, with other words of `LLM` besides. Raises `OutdraftError`s that name what does not fit."""
         from outdraft.engine.llm import LLM
 
         if self.no_cache:
             os.environ["OUTDRAFT_CACHE"] = "off"
-        return LLM(**self.settings())
+        return LLM(**self.settings(), **more)
 
     def settings(self) -> dict[str, Any]:
         """What they say to `LLM`."""

@@ -43,7 +43,9 @@ def make_app(service: Service) -> FastAPI:
     settings = service.settings  # the last one added is met first
     app.add_middleware(BodyLimit, most=settings.max_body_bytes, seconds=settings.body_timeout)
     app.add_middleware(RateLimit, a_minute=settings.rate_limit)
-    app.add_middleware(Auth, keys=settings.api_keys)
+    adapting = service.llm.adapting
+    secret = None if adapting is None else adapting.room.secret
+    app.add_middleware(Auth, keys=settings.api_keys, secret=secret)
     if settings.allow_origins:
         app.add_middleware(
             CORSMiddleware,

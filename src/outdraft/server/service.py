@@ -22,6 +22,7 @@ from outdraft.engine.requests.beside import check_size
 from outdraft.options.errors import RequestError
 from outdraft.options.limits import ALL_REFERENCES
 from outdraft.options.params import SamplingParams
+from outdraft.server.adapting import AdaptInstruments
 from outdraft.server.errors import ApiError
 from outdraft.server.metrics import EngineWatch, Instruments
 from outdraft.server.parsers.found import Formats, find_formats
@@ -38,6 +39,9 @@ class Service:
         self.state: Literal["ready", "draining"] = "ready"
         self.started = int(time())
         self.instruments = Instruments(self.name)
+        self.adapt_instruments = (
+            None if llm.adapting is None else AdaptInstruments(self.instruments.registry, self.name, llm.adapting)
+        )
         self.stop_listening = listen(llm, lambda engine: EngineWatch(self.instruments, engine))
         template = None if llm.tokenizer is None else llm.tokenizer.chat_template
         self.formats: Formats = find_formats(settings.tool_call_parser, settings.reasoning_parser, template)

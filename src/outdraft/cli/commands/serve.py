@@ -90,6 +90,27 @@ class ServerFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptFlags:
+    """A draft that learns (docs/adaptation.md)."""
+
+    adapt: bool = flag(False, "the head or draft model keeps learning from what is served; ids of requests go to disk")
+    adapt_room: str | None = flag(
+        None, "with --adapt, where requests and versions lie; default: a place in the cache", metavar="DIR"
+    )
+    adapt_opt_in: bool = flag(False, "with --adapt, learn only from requests that say adapt: true")
+    adapt_options: Mapping[str, Any] = flag({}, "with --adapt, another option: days=7, num_kept=500, learner=false")
+
+    def settings(self) -> dict[str, Any]:
+        """What they say to `LLM`. Raises `ConfigError` for what means nothing without --adapt."""
+        given = {**({"room": self.adapt_room} if self.adapt_room else {}), **self.adapt_options}
+        if not self.adapt and (given or self.adapt_opt_in):
+            raise ConfigError(
+                "--adapt-room, --adapt-opt-in and --adapt-options belong to --adapt: add it, or leave them out"
+            )
+        return {"adapt": {**given, **({"opt_in": True} if self.adapt_opt_in else {})}} if self.adapt else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RayFlags:
     """Several engines behind one address (docs/scale.md)."""
 
@@ -132,6 +153,7 @@ class Options:
     )
     engine: KeepingFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
+    adapt: AdaptFlags = field(metadata={"title": "a draft that learns"})
     ray: RayFlags = field(metadata={"title": "several engines"})
 
 
@@ -158,7 +180,7 @@ def run(options: Options) -> int:
         return 0
     options.ray.check_unused()
     check_address(options.server.host, options.server.port)
-    with options.engine.load() as llm:
+    with options.engine.load(**options.adapt.settings()) as llm:
         serve(
             Service(llm, settings),
             host=options.server.host,
@@ -183,7 +205,7 @@ def _run_on_ray(
     if options.engine.no_cache:
         os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it
     serve_on_ray(
-        from_anywhere(options.engine.settings()),
+        {**from_anywhere(options.engine.settings()), **options.adapt.settings()},
         settings,
         scale,
         address=options.ray.ray_address,

@@ -19,12 +19,12 @@ _GUARDED = ("/v1", "/v2", "/inference", "/tokenize", "/detokenize", "/load", "/k
 
 
 class Auth:
-    """Without keys every client may ask, and all share one salt."""
+    """Without keys every client may ask, and all share one salt. `secret`: salts are the same after a restart."""
 
-    def __init__(self, app: ASGIApp, keys: Seq[str]) -> None:
+    def __init__(self, app: ASGIApp, keys: Seq[str], secret: bytes | None = None) -> None:
         self._app = app
         self._hashes = [_hash(key) for key in keys]
-        self._secret = os.urandom(16)  # so that a salt shows nothing of its key
+        self._secret = secret or os.urandom(16)  # so that a salt shows nothing of its key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._hashes and scope["method"] != "OPTIONS" and _is_guarded(scope["path"]):

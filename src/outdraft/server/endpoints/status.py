@@ -4,6 +4,7 @@
 /live         200 as long as the process answers, also while it drains
 /ready        200 while new requests are taken       /health   the same
 /metrics      counters and times for Prometheus; /load has the same in short
+/v1/adapt     how a draft that learns fares; if the server has one
 /kv_events    which prefixes the key/value cache holds, as lines of JSON, for routers; if it is turned on
 
 Balancers, orchestrators and scrapers have no key, so /live, /ready, /health and /metrics need none: they hold numbers
@@ -24,6 +25,7 @@ from starlette.responses import Response
 
 from outdraft.cache.page_events import PageEvent
 from outdraft.core.cache import PAGE
+from outdraft.server.adapting import adapt_status
 from outdraft.server.connection import JsonReply
 from outdraft.server.errors import ApiError
 from outdraft.server.service import Service
@@ -60,8 +62,16 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", tags=["health"], summary="Counters and times, for Prometheus")
     def metrics(request: Request) -> Response:
+        if service.adapt_instruments is not None:
+            service.adapt_instruments.update()
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(service.instruments.registry), headers={"Content-Type": kind})
+
+    @app.get("/v1/adapt", tags=["about"], summary="How a draft that learns fares")
+    def adapt() -> Response:
+        if service.llm.adapting is None:
+            raise ApiError(404, "the draft of this server does not learn: start it with --adapt")
+        return JsonReply(adapt_status(service.llm.adapting))
 
     @app.get("/load", tags=["health"], summary="How much is under way")
     async def load() -> Response:

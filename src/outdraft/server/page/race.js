@@ -32,7 +32,7 @@ export class Race {
     const bodies = [body, { ...body, speculative: false }];
     for (const [i, asked] of bodies.entries()) {
       this.#status.textContent = `Recording ${NAMES[i].toLowerCase()}, ${i + 1} of 2 …`;
-      const salted = { ...asked, cache_salt: `race-${crypto.getRandomValues(new Uint32Array(3)).join("-")}` };
+      const salted = { ...asked, adapt: false, cache_salt: `race-${crypto.getRandomValues(new Uint32Array(3)).join("-")}` };
       const made = { steps: [], seconds: null };
       this.#runs.push(made);
       const begin = performance.now();

@@ -1,0 +1,28 @@
+"""How a draft learns beside its service: settings alone, which the engine checks and the learner reads."""
+
+from dataclasses import dataclass
+
+from outdraft.options.ranges import check_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """How a draft learns beside its service. Raises `ConfigError` naming what is out of range."""
+
+    lr: float = 3e-4  # AdamW: norms, tables, heads
+    muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
+    clip: float = 1.0
+    step_tokens: int = 1024  # rows of a step
+    held_out: float = 0.2  # the share of requests that only judge
+    replay: float = 0.3  # the share of a step that is of earlier requests
+    kept: int = 2000  # earlier requests that are kept for it, each as likely as any
+    window: int = 256  # tokens of a prompt that are read before the answer, the last ones
+    depth: int = 5  # tokens of a guess that are judged
+
+    def __post_init__(self) -> None:
+        check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
+        check_range(self, "clip", least=1e-6)
+        check_range(self, "step_tokens", least=64, most=1 << 20)
+        check_range(self, "held_out", "replay", least=0.0, most=0.9)
+        check_range(self, "kept", least=1, most=1 << 20)
+        check_range(self, "window", "depth", least=1, most=1 << 16)
