@@ -14,11 +14,13 @@ from safetensors.torch import load_file, save_file
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.diagnose import Cure, DiagnosisOptions, diagnose
+from outdraft.adapt.learning import Learning
 from outdraft.adapt.observe import Observed
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.between_steps import adopt
 from outdraft.kernels.library import library
-from outdraft.training.live import Learning, LiveDraft, ServedRequest
+from outdraft.training.computing import open_target
+from outdraft.training.live import LiveDraft, ServedRequest
 
 TEXTS = list(zoo.heldout_prompts().values())
 GREEDY = SamplingParams(max_tokens=200, ignore_eos=True)
@@ -98,12 +100,13 @@ def test_every_mechanism_moves(plain, spoiled, tmp_path):
     assert found.cure in (Cure.LEARN, Cure.LEARN_EARLY), found.sentence
     assert poor.acceptance[0] < first.acceptance[0] and poor.nearness[0] < first.nearness[0]
 
-    live = LiveDraft(zoo.path("target"), spoiled, Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.0))
+    settings = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.0)
+    live = LiveDraft(open_target(zoo.path("target"), "auto", "cpu"), spoiled, settings)
     for one in worse.served:
         live.add(one)
     for _ in range(8):
         live.learn()
-    live.serve(tmp_path / "learned")
+    live.write(live.weights(), tmp_path / "learned")
     assert adopt(worse.llm, tmp_path / "learned") == 1
     better = worse.sample(TEXTS[13:])
     assert better.acceptance[0] > poor.acceptance[0] + 0.05 and better.nearness[0] > poor.nearness[0]
