@@ -45,6 +45,7 @@ QUICK = {
     "calibrated": {"every": 1},
     "roc": {"every": 1},
     "history": {"window": 4, "pause": 0},
+    "fallback": {"inner": "bandit", "tokens": 3},
     "probe": {"window": 4, "every": 6, "trial": 2},
     "hardware_tree": {"every": 4},
 }
