@@ -12,7 +12,6 @@ alone; here every position of an answer counts, and a share of each step is of e
 repeated is lost. Data in: requests; data out: weights, and what several of them would have had accepted of a request.
 """
 
-import hashlib
 import random
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
+from outdraft.learn.compare import said_of_text
 from outdraft.learn.losses import mixed
 from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
@@ -32,14 +32,14 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 from outdraft.options.read_file import load_json
 from outdraft.training.computing import open_target, without_denormals
-from outdraft.training.corpus import LEAST
-from outdraft.training.draft import DraftObjective, walk_through
+from outdraft.training.corpus import LEAST, number_of
+from outdraft.training.document_states import DocumentStates
+from outdraft.training.draft import DraftObjective, walk_of
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows, answer_rows
 from outdraft.training.record import RECORD, read_record, write_record
 
-_DIGITS = 1 << 32
 _ENDLESS = 1 << 30  # steps of a run that has no end
 
 
@@ -54,8 +54,7 @@ class ServedRequest:
     @property
     def number(self) -> float:
         """In 0..1, decided by the prompt: requests that ask the same are all held out, or none."""
-        digest = hashlib.sha256(np.asarray(self.prompt, np.int64).tobytes()).digest()
-        return int.from_bytes(digest[:4], "big") / _DIGITS
+        return number_of(np.array(self.prompt, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +63,27 @@ class Learning:
 
     lr: float = 3e-4  # AdamW: norms, tables, heads
     muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
+    warmup: int = 1  # steps until the rates are whole, whenever the optimiser remembers nothing
     clip: float = 1.0
+    average: int = 1  # steps whose weights a candidate is about the mean of, the latest ones; 1: those of the last
     step_tokens: int = 1024  # rows of a step
     held_out: float = 0.2  # the share of requests that only judge
     replay: float = 0.3  # the share of a step that is of earlier requests
     kept: int = 2000  # earlier requests that are kept for it, each as likely as any
     window: int = 256  # tokens of a prompt that are read before the answer, the last ones
     depth: int = 5  # tokens of a guess that are judged
+    temperature: float = 1.0  # at which distributions are compared, in learning (0: at 1) and in judging
+    states_bytes: int = 1 << 28  # of the target's states that are kept, so that a request is read once
 
     def __post_init__(self) -> None:
         check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
         check_range(self, "clip", least=1e-6)
         check_range(self, "step_tokens", least=64, most=1 << 20)
         check_range(self, "held_out", "replay", least=0.0, most=0.9)
-        check_range(self, "kept", least=1, most=1 << 20)
+        check_range(self, "kept", "average", "warmup", least=1, most=1 << 20)
         check_range(self, "window", "depth", least=1, most=1 << 16)
+        check_range(self, "temperature", least=0.0, most=10.0)
+        check_range(self, "states_bytes", least=0)
 
 
 Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
@@ -94,11 +99,14 @@ class LiveDraft:
         self._decoder, found = open_target(target, dtype, "cpu")
         self.line = found.line
         self.learner: Learner = method.load(method.options(), self._decoder, draft)
-        self.teacher = Teacher(self._decoder, self.learner.taps)
+        self.teacher = Teacher(self._decoder, self.learner.taps, DocumentStates(settings.states_bytes))
         loss = mixed(method.loss)
-        self._objective = DraftObjective(self.learner, self.teacher, loss.rows, beside=loss.beside)
+        self._objective = DraftObjective(
+            self.learner, self.teacher, loss.rows, temperature=settings.temperature or 1.0, beside=loss.beside
+        )
         self.serving = self.weights()
-        self._optimizer = self._fresh_optimizer()
+        self.optimizer = self._fresh_optimizer()
+        self._mean, self._num_since = dict(self.weights()), 0
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
@@ -117,35 +125,52 @@ class LiveDraft:
     @property
     def num_waiting(self) -> int:
         """Tokens that have not been learned from."""
-        return sum(self._length(one) for one in self._fresh)
+        return sum(self.length(one) for one in self._fresh)
 
     def learn(self) -> float:
         """One step over what is fresh, and a share of what is not; the mean loss. Raises `ConfigError` without any."""
-        chosen = self._chosen()
+        return self.step(self._chosen())
+
+    def step(self, requests: Seq[ServedRequest]) -> float:
+        """One step over these requests; the mean loss."""
         moment = Moment(step=self.num_steps, steps=_ENDLESS, seed=self._seed + self.num_steps)
-        rows = replace(self._rows(chosen), moment=moment)
+        rows = replace(self._rows(requests), moment=moment)
         with without_denormals(), self.teacher.computing():
             found = self._objective.total(rows)
-        self._optimizer.clear()
+        self.optimizer.clear()
         loss = found[0] / found[1].clamp_min(1e-9)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.update(1.0, self.settings.clip)
+        self._num_since += 1
+        self.optimizer.update(min(1.0, self._num_since / self.settings.warmup), self.settings.clip)
+        for name, one in learned(self.learner.module).items():
+            self._mean[name].lerp_(one, 1 / min(self._num_since, self.settings.average))
         self.num_steps, self.num_tokens = self.num_steps + 1, self.num_tokens + rows.ids.shape[1] - 1
         return float(loss.detach())
 
     @torch.no_grad()
-    def judge(self, requests: Seq[ServedRequest], drafts: Seq[Weights], temperature: float = 1.0) -> list[list[float]]:
-        """Of each draft, the accepted tokens a round on each request; all from one pass of the target."""
+    def judge(
+        self, requests: Seq[ServedRequest], drafts: Seq[Weights], temperature: float | None = None
+    ) -> list[list[float]]:
+        """Of each draft, the accepted tokens a round on each request; all from one pass of the target.
+
+        `temperature`: None is that of the settings.
+        """
         if not requests:
             return [[] for _ in drafts]
         rows = answer_rows([(one.prompt[-self.settings.window :], one.answer) for one in requests])
-        now, found = self.weights(), list[list[float]]()
+        now, found, depth = self.weights(), list[list[float]](), self.settings.depth
+        temperature = self.settings.temperature if temperature is None else temperature
         with self.teacher.computing():
-            lesson = replace(self.teacher.lesson(rows), depth=self.settings.depth)
-            for weights in drafts:
-                put_back(self.learner.module, weights)
-                walk = walk_through(self.learner, self.teacher, lesson, self.settings.depth, temperature)
-                found.append([tokens / rounds - 1 for tokens, rounds in zip(walk.tokens, walk.rounds, strict=True)])
+            lesson = replace(self.teacher.lesson(rows), depth=depth)
+        said: Tensor | None = None
+        for weights in drafts:
+            put_back(self.learner.module, weights)
+            with self.teacher.computing():  # one for each draft: autocast keeps what it has rounded until it is left
+                outlook = self.learner.look(lesson)
+                if said is None:
+                    said = said_of_text(outlook, lesson, self.teacher.logits, temperature)
+                walk = walk_of(outlook, self.teacher, lesson, depth, temperature, said)
+            found.append([tokens / rounds - 1 for tokens, rounds in zip(walk.tokens, walk.rounds, strict=True)])
         put_back(self.learner.module, now)
         return found
 
@@ -159,10 +184,25 @@ class LiveDraft:
         write_record(directory, {**load_json(self._draft / RECORD), "promises": []})  # those were of other weights
         self.serving = self.weights()
 
+    def candidate(self) -> Weights:
+        """What was learned, averaged over the last steps: constant rates leave noise, which the mean has less of.
+
+        Izmailov et al., "Averaging weights leads to wider optima", 2018, https://arxiv.org/abs/1803.05407; here with
+        weights that fall from step to step.
+        """
+        return {name: one.clone() for name, one in self._mean.items()}
+
+    def read(self, directory: Path) -> Weights:
+        """What another draft of the same kind has learned."""
+        method = find_learner(self.kind)
+        other: Learner = method.load(method.options(), self._decoder, directory)
+        return {name: one.clone() for name, one in learned(other.module).items()}
+
     def go_back(self) -> None:
         """Begin again at what serves; what the optimiser remembers is dropped too."""
         put_back(self.learner.module, self.serving)
-        self._optimizer = self._fresh_optimizer()
+        self.optimizer = self._fresh_optimizer()
+        self._mean, self._num_since = dict(self.weights()), 0
 
     def _fresh_optimizer(self) -> Optimizer:
         named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
@@ -182,10 +222,10 @@ class LiveDraft:
         share = self.settings.replay if self._fresh else 1.0
         while self._earlier and room > (1 - share) * self.settings.step_tokens:
             chosen.append(one := self._coins.choice(self._earlier))
-            room -= self._length(one)
+            room -= self.length(one)
         while self._fresh and room > 0:
             chosen.append(one := self._fresh.pop(0))
-            room -= self._length(one)
+            room -= self.length(one)
             self._keep(one)
         return chosen
 
@@ -200,7 +240,7 @@ class LiveDraft:
         elif (place := self._coins.randrange(self._num_seen)) < self.settings.kept:
             self._earlier[place] = one
 
-    def _length(self, one: ServedRequest) -> int:
+    def length(self, one: ServedRequest) -> int:
         return min(len(one.prompt), self.settings.window) + len(one.answer)
 
     def _ids(self, one: ServedRequest) -> tuple[list[int], int]:
@@ -221,8 +261,11 @@ class LiveDraft:
         )
 
 
-def read_served(path: Path) -> list[ServedRequest]:
-    """Requests of a file, in its order. Raises `ConfigError` for a line without a prompt and two ids of an answer."""
+def read_served(path: Path, vocab_size: int | None = None) -> list[ServedRequest]:
+    """Requests of a file, in its order.
+
+    Raises `ConfigError` for a line without a prompt and two ids of an answer, or with ids outside the vocabulary.
+    """
     found = []
     for where, record in read_records(path):
         ids = [record.get(name) for name in ("prompt_token_ids", "token_ids")]
@@ -236,5 +279,7 @@ def read_served(path: Path) -> list[ServedRequest]:
             raise ConfigError(
                 f"{where}: nothing can be guessed behind {len(prompt)} and {len(answer)} ids: leave it out"
             )
+        if vocab_size is not None and not 0 <= min(prompt + answer) <= max(prompt + answer) < vocab_size:
+            raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}: name who wrote them")
         found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
     return found

@@ -77,7 +77,7 @@ class LiveReplay:
             if self._candidate is not None:
                 self._end(self._candidate[1])
             self.tries, self._due = self.tries + 1, 2 * self.live.num_tokens
-            self._candidate = self.live.weights(), Gate(self.gate, self.live.settings.depth, self.tries)
+            self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
             self._judge(*self._candidate, list(self._held))
 
     def _judge(self, weights: Weights, gate: Gate, requests: Seq[ServedRequest]) -> None:
