@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from outdraft.adapt.learning import Learning
 from outdraft.learn.save import put_back
 from outdraft.options.new_file import new_file
-from outdraft.training.live import Learning, LiveDraft, ServedRequest, read_served
+from outdraft.training.computing import open_target
+from outdraft.training.live import LiveDraft, ServedRequest, read_served
 from outdraft.weights.hub import resolve
 from outdraft.weights.known import usual_model
 
@@ -54,7 +56,7 @@ def main() -> int:
         record = json.loads(asked.out.read_text(encoding="utf-8"))
         if record["about"] != about:
             raise SystemExit(f"{asked.out} holds a run with {record['about']}, not {about}: name another file")
-    live = LiveDraft(resolve(asked.target), asked.draft, settings, dtype=asked.dtype)
+    live = LiveDraft(open_target(resolve(asked.target), asked.dtype, "cpu"), asked.draft, settings)
     requests, old = read_served(asked.stream), read_served(asked.old)[: asked.old_count]
     held = [one for one in requests if one.number < settings.held_out]
     learned = [one for one in requests if one.number >= settings.held_out]

@@ -8,8 +8,10 @@ import torch
 
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.adapt.gate import GateOptions
+from outdraft.adapt.learning import Learning
 from outdraft.options.errors import ConfigError
-from outdraft.training.live import Learning, LiveDraft, ServedRequest, read_served
+from outdraft.training.computing import open_target
+from outdraft.training.live import LiveDraft, ServedRequest, read_served
 from outdraft.training.live_replay import LiveReplay
 
 TARGET = zoo.path("target")
@@ -28,9 +30,14 @@ def served():
     ]
 
 
+@pytest.fixture(scope="module")
+def target():
+    return open_target(TARGET, "auto", "cpu")
+
+
 @pytest.fixture
-def live():
-    return LiveDraft(TARGET, zoo.path("eagle3"), QUICK)
+def live(target):
+    return LiveDraft(target, zoo.path("eagle3"), QUICK)
 
 
 def test_what_is_learned_helps_where_nothing_was_learned_from(live, served):
@@ -62,6 +69,14 @@ def test_a_draft_alone_and_in_a_batch_is_judged_alike(live, served):
     assert together == pytest.approx([live.judge([one], (live.serving,))[0][0] for one in served[:5]], abs=1e-4)
 
 
+def test_drafts_are_judged_alike_in_any_order_in_bfloat16(served):
+    live = LiveDraft(open_target(TARGET, "bfloat16", "cpu"), zoo.path("eagle3"), QUICK)
+    wrecked = {name: -one for name, one in live.serving.items()}
+    sound, bad = live.judge(served[:4], (live.serving, wrecked))
+    assert live.judge(served[:4], (wrecked, live.serving)) == [pytest.approx(bad), pytest.approx(sound)]
+    assert sum(bad) < 0.5 * sum(sound)
+
+
 def test_going_back_undoes_what_was_learned(live, served):
     for one in served:
         live.add(one)
@@ -71,13 +86,13 @@ def test_going_back_undoes_what_was_learned(live, served):
     assert all(torch.equal(one, live.serving[name]) for name, one in live.weights().items())
 
 
-def test_what_is_handed_over_drafts_as_it_was_judged(live, served, tmp_path):
+def test_what_is_handed_over_drafts_as_it_was_judged(target, live, served, tmp_path):
     for one in served:
         live.add(one)
     for _ in range(12):
         live.learn()
     expected = live.judge(served, (live.weights(),), temperature=0.0)[0]
-    live.serve(tmp_path / "new")
+    live.write(live.weights(), tmp_path / "new")
     greedy = SamplingParams(max_tokens=48, ignore_eos=True)
     prompts = [{"prompt_token_ids": list(one.prompt)} for one in served]
 
@@ -87,13 +102,15 @@ def test_what_is_handed_over_drafts_as_it_was_judged(live, served, tmp_path):
             stats = [one.stats for one in llm.generate(prompts, greedy)]
             return sum(one.num_tokens for one in stats) / sum(one.num_steps for one in stats)
 
-    assert LiveDraft(TARGET, tmp_path / "new", QUICK).kind == "eagle3", "it may learn on"
+    assert LiveDraft(target, tmp_path / "new", QUICK).kind == "eagle3", "it may learn on"
+    saved, known = live.read(tmp_path / "new"), live.weights()  # in the target's number format
+    assert all(torch.equal(one.bfloat16(), known[name].bfloat16()) for name, one in saved.items())
     assert tau(str(tmp_path / "new")) > tau("zoo:eagle3") and max(expected) > 0
 
 
-def test_a_replay_lets_in_what_helps_and_nothing_else(served):
+def test_a_replay_lets_in_what_helps_and_nothing_else(target, served):
     def after(settings, gate):
-        replay = LiveReplay(live=LiveDraft(TARGET, zoo.path("eagle3"), settings), gate=gate, first=2048)
+        replay = LiveReplay(live=LiveDraft(target, zoo.path("eagle3"), settings), gate=gate, first=2048)
         return replay, list(replay.run(served * 4))
 
     replay, points = after(QUICK, GateOptions(alpha=0.5, least=2, most=60, margin=0.5))
@@ -102,8 +119,8 @@ def test_a_replay_lets_in_what_helps_and_nothing_else(served):
     assert sum(one.serving for one in late) > sum(one.first for one in late)
     wrong = replace(QUICK, lr=0.5, muon_lr=0.5)
     replay, points = after(wrong, GateOptions(alpha=0.05, least=2, most=60))
-    assert replay.tries and not replay.version and all(one.serving == one.first for one in points)
-    assert len(replay.verdicts) == replay.tries
+    assert replay.candidates.tries and not replay.version and all(one.serving == one.first for one in points)
+    assert len(replay.turns) == replay.candidates.tries
 
 
 def test_a_file_of_requests(tmp_path):

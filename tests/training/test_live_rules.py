@@ -7,7 +7,9 @@ import torch
 
 from outdraft import zoo
 from outdraft.adapt.gate import GateOptions
-from outdraft.training.live import Learning, LiveDraft, ServedRequest
+from outdraft.adapt.learning import Learning
+from outdraft.training.computing import open_target
+from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.live_replay import LiveReplay
 
 SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, depth=3)
@@ -21,7 +23,7 @@ def requests(count, domain="forms"):
 
 @pytest.fixture(scope="module")
 def live():
-    return LiveDraft(zoo.path("target"), zoo.path("eagle3"), SETTINGS, dtype="float32")
+    return LiveDraft(open_target(zoo.path("target"), "float32", "cpu"), zoo.path("eagle3"), SETTINGS)
 
 
 @pytest.fixture
@@ -72,7 +74,9 @@ def test_states_that_are_kept_are_those_of_another_pass(live, lessons):
         again = live.teacher.lesson(live._rows(kept[1:]))
     finally:
         live._decoder.run = run
-    fresh = LiveDraft(zoo.path("target"), zoo.path("eagle3"), replace(SETTINGS, states_bytes=0), dtype="float32")
+    fresh = LiveDraft(
+        open_target(zoo.path("target"), "float32", "cpu"), zoo.path("eagle3"), replace(SETTINGS, states_bytes=0)
+    )
     anew = fresh.teacher.lesson(fresh._rows(kept[1:]))
     assert read.ids.shape[0] == 3
     for mine, theirs in [(again.states, anew.states), *((again.taps[tap], one) for tap, one in anew.taps.items())]:

@@ -1,8 +1,9 @@
 """Which cache an engine has: how its slots lie, and what a row is stored in."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 import torch
 
@@ -20,6 +21,40 @@ LAYOUTS = ("static", "paged")
 DTYPES = ("auto", "int8")
 
 
+@dataclass(slots=True)
+class CacheShelf:
+    """The caches of a drafter's networks: one that replaces another has its rows where that one has them.
+
+    The pool is not asked again: its size is settled with the first request, and a text's rows are of one network.
+    """
+
+    made: list[tuple[Any, StaticCache | PagedCache]] = field(default_factory=list)
+    num_given: int = 0
+
+    def begin(self) -> None:
+        """Another network is built: it gets the caches of the one before, in the same order."""
+        self.num_given = 0
+
+    def give(self, shape: Any, make: Callable[[], StaticCache | PagedCache]) -> StaticCache | PagedCache:
+        """The next cache. Raises `CapabilityError` where the network before had one of another shape there."""
+        if self.num_given == len(self.made):
+            self.made.append((shape, make()))
+        known, cache = self.made[self.num_given]
+        if known != shape:
+            raise CapabilityError(
+                f"a network that keeps rows of (layers, heads, width) {shape} cannot replace one with {known}: give "
+                "one of the same sizes"
+            )
+        self.num_given += 1
+        return cache
+
+    def forget(self) -> None:
+        """Keep nothing in them for later texts."""
+        for _, cache in self.made:
+            if isinstance(cache, PagedCache):
+                cache.forget()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """`layout`: "static", a block for each sequence; "paged", a pool for all. `dtype`: "auto", the model's; "int8"."""
@@ -32,6 +67,7 @@ class CacheConfig:
     is_given: bool = True  # the user chose that size; otherwise it is what the machine had
     prefixes: bool | None = False  # a text takes over the rows of an earlier one that began alike; paged. None: open
     poison: bool = False  # tests: NaN where nothing stands
+    shelf: CacheShelf | None = None  # where caches lie that several networks have, one after the other
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -82,6 +118,9 @@ class CacheConfig:
     ) -> StaticCache | PagedCache:
         """An empty cache for a model of this shape, whose activations are `dtype`."""
         shape = (num_layers, num_kv_heads, head_dim)
+        if self.shelf is not None:
+            alone, sizes = replace(self, shelf=None), (num_layers, num_kv_heads, head_dim, dtype, max_len)
+            return self.shelf.give(sizes, lambda: alone.build(*shape, dtype, device, max_len))
         int8 = self.dtype == "int8"
         if self.layout == "static":
             return StaticCache(*shape, dtype, device, max_len, int8=int8, poison=self.poison)

@@ -31,6 +31,7 @@ class Request:
     priority: int = 0  # who waits joins in this order, the lower first
     timeout: float | None = None  # seconds after it was asked for; then it ends with what it has
     return_draft_tree: bool = False  # whether its pieces report the draft of their round, and what became of it
+    adapt: bool | None = None  # whether a draft that learns may learn from it (`LLM(adapt=)`); None: as the engine says
     resume_token_ids: tuple[tuple[int, ...], ...] = ()  # of each text: what was written before it was cut off elsewhere
 
     once: Once = field(init=False, default_factory=Once, repr=False, compare=False)  # what is made for all its texts

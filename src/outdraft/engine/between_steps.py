@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from outdraft.core.drafter import inner
 from outdraft.core.watch import Watch
+from outdraft.engine.callers.adoption import hand_over
 from outdraft.engine.loop import Engine, Idle
 from outdraft.options.errors import CapabilityError
 
@@ -40,24 +40,15 @@ def listen(llm: "LLM", make: Callable[[Engine], Watch]) -> Callable[[], None]:
     return end
 
 
-def adopt(llm: "LLM", weights: Mapping[str, Tensor] | Path) -> int:
+def adopt(llm: "LLM", weights: Mapping[str, Tensor] | Path, salt: str | None = None) -> int:
     """Replace the drafter's weights, while requests go on. Returns the version that events name from then on.
 
-    `weights`: as the drafter takes them; the directory of a network, where its options say `adopts=True`.
+    `weights`: as the drafter takes them; the directory of a network, where its options say `adopts=True`. It is read
+    in the caller's thread. `salt`: for requests with this `cache_salt` alone; None: for all without their own.
     Raises `CapabilityError` where not exactly one drafter takes weights, and else what the drafter raises, which then
     has its old ones.
     """
-
-    def swap(engine: Engine) -> int:
-        found = [one.traits.adopt for one in inner(engine.parts.drafter)]
-        able = [one for one in found if one is not None]
-        if len(able) != 1:
-            raise CapabilityError(
-                f"weights are for one drafter that can take them (`Traits.adopt`), here are {len(able)}"
-            )
-        return able[0].adopt(weights)
-
-    return llm._thread.ask(swap)
+    return hand_over(llm._thread, weights, salt)
 
 
 def while_idle(llm: "LLM", work: Idle | None) -> None:

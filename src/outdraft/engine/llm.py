@@ -6,13 +6,14 @@ What a prompt may be is in `engine/callers/prompts.py`, how several callers shar
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
-from typing import Any, Never, overload
+from typing import TYPE_CHECKING, Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.logprobs import LogprobsMode
+from outdraft.engine.adapting.asked import adapt_options, begin_adapting
 from outdraft.engine.assembly.assemble import Assembled, make_engine
 from outdraft.engine.assembly.precision import ELASTIC, FULL
 from outdraft.engine.assembly.setup import Setup
@@ -31,6 +32,9 @@ from outdraft.options.checked import check_arguments
 from outdraft.options.params import SamplingParams
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
+
+if TYPE_CHECKING:
+    from outdraft.engine.adapting.adapting import Adapting
 
 
 class LLM(Streaming, Siblings):
@@ -86,10 +90,14 @@ class LLM(Streaming, Siblings):
             these that leaves memory free when a request is admitted. Results name their `variant`
             (docs/quantization.md).
         precision_options: options of "elastic": `min_free` and `margin`.
+        adapt: the head or draft model keeps learning from what is served (docs/adaptation.md): True, or options of
+            `AdaptOptions` as {"room": DIR, "opt_in": True}; `llm.adapting` knows how it fares.
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
     """
+
+    adapting: "Adapting | None" = None  # how its draft learns, where it does
 
     @check_arguments
     def __init__(
@@ -124,6 +132,7 @@ class LLM(Streaming, Siblings):
         logprobs_mode: LogprobsMode = "raw_logprobs",
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,
+        adapt: bool | Mapping[str, Any] = False,
         **unknown: Never,
     ) -> None:
         place = choose_device(device)
@@ -162,9 +171,19 @@ class LLM(Streaming, Siblings):
             model_impl=model_impl,
             logprobs_mode=logprobs_mode,
             cache=cache,
+            renews=adapt is not False,
             combination=combination,
         )
+        learning = None if adapt is False else adapt_options(adapt, precision)
         self._run(setup, make_engine(setup, setup.open_model()))
+        if learning is not None:
+            self.adapting = begin_adapting(self._thread, setup.directory, learning)
+
+    def close(self) -> None:
+        """End its threads: requests under way end with an error, later ones are refused. Engines beside it go on."""
+        if self.adapting is not None:
+            self.adapting.close()
+        super().close()
 
     def _run(self, setup: Setup, made: Assembled) -> None:
         size = made.engine.composition.terms.vocab_size

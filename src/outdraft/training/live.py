@@ -22,16 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outdraft.adapt.learning import Learning
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
 from outdraft.learn.compare import said_of_text
 from outdraft.learn.losses import mixed
 from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
+from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
-from outdraft.options.ranges import check_range
 from outdraft.options.read_file import load_json
-from outdraft.training.computing import open_target, without_denormals
+from outdraft.training.computing import Format, without_denormals
 from outdraft.training.corpus import LEAST, number_of
 from outdraft.training.document_states import DocumentStates
 from outdraft.training.draft import DraftObjective, walk_of
@@ -57,47 +58,17 @@ class ServedRequest:
         return number_of(np.array(self.prompt, np.int64))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learning:
-    """How a draft learns beside its service. Raises `ConfigError` naming what is out of range."""
-
-    lr: float = 3e-4  # AdamW: norms, tables, heads
-    muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
-    warmup: int = 1  # steps until the rates are whole, whenever the optimiser remembers nothing
-    clip: float = 1.0
-    average: int = 1  # steps whose weights a candidate is about the mean of, the latest ones; 1: those of the last
-    step_tokens: int = 1024  # rows of a step
-    held_out: float = 0.2  # the share of requests that only judge
-    replay: float = 0.3  # the share of a step that is of earlier requests
-    kept: int = 2000  # earlier requests that are kept for it, each as likely as any
-    window: int = 256  # tokens of a prompt that are read before the answer, the last ones
-    depth: int = 5  # tokens of a guess that are judged
-    temperature: float = 1.0  # at which distributions are compared, in learning (0: at 1) and in judging
-    states_bytes: int = 1 << 28  # of the target's states that are kept, so that a request is read once
-
-    def __post_init__(self) -> None:
-        check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
-        check_range(self, "clip", least=1e-6)
-        check_range(self, "step_tokens", least=64, most=1 << 20)
-        check_range(self, "held_out", "replay", least=0.0, most=0.9)
-        check_range(self, "kept", "average", "warmup", least=1, most=1 << 20)
-        check_range(self, "window", "depth", least=1, most=1 << 16)
-        check_range(self, "temperature", least=0.0, most=10.0)
-        check_range(self, "states_bytes", least=0)
-
-
 Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
 
 
 class LiveDraft:
-    """A draft that serves, and a copy that learns. `target`: a directory or file; `draft`: a directory."""
+    """A draft that serves, and a copy that learns. `target`: what `open_target` gave, which several may share."""
 
-    def __init__(self, target: Path, draft: Path, settings: Learning, *, dtype: str = "auto", seed: int = 0) -> None:
+    def __init__(self, target: tuple[Decoder, Format], draft: Path, settings: Learning, *, seed: int = 0) -> None:
         record = read_record(draft)
         self.kind, self.settings, self._draft = record.kind, settings, draft
         method = find_learner(record.kind)
-        self._decoder, found = open_target(target, dtype, "cpu")
-        self.line = found.line
+        self._decoder, self.line = target[0], target[1].line
         self.learner: Learner = method.load(method.options(), self._decoder, draft)
         self.teacher = Teacher(self._decoder, self.learner.taps, DocumentStates(settings.states_bytes))
         loss = mixed(method.loss)
@@ -178,11 +149,19 @@ class LiveDraft:
         """A copy of what has been learned so far."""
         return {name: one.clone() for name, one in learned(self.learner.module).items()}
 
-    def serve(self, directory: Path) -> None:
-        """What was learned is what serves from now on: it is written there, as the drafter loads it."""
+    def write(self, weights: Weights, directory: Path) -> None:
+        """These, as the drafter loads them, with a record; what is being learned stays as it is."""
+        now = self.weights()
+        put_back(self.learner.module, weights)
         self.learner.save(directory)
+        put_back(self.learner.module, now)
         write_record(directory, {**load_json(self._draft / RECORD), "promises": []})  # those were of other weights
-        self.serving = self.weights()
+
+    def read(self, directory: Path) -> Weights:
+        """What another draft of the same kind has learned."""
+        method = find_learner(self.kind)
+        other: Learner = method.load(method.options(), self._decoder, directory)
+        return {name: one.clone() for name, one in learned(other.module).items()}
 
     def candidate(self) -> Weights:
         """What was learned, averaged over the last steps: constant rates leave noise, which the mean has less of.
@@ -191,12 +170,6 @@ class LiveDraft:
         weights that fall from step to step.
         """
         return {name: one.clone() for name, one in self._mean.items()}
-
-    def read(self, directory: Path) -> Weights:
-        """What another draft of the same kind has learned."""
-        method = find_learner(self.kind)
-        other: Learner = method.load(method.options(), self._decoder, directory)
-        return {name: one.clone() for name, one in learned(other.module).items()}
 
     def go_back(self) -> None:
         """Begin again at what serves; what the optimiser remembers is dropped too."""
@@ -226,11 +199,11 @@ class LiveDraft:
         while self._fresh and room > 0:
             chosen.append(one := self._fresh.pop(0))
             room -= self.length(one)
-            self._keep(one)
+            self.remember(one)
         return chosen
 
-    def _keep(self, one: ServedRequest) -> None:
-        """Each that was ever seen is as likely to be among those kept.
+    def remember(self, one: ServedRequest) -> None:
+        """It was learned from, and may be again. Each that was ever seen is as likely to be among those kept.
 
         Vitter, "Random sampling with a reservoir", 1985, https://doi.org/10.1145/3147.3165.
         """

@@ -1,24 +1,18 @@
 """Learning beside a service, in simulated time: the requests of a trace one after the other, as if they were served.
 
     request --> accepted by the draft that serves now, and by the first one: a point of the curve
-            --> the learner, which makes a step whenever so much is fresh
-            --> held out: the candidate's gate, which all earlier ones that are held have met; passed: it serves
+            --> Candidates, as the learner of a service has them
 
-A candidate stays until it is decided, or until twice as much has been learned: so a few tries are enough, and each is
-another test. The learner keeps up by definition: a step costs no time here. Its pace is reported beside the curve.
+The learner keeps up by definition: a step costs no time here. Its pace is reported beside the curve.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from time import perf_counter
 
-from outdraft.adapt.gate import Gate, GateOptions
-from outdraft.options.ranges import check_range
+from outdraft.adapt.gate import GateOptions
+from outdraft.training.candidates import Candidates, Turn
 from outdraft.training.live import LiveDraft, ServedRequest, Weights
-
-_TOGETHER = 16  # requests of one pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +34,15 @@ class LiveReplay:
     first: int = 4096
     latest: int = 100
     version: int = 0
-    tries: int = 0
-    verdicts: list[str] = field(default_factory=list)
-    seconds: float = 0.0  # that steps took
+    turns: list[str] = field(default_factory=list)  # what became of each candidate
+    candidates: Candidates = field(init=False)
     _begun: Weights = field(init=False)
-    _held: deque[ServedRequest] = field(init=False)
-    _candidate: tuple[Weights, Gate] | None = field(init=False, default=None)
-    _due: int = field(init=False)  # tokens learned, at which the next candidate is taken
 
     def __post_init__(self) -> None:
-        check_range(self, "first", "latest", least=1)
-        self._begun, self._held, self._due = self.live.serving, deque(maxlen=self.latest), self.first
+        self._begun = self.live.serving
+        self.candidates = Candidates(
+            live=self.live, gate=self.gate, tell=self._hear, first=self.first, latest=self.latest
+        )
 
     def run(self, requests: Seq[ServedRequest], *, batch: int = 8) -> Iterator[Point]:
         """A point for each request. `batch`: so many are judged in one pass, by the draft that serves as it begins."""
@@ -60,43 +52,13 @@ class LiveReplay:
             for one, a, b in zip(some, first, serving, strict=True):
                 yield Point(domain=one.domain, first=a, serving=b, version=self.version)
             for one in some:
-                self._take(one)
-        if self._candidate is not None:
-            self._end(self._candidate[1])
+                self.candidates.take(one)
+        self.candidates.end()
 
-    def _take(self, one: ServedRequest) -> None:
-        if self.live.add(one):
-            self._held.append(one)
-            if self._candidate is not None:
-                self._judge(*self._candidate, [one])
-        began = perf_counter()
-        while self.live.num_waiting >= self.live.settings.step_tokens * (1 - self.live.settings.replay):
-            self.live.learn()
-        self.seconds += perf_counter() - began
-        if self.live.num_tokens >= self._due:
-            if self._candidate is not None:
-                self._end(self._candidate[1])
-            self.tries, self._due = self.tries + 1, 2 * self.live.num_tokens
-            self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
-            self._judge(*self._candidate, list(self._held))
-
-    def _judge(self, weights: Weights, gate: Gate, requests: Seq[ServedRequest]) -> None:
-        """The candidate meets these; the draft that serves on the same positions."""
-        for start in range(0, len(requests), _TOGETHER):
-            some = requests[start : start + _TOGETHER]
-            old, new = self.live.judge(some, (self.live.serving, weights))
-            for one, a, b in zip(some, old, new, strict=True):
-                if gate.outcome == "undecided":
-                    gate.add(one.domain, a, b)
-        if gate.outcome == "undecided":
-            return
-        self._end(gate)
-        self._due = self.live.num_tokens + self.first
-        if gate.outcome == "passed":
-            self.version, self.live.serving = self.version + 1, weights
-        else:
-            self.live.go_back()
-
-    def _end(self, gate: Gate) -> None:
-        self.verdicts.append(f"candidate {gate.tries}: {gate.verdict.reason}")
-        self._candidate = None
+    def _hear(self, turn: Turn, weights: Weights, number: int, reason: str) -> None:
+        if turn == "passed":
+            self.version += 1
+        if turn == "rolled back":
+            self.version -= 1
+        if turn != "tried":
+            self.turns.append(f"candidate {number} {turn}: {reason}")

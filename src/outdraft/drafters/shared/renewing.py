@@ -4,7 +4,8 @@
                   version 0 0 | 1 1       c and d begin with the one in DIR. The last old text takes the old one along
 
 What a network has read of a text lies in rows that only this network made, so a text that changed would have to be read
-again. Memory holds both networks for as long as a text of the old one runs.
+again. Memory holds both networks for as long as a text of the old one runs; their rows lie in one cache. Requests of a
+cache salt may have a network of their own.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.cache.config import CacheShelf
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Adoption, Drafter, Seen, Traits
 from outdraft.core.policy import Budget
@@ -24,19 +26,28 @@ from outdraft.options.errors import CapabilityError, ConfigError
 
 
 def build_drafter(method: AnyDrafter, options: Any, port: Any) -> Drafter:
-    """`method.build`; where the options say so, with a network that may be replaced.
+    """`method.build`; where the options or the target's origin say so, with a network that may be replaced.
 
     Raises `CapabilityError` where the drafter works beside the target's pass, since it is then asked without its verbs.
     """
-    made: Drafter = method.build(options, port)
-    if isinstance(options, NetworkOptions) and options.adopts:
-        if made.traits.ahead is not None:
-            raise CapabilityError(
-                f"drafter {method.name!r} works beside the target's pass, where its network cannot be replaced: leave "
-                "adopts out"
-            )
-        return RenewingDrafter(made, lambda place: method.build(_at(options, place), port))
-    return made
+    if not isinstance(options, NetworkOptions) or not (options.adopts or port.origin.renews):
+        made: Drafter = method.build(options, port)
+        return made
+    shelf = CacheShelf()
+    port = replace(port, cache=replace(port.cache, shelf=shelf))
+    made = method.build(options, port)
+    if made.traits.ahead is not None:
+        raise CapabilityError(
+            f"drafter {method.name!r} works beside the target's pass, where its network cannot be replaced: leave "
+            "adopts out"
+        )
+
+    def make(place: Path) -> Drafter:
+        shelf.begin()
+        other: Drafter = method.build(_at(options, place), port)
+        return other
+
+    return RenewingDrafter(made, make, shelf.forget)
 
 
 def _at(options: Any, place: Path) -> Any:
@@ -50,12 +61,18 @@ def newest(drafter: Drafter) -> Drafter:
 
 
 class RenewingDrafter:
-    """`first`: over the network that was asked for; `make`: another, over the network in a directory."""
+    """`first`: over the network that was asked for; `make`: another, over the network in a directory.
 
-    def __init__(self, first: Drafter, make: Callable[[Path], Drafter]) -> None:
-        self.newest, self._make = first, make
-        self._adoption = Adoption(self._take, of=self._version_of)
+    `forget`: no later text begins from rows that are there now, since another network made them.
+    """
+
+    def __init__(self, first: Drafter, make: Callable[[Path], Drafter], forget: Callable[[], None]) -> None:
+        self.newest, self._make, self._forget = first, make, forget
+        self.heard: Callable[[Seq[Seen]], None] | None = None  # who else hears what `observe` does
+        self._for: dict[str, Drafter] = {}  # cache salt -> whose network is its own
+        self._adoption = Adoption(self._take, of=self._version_of, prepare=self._prepare, take_for=self._take_for)
         self._begun: dict[int, tuple[int, Drafter]] = {}  # sequence -> version, and who drafts for it
+        self._versions: dict[str, int] = {}  # cache salt, "" for all others -> version
 
     @property
     def needs(self) -> Needs:
@@ -67,8 +84,11 @@ class RenewingDrafter:
         return replace(self.newest.traits, adopt=self._adoption)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        self._begun.update((seq.id, (self._adoption.version, self.newest)) for seq in seqs)
-        self.newest.begin(seqs)
+        for seq in seqs:
+            salt = seq.request.cache_salt or ""
+            drafter = self._for.get(salt, self.newest)
+            self._begun[seq.id] = self._versions.get(salt if salt in self._for else "", 0), drafter
+            drafter.begin([seq])
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """One call for each version that is asked."""
@@ -83,12 +103,21 @@ class RenewingDrafter:
     def observe(self, seen: Seq[Seen]) -> None:
         for drafter in self._who([one.seq.id for one in seen]):
             drafter.observe([one for one in seen if self._begun[one.seq.id][1] is drafter])
+        if self.heard is not None:
+            self.heard(seen)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for drafter in self._who([seq.id for seq in seqs if seq.id in self._begun]):
             drafter.end([seq for seq in seqs if seq.id in self._begun and self._begun[seq.id][1] is drafter])
-        for seq in seqs:
-            self._begun.pop(seq.id, None)
+        ended = [self._begun.pop(seq.id, (0, self.newest))[1] for seq in seqs]
+        held = (self.newest, *self._for.values())
+        if any(all(one is not drafter for drafter in held) for one in ended):
+            self._forget()
+
+    def drop(self, salt: str) -> None:
+        """Requests of this salt have no network of their own any more."""
+        self._for.pop(salt, None)
+        self._versions.pop(salt, None)
 
     def _who(self, ids: Seq[int]) -> list[Drafter]:
         return list({id(drafter): drafter for _, drafter in map(self._begun.__getitem__, ids)}.values())
@@ -96,7 +125,7 @@ class RenewingDrafter:
     def _version_of(self, seq: int) -> int:
         return self._begun[seq][0] if seq in self._begun else self._adoption.version
 
-    def _take(self, place: Path) -> None:
+    def _prepare(self, place: Path) -> Drafter:
         """Raises what reading the network raises, and `ConfigError` for one that reads other states of the target."""
         made = self._make(place)
         if made.needs != self.newest.needs:
@@ -104,4 +133,12 @@ class RenewingDrafter:
                 f"{place} reads the target's states after layers {made.needs.taps}, and what it is to replace after "
                 f"{self.newest.needs.taps}: give weights of the same network"
             )
-        self.newest = made
+        return made
+
+    def _take(self, made: Drafter) -> None:
+        self.newest, self._versions[""] = made, self._adoption.version + 1
+        self._forget()
+
+    def _take_for(self, made: Drafter, salt: str) -> None:
+        self._for[salt], self._versions[salt] = made, self._adoption.version + 1
+        self._forget()

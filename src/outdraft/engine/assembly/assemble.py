@@ -85,7 +85,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
         exact=exact,
         enforce_eager=setup.enforce_eager,
         cache=setup.cache,
-        origin=TargetOrigin(source=setup.directory, codec=setup.codec),
+        origin=TargetOrigin(source=setup.directory, codec=setup.codec, renews=setup.renews),
     )
     name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
     dtype = str(runner.dtype).removeprefix("torch.")

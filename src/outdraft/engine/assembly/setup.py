@@ -46,6 +46,7 @@ class Setup:
     logprobs_mode: LogprobsMode = "raw_logprobs"
     cache: CacheConfig
     combination: Combination
+    renews: bool = False  # networks of drafters may be replaced while the engine runs
     prompt_parts: PromptParts = field(default_factory=PromptParts)  # that are not text; of all engines over its weights
 
     def __post_init__(self) -> None:

@@ -60,6 +60,7 @@ class TargetOrigin:
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
     codec: Codec[Any] | None = None  # for drafters of another vocabulary
+    renews: bool = False  # networks of drafters may be replaced while the engine runs
 
 
 def facts_of(target: "Decoder | TargetPort") -> TargetFacts:

@@ -114,6 +114,7 @@ class AskFields(Body):
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
     cache_salt: Name | None = None
+    adapt: bool | None = None  # whether the draft may learn from it, where the server has one that does
     resume_token_ids: list[list[_Id]] | None = None  # what each text had written when its stream was cut off
     request_id: Annotated[str, Field(pattern=PLAIN_ID)] | None = None  # it stands in every chunk
     stream: bool | None = False
@@ -155,6 +156,7 @@ class ChoiceFields(AskFields):
             "priority": self.priority,
             "timeout": self.timeout,
             "cache_salt": self.cache_salt,
+            "adapt": self.adapt,
             "speculative": drafted,
             "resume_token_ids": self.resume_token_ids or (),
         }

@@ -1,0 +1,34 @@
+"""How a draft learns beside its service: settings alone, which the engine checks and the learner reads."""
+
+from dataclasses import dataclass
+
+from outdraft.options.ranges import check_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """How a draft learns beside its service. Raises `ConfigError` naming what is out of range."""
+
+    lr: float = 3e-4  # AdamW: norms, tables, heads
+    muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
+    warmup: int = 1  # steps until the rates are whole, whenever the optimiser remembers nothing
+    clip: float = 1.0
+    average: int = 1  # steps whose weights a candidate is about the mean of, the latest ones; 1: those of the last
+    step_tokens: int = 1024  # rows of a step
+    held_out: float = 0.2  # the share of requests that only judge
+    replay: float = 0.3  # the share of a step that is of earlier requests
+    kept: int = 2000  # earlier requests that are kept for it, each as likely as any
+    window: int = 256  # tokens of a prompt that are read before the answer, the last ones
+    depth: int = 5  # tokens of a guess that are judged
+    temperature: float = 1.0  # at which distributions are compared, in learning (0: at 1) and in judging
+    states_bytes: int = 1 << 28  # of the target's states that are kept, so that a request is read once
+
+    def __post_init__(self) -> None:
+        check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
+        check_range(self, "clip", least=1e-6)
+        check_range(self, "step_tokens", least=64, most=1 << 20)
+        check_range(self, "held_out", "replay", least=0.0, most=0.9)
+        check_range(self, "kept", "average", "warmup", least=1, most=1 << 20)
+        check_range(self, "window", "depth", least=1, most=1 << 16)
+        check_range(self, "temperature", least=0.0, most=10.0)
+        check_range(self, "states_bytes", least=0)

@@ -1,0 +1,1 @@
+"""What joins an engine to a draft that keeps learning (`LLM(..., adapt=)`); `adapt/` knows the draft alone."""

@@ -1,0 +1,129 @@
+"""Candidates of a draft that learns, one after the other, and the gate that lets one serve, or takes it back.
+
+    request -> watched?  the version before it, on the same request: better after all -> rolled back
+            -> held out: the candidate's gate, which all earlier ones that are held have met; passed: it serves
+            -> else learned from, a step whenever so much is fresh
+
+A candidate stays until it is decided, or until twice as much has been learned: so a few tries are enough, and each is
+another test. The watch is a gate with the roles changed: what served before must be shown to accept more. It meets
+every request, before it is learned from, so the roll-back does not wait for held-out ones.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal
+
+from outdraft.adapt.gate import Gate, GateOptions
+from outdraft.options.ranges import check_range
+from outdraft.training.live import LiveDraft, ServedRequest, Weights
+
+_TOGETHER = 16  # requests of one pass
+Turn = Literal["tried", "passed", "failed", "kept", "rolled back"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidates:
+    """`first`: tokens learned before a candidate; `latest`: held-out requests that are kept to judge by.
+
+    `tell` hears each turn: its name, the weights that serve from then on, the number of the try or of the watch, and
+    the gate's reason. `tries` and `watches` count those of the draft before this run, too.
+    """
+
+    live: LiveDraft
+    gate: GateOptions
+    tell: Callable[[Turn, Weights, int, str], None]
+    first: int = 4096
+    latest: int = 100
+    tries: int = 0
+    watches: int = 0
+    seconds: float = 0.0  # that steps took
+    held: deque[ServedRequest] = field(init=False)
+    _candidate: tuple[Weights, Gate] | None = field(init=False, default=None)
+    _before: tuple[Weights, Gate] | None = field(init=False, default=None)  # what served, beside what serves
+    _due: int = field(init=False)  # tokens learned, at which the next candidate is taken
+
+    def __post_init__(self) -> None:
+        check_range(self, "first", "latest", least=1)
+        self.held, self._due = deque(maxlen=self.latest), self.live.num_tokens + self.first
+
+    def take(self, one: ServedRequest) -> None:
+        """The next request."""
+        if self._before is not None:
+            self._watch(*self._before, one)
+        if self.live.add(one):
+            self.held.append(one)
+            if self._candidate is not None:
+                self._judge(*self._candidate, [one])
+        began = perf_counter()
+        while self.live.num_waiting >= self.live.settings.step_tokens * (1 - self.live.settings.replay):
+            self.live.learn()
+        self.seconds += perf_counter() - began
+        if self.live.num_tokens >= self._due:
+            self.end()
+            self.tries, self._due = self.tries + 1, 2 * self.live.num_tokens
+            self.tell("tried", self.live.serving, self.tries, "")  # before it is judged: no try goes uncounted
+            self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
+            self._judge(*self._candidate, list(self.held))
+
+    def recall(self, learned: Iterable[ServedRequest]) -> None:
+        """Requests that an earlier run has seen: held out, or to be learned from again in their share."""
+        for one in learned:
+            if one.number < self.live.settings.held_out:
+                self.held.append(one)
+            else:
+                self.live.remember(one)
+
+    def replace(self, serving: Weights, before: Weights | None) -> None:
+        """Other weights serve, which no gate let in; they are watched beside those before them."""
+        self._candidate, self.live.serving = None, serving
+        self.live.go_back()
+        self._due = self.live.num_tokens + self.first
+        self.watch(before)
+
+    def watch(self, before: Weights | None) -> None:
+        """Compare what serves with these from now on; None: with nothing."""
+        self._before = None
+        if before is not None:
+            self.watches += 1
+            self._before = before, Gate(self.gate, self.live.settings.depth, self.watches)
+
+    def end(self) -> None:
+        """No request comes any more, or another candidate does."""
+        if self._candidate is not None:
+            gate, self._candidate = self._candidate[1], None
+            self.tell("failed", self.live.serving, gate.tries, gate.verdict.reason)
+
+    def _judge(self, weights: Weights, gate: Gate, requests: Seq[ServedRequest]) -> None:
+        """The candidate meets these; the draft that serves on the same positions."""
+        for start in range(0, len(requests), _TOGETHER):
+            some = requests[start : start + _TOGETHER]
+            old, new = self.live.judge(some, (self.live.serving, weights))
+            for one, a, b in zip(some, old, new, strict=True):
+                if gate.outcome == "undecided":
+                    gate.add(one.domain, a, b)
+        if gate.outcome == "undecided":
+            return
+        self._candidate, self._due = None, self.live.num_tokens + self.first
+        if gate.outcome == "failed":
+            self.live.go_back()
+            self.tell("failed", self.live.serving, gate.tries, gate.verdict.reason)
+            return
+        before, self.live.serving = self.live.serving, weights
+        self.tell("passed", weights, gate.tries, gate.verdict.reason)
+        self.watch(before)
+
+    def _watch(self, before: Weights, gate: Gate, one: ServedRequest) -> None:
+        """Does what served before accept more than what serves?"""
+        serving, earlier = self.live.judge([one], (self.live.serving, before))
+        if not serving:
+            return
+        gate.add(one.domain, serving[0], earlier[0])
+        if gate.outcome == "passed":
+            self.replace(before, None)
+            self.tell("rolled back", before, gate.tries, gate.verdict.reason)
+        elif gate.outcome == "failed":
+            self._before = None
+            self.tell("kept", self.live.serving, gate.tries, gate.verdict.reason)
