@@ -48,7 +48,7 @@ def main() -> int:
         depth=asked.depth,
         temperature=asked.temperature,
         states_bytes=asked.bytes,
-        average=asked.average,
+        share=asked.share,
     )
     about = {**asdict(settings), "stream": asked.stream.name, "old": asked.old_count, "dtype": asked.dtype}
     record: Record = {"about": about, "judged": {}}
@@ -96,8 +96,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--held-out", type=float, default=Learning().held_out)
     parser.add_argument("--depth", type=int, default=Learning().depth)
     parser.add_argument("--temperature", type=float, default=Learning().temperature)
-    parser.add_argument("--average", type=int, default=Learning().average, help="steps: judge their mean too")
-    parser.add_argument("--warmup", type=int, default=Learning().warmup)
+    parser.add_argument("--share", type=float, default=1.0, help="judge a share of the way from the head to there, too")
     parser.add_argument("--old-count", type=int, default=60)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="of the target's states in memory")
@@ -126,10 +125,10 @@ def train(
         say(f"rate {rate:g}: {epoch + 1} epochs, loss {sum(losses) / len(losses):.4f}, {seconds:.0f} s")
         if epoch + 1 in CHECKPOINTS:
             keep(f"rate {rate:g}, {epoch + 1} epochs", seconds)
-            if asked.average > 1:
+            if asked.share < 1:
                 now = live.weights()
                 put_back(live.learner.module, live.candidate())
-                keep(f"rate {rate:g}, {epoch + 1}, mean", seconds)
+                keep(f"rate {rate:g}, {epoch + 1}, a share of {asked.share:g}", seconds)
                 put_back(live.learner.module, now)
         with new_file(place) as beside:
             state = {"weights": dict(live.weights()), "optimizer": live.optimizer.state()}

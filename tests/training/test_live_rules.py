@@ -12,7 +12,7 @@ from outdraft.training.computing import open_target
 from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.live_replay import LiveReplay
 
-SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, depth=3)
+SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, depth=3, share=0.75)
 
 
 def requests(count, domain="forms"):
@@ -63,6 +63,19 @@ def test_judging_leaves_what_was_learned(live):
     first = live.judge(requests(3), (before, live.serving))
     assert all(torch.equal(one, before[name]) for name, one in live.weights().items())
     assert first[0] != first[1] and live.judge(requests(3), (before,))[0] == pytest.approx(first[0], abs=0.02)
+
+
+def test_a_candidate_lies_on_the_way_from_where_learning_began(live):
+    live.go_back()
+    began = live.weights()
+    live.step(requests(2))
+    for name, one in live.candidate().items():
+        assert torch.allclose(one, 0.25 * began[name] + 0.75 * live.weights()[name], atol=1e-6)
+    live.serving = live.candidate()
+    live.go_back()
+    assert all(torch.equal(one, live.serving[name]) for name, one in live.candidate().items())
+    live.serving = began
+    live.go_back()
 
 
 def test_states_that_are_kept_are_those_of_another_pass(live, lessons):

@@ -11,9 +11,8 @@ class Learning:
 
     lr: float = 3e-4  # AdamW: norms, tables, heads
     muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
-    warmup: int = 1  # steps until the rates are whole, whenever the optimiser remembers nothing
     clip: float = 1.0
-    average: int = 1  # steps whose weights a candidate is about the mean of, the latest ones; 1: those of the last
+    share: float = 0.75  # of the way from where learning began to what was learned, at which a candidate lies
     step_tokens: int = 1024  # rows of a step
     held_out: float = 0.2  # the share of requests that only judge
     replay: float = 0.3  # the share of a step that is of earlier requests
@@ -28,7 +27,8 @@ class Learning:
         check_range(self, "clip", least=1e-6)
         check_range(self, "step_tokens", least=64, most=1 << 20)
         check_range(self, "held_out", "replay", least=0.0, most=0.9)
-        check_range(self, "kept", "average", "warmup", least=1, most=1 << 20)
+        check_range(self, "kept", least=1, most=1 << 20)
         check_range(self, "window", "depth", least=1, most=1 << 16)
+        check_range(self, "share", least=0.0, most=1.0)
         check_range(self, "temperature", least=0.0, most=10.0)
         check_range(self, "states_bytes", least=0)

@@ -77,7 +77,7 @@ class LiveDraft:
         )
         self.serving = self.weights()
         self.optimizer = self._fresh_optimizer()
-        self._mean, self._num_since = dict(self.weights()), 0
+        self._origin = self.serving  # where learning began
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
@@ -111,10 +111,7 @@ class LiveDraft:
         self.optimizer.clear()
         loss = found[0] / found[1].clamp_min(1e-9)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._num_since += 1
-        self.optimizer.update(min(1.0, self._num_since / self.settings.warmup), self.settings.clip)
-        for name, one in learned(self.learner.module).items():
-            self._mean[name].lerp_(one, 1 / min(self._num_since, self.settings.average))
+        self.optimizer.update(1.0, self.settings.clip)
         self.num_steps, self.num_tokens = self.num_steps + 1, self.num_tokens + rows.ids.shape[1] - 1
         return float(loss.detach())
 
@@ -164,18 +161,18 @@ class LiveDraft:
         return {name: one.clone() for name, one in learned(other.module).items()}
 
     def candidate(self) -> Weights:
-        """What was learned, averaged over the last steps: constant rates leave noise, which the mean has less of.
+        """A share of the way from where learning began to what was learned: it forgets less, and gains as much.
 
-        Izmailov et al., "Averaging weights leads to wider optima", 2018, https://arxiv.org/abs/1803.05407; here with
-        weights that fall from step to step.
+        Wortsman et al., "Robust fine-tuning of zero-shot models", 2021, https://arxiv.org/abs/2109.01903.
         """
-        return {name: one.clone() for name, one in self._mean.items()}
+        now, share = learned(self.learner.module), self.settings.share
+        return {name: torch.lerp(one, now[name], share) for name, one in self._origin.items()}
 
     def go_back(self) -> None:
         """Begin again at what serves; what the optimiser remembers is dropped too."""
         put_back(self.learner.module, self.serving)
         self.optimizer = self._fresh_optimizer()
-        self._mean, self._num_since = dict(self.weights()), 0
+        self._origin = self.serving
 
     def _fresh_optimizer(self) -> Optimizer:
         named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
