@@ -12,12 +12,15 @@ class Learning:
     lr: float = 3e-4  # AdamW: norms, tables, heads
     muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
     clip: float = 1.0
+    share: float = 0.75  # of the way from where learning began to what was learned, at which a candidate lies
     step_tokens: int = 1024  # rows of a step
     held_out: float = 0.2  # the share of requests that only judge
     replay: float = 0.3  # the share of a step that is of earlier requests
     kept: int = 2000  # earlier requests that are kept for it, each as likely as any
     window: int = 256  # tokens of a prompt that are read before the answer, the last ones
     depth: int = 5  # tokens of a guess that are judged
+    temperature: float = 1.0  # at which distributions are compared, in learning (0: at 1) and in judging
+    states_bytes: int = 1 << 28  # of the target's states that are kept, so that a request is read once
 
     def __post_init__(self) -> None:
         check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
@@ -26,3 +29,6 @@ class Learning:
         check_range(self, "held_out", "replay", least=0.0, most=0.9)
         check_range(self, "kept", least=1, most=1 << 20)
         check_range(self, "window", "depth", least=1, most=1 << 16)
+        check_range(self, "share", least=0.0, most=1.0)
+        check_range(self, "temperature", least=0.0, most=10.0)
+        check_range(self, "states_bytes", least=0)

@@ -73,12 +73,14 @@ def compare(
     judged = lesson.states if outlook.states is None else outlook.states
     kept = [lesson.counts[guess.rows].nonzero()[:, 0] for guess in outlook.guesses]
     vocab_size = logits_of(lesson.states[:1]).shape[-1]
-    again = sum(map(len, kept)) * vocab_size > held
+    again = sum(len(rows) * _width(guess, vocab_size) for guess, rows in zip(outlook.guesses, kept, strict=True)) > held
+    looked, place = _looked_at(outlook, lesson)
+    p_of_all = _logits(logits_of, judged[looked], chunk) if len(looked) * vocab_size <= held else None  # [n, V]
     for guess, counted in zip(outlook.guesses, kept, strict=True):
 
         def judge(own: Tensor, theirs: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
             with torch.no_grad():
-                p = logits_of(theirs)
+                p = theirs if p_of_all is not None else logits_of(theirs)
             q = guess.head(own)
             asked = _inside(p, guess)
             said = x if guess.vocab is None else _places(guess.vocab, p.shape[-1])[x]
@@ -93,7 +95,7 @@ def compare(
         sums = torch.zeros(2, device=guess.states.device)
         for part in _parts(counted, vocab_size, chunk):
             rows = guess.rows[part]
-            given = guess.states[part], judged[rows], tokens[rows]
+            given = guess.states[part], judged[rows] if p_of_all is None else p_of_all[place[rows]], tokens[rows]
             sums = sums + (checkpoint(judge, *given, use_reentrant=False) if again else judge(*given))
         total, weight = total + guess.weight * sums[0], weight + guess.weight * len(counted)
         rates.append((sums[1] / max(1, len(counted))).detach())
@@ -122,29 +124,79 @@ def _beside(losses: Seq[Beside], lesson: Lesson, asked: Mapping[str, float]) -> 
 
 
 @torch.no_grad()
-def accepted(
+def said_of_text(
     outlook: Outlook, lesson: Lesson, logits_of: Logits, temperature: float, *, chunk: int | None = None
+) -> Tensor:
+    """What `accepted` compares drafts with [B * T], at rows that are looked at.
+
+    The target's log probability of the text's next token; greedy: its best token.
+    """
+    tokens, judged = lesson.ids[:, 1:].flatten(), lesson.states if outlook.states is None else outlook.states
+    said = torch.zeros(len(tokens), dtype=torch.float64, device=tokens.device)
+    rows, chunk = _looked_at(outlook, lesson)[0], chunk or CHUNK * _times(lesson.states)
+    for part in _parts(rows, logits_of(lesson.states[:1]).shape[-1], chunk):
+        log_p = logs(logits_of(judged[part]), temperature or 1)
+        found = log_p.gather(-1, tokens[part, None])[:, 0] if temperature else log_p.argmax(-1)
+        said[part] = found.double()
+    return said
+
+
+@torch.no_grad()
+def accepted(
+    outlook: Outlook,
+    lesson: Lesson,
+    logits_of: Logits,
+    temperature: float,
+    *,
+    said: Tensor | None = None,
+    chunk: int | None = None,
 ) -> list[Accepted]:
-    """Depth by depth, at a temperature; 0: greedy, where the text is what the target's best tokens spell."""
+    """Depth by depth, at a temperature; 0: greedy, where the text is what the target's best tokens spell.
+
+    `said` [B * T]: what `said_of_text` found, where several drafts are compared with one target.
+    """
     tokens, found = lesson.ids[:, 1:].flatten(), []
-    judged = lesson.states if outlook.states is None else outlook.states
+    said = said_of_text(outlook, lesson, logits_of, temperature, chunk=chunk) if said is None else said
     vocab_size, chunk = logits_of(lesson.states[:1]).shape[-1], chunk or CHUNK * _times(lesson.states)
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
-        for part in _parts(lesson.counts[guess.rows].nonzero()[:, 0], vocab_size, chunk):
+        for part in _parts(lesson.counts[guess.rows].nonzero()[:, 0], _width(guess, vocab_size), chunk):
             rows = guess.rows[part]
-            p_logits, q_logits = logits_of(judged[rows]), guess.head(guess.states[part])
-            log_p, log_q = logs(p_logits, temperature or 1), logs(q_logits, temperature or 1)
+            log_q = logs(guess.head(guess.states[part]), temperature or 1)
             guessed[rows] = True
-            of_text = _whole(log_q, guess, log_p.shape[-1])
             if temperature:
-                x = tokens[rows, None]
-                ratio[rows] = (of_text.gather(-1, x) - log_p.gather(-1, x)).exp().clamp_max(1)[:, 0].float()
+                x = tokens[rows] if guess.vocab is None else _places(guess.vocab, vocab_size)[tokens[rows]]
+                of_text = log_q.gather(-1, x.clamp_min(0)[:, None])[:, 0].masked_fill(x < 0, -torch.inf)
+                ratio[rows] = (of_text - said[rows]).exp().clamp_max(1).float()
             else:
-                ratio[rows] = (of_text.argmax(-1) == log_p.argmax(-1)).float()
+                best = log_q.argmax(-1) if guess.vocab is None else guess.vocab[log_q.argmax(-1)]
+                ratio[rows] = (best == said[rows]).float()
         found.append(Accepted(guessed=guessed, ratio=ratio))
     return found
+
+
+def _looked_at(outlook: Outlook, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    """The counted rows [n] that some guess is about, and the index of each row among them [B * T]."""
+    is_one = torch.zeros_like(lesson.counts)
+    for guess in outlook.guesses:
+        is_one[guess.rows] = True
+    is_one &= lesson.counts
+    return is_one.nonzero()[:, 0], is_one.cumsum(0) - 1
+
+
+@torch.no_grad()
+def _logits(logits_of: Logits, states: Tensor, chunk: int) -> Tensor:
+    """[n, D] -> [n, V], made in pieces of at most `chunk` logits."""
+    vocab_size = logits_of(states[:1]).shape[-1]
+    return torch.cat(
+        [logits_of(part) for part in _parts(states, vocab_size, chunk)] or [states.new_zeros(0, vocab_size)]
+    )
+
+
+def _width(guess: Guess, vocab_size: int) -> int:
+    """Logits of a guess."""
+    return vocab_size if guess.vocab is None else len(guess.vocab)
 
 
 def _times(states: Tensor) -> int:
@@ -161,13 +213,6 @@ def _places(vocab: Tensor, vocab_size: int) -> Tensor:
 def _inside(p: Tensor, guess: Guess) -> Tensor:
     """Of [n, V], the tokens that the draft can say."""
     return p if guess.vocab is None else p[:, guess.vocab]
-
-
-def _whole(log_q: Tensor, guess: Guess, vocab_size: int) -> Tensor:
-    """log q of the target's vocabulary [n, V]: nothing is said outside the draft's own."""
-    if guess.vocab is None:
-        return log_q
-    return log_q.new_full((len(log_q), vocab_size), -torch.inf).index_copy_(1, guess.vocab, log_q)
 
 
 def _parts(kept: Tensor, vocab_size: int, chunk: int) -> Seq[Tensor]:

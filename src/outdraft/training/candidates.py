@@ -65,7 +65,7 @@ class Candidates:
             self.end()
             self.tries, self._due = self.tries + 1, 2 * self.live.num_tokens
             self.tell("tried", self.live.serving, self.tries, "")  # before it is judged: no try goes uncounted
-            self._candidate = self.live.weights(), Gate(self.gate, self.live.settings.depth, self.tries)
+            self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
             self._judge(*self._candidate, list(self.held))
 
     def recall(self, learned: Iterable[ServedRequest]) -> None:

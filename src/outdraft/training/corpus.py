@@ -110,6 +110,11 @@ def require_own_texts(accounts: Accounts, target: str) -> None:
         )
 
 
+def number_of(ids: NDArray[np.signedinteger]) -> float:
+    """In 0..1, decided by the ids and their type: what is below a share is held out."""
+    return int.from_bytes(hashlib.sha256(ids.tobytes()).digest()[:4], "big") / 2**32
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Example:
     """One example that something can be learned from."""
@@ -179,7 +184,7 @@ def _read(files: Seq[Path], codec: TextCodec | None, vocab_size: int) -> tuple[l
                     ids=whole,
                     counts=np.array(counts, np.bool_),
                     writer=str((record.get("target") if was_written else "") or ""),
-                    number=int.from_bytes(hashlib.sha256(whole.tobytes()).digest()[:4], "big") / 2**32,
+                    number=number_of(whole),
                 )
             )
     return examples, read

@@ -115,8 +115,14 @@ class Exam:
 @torch.no_grad()
 def walk_through(learner: Learner, teacher: Teacher, lesson: Lesson, depth: int, temperature: float) -> Walk:
     """The rounds of guesses of `depth` tokens through the texts of a lesson."""
-    outlook = learner.look(lesson)
-    found = accepted(outlook, lesson, teacher.logits, temperature)
+    return walk_of(learner.look(lesson), teacher, lesson, depth, temperature)
+
+
+def walk_of(
+    outlook: Outlook, teacher: Teacher, lesson: Lesson, depth: int, temperature: float, said: Tensor | None = None
+) -> Walk:
+    """The same of what a draft guesses there. `said`: as `accepted` takes it."""
+    found = accepted(outlook, lesson, teacher.logits, temperature, said=said)
     found = found * depth if outlook.recurs else found[:depth]
     shape = (len(found), *lesson.shape)
     ratios, guessed = (

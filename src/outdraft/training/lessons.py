@@ -1,6 +1,7 @@
 """The target's side of training: packed rows in, its states and distributions out."""
 
 from collections.abc import Collection
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,25 @@ from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import DecodingError
 from outdraft.training.computing import computing
 from outdraft.training.packing import PackedRows
-from outdraft.training.states import PassCache, PassStates
+from outdraft.training.states import PassStates
+
+
+class KeptPasses(Protocol):
+    """Passes that were made before, on disk (`states.py`) or in memory (`document_states.py`)."""
+
+    def find(self, rows: PackedRows) -> PassStates | None:
+        """The states of these rows; None where they are not known."""
+        ...
+
+    def keep(self, rows: PackedRows, states: PassStates) -> None:
+        """Take those of a pass."""
+        ...
 
 
 class Teacher:
     """A frozen target, asked for what it says of texts."""
 
-    def __init__(self, target: Decoder, taps: Collection[int], cache: PassCache | None = None) -> None:
+    def __init__(self, target: Decoder, taps: Collection[int], cache: KeptPasses | None = None) -> None:
         self.target = target.requires_grad_(False)
         self._taps, self._cache = tuple(taps), cache
         make_plain(target)

@@ -12,7 +12,6 @@ alone; here every position of an answer counts, and a share of each step is of e
 repeated is lost. Data in: requests; data out: weights, and what several of them would have had accepted of a request.
 """
 
-import hashlib
 import random
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -26,6 +25,7 @@ from torch import Tensor
 from outdraft.adapt.learning import Learning
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
+from outdraft.learn.compare import said_of_text
 from outdraft.learn.losses import mixed
 from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
@@ -33,14 +33,14 @@ from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.read_file import load_json
 from outdraft.training.computing import Format, without_denormals
-from outdraft.training.corpus import LEAST
-from outdraft.training.draft import DraftObjective, walk_through
+from outdraft.training.corpus import LEAST, number_of
+from outdraft.training.document_states import DocumentStates
+from outdraft.training.draft import DraftObjective, walk_of
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows, answer_rows
 from outdraft.training.record import RECORD, read_record, write_record
 
-_DIGITS = 1 << 32
 _ENDLESS = 1 << 30  # steps of a run that has no end
 
 
@@ -55,8 +55,7 @@ class ServedRequest:
     @property
     def number(self) -> float:
         """In 0..1, decided by the prompt: requests that ask the same are all held out, or none."""
-        digest = hashlib.sha256(np.asarray(self.prompt, np.int64).tobytes()).digest()
-        return int.from_bytes(digest[:4], "big") / _DIGITS
+        return number_of(np.array(self.prompt, np.int64))
 
 
 Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
@@ -71,11 +70,14 @@ class LiveDraft:
         method = find_learner(record.kind)
         self._decoder, self.line = target[0], target[1].line
         self.learner: Learner = method.load(method.options(), self._decoder, draft)
-        self.teacher = Teacher(self._decoder, self.learner.taps)
+        self.teacher = Teacher(self._decoder, self.learner.taps, DocumentStates(settings.states_bytes))
         loss = mixed(method.loss)
-        self._objective = DraftObjective(self.learner, self.teacher, loss.rows, beside=loss.beside)
+        self._objective = DraftObjective(
+            self.learner, self.teacher, loss.rows, temperature=settings.temperature or 1.0, beside=loss.beside
+        )
         self.serving = self.weights()
-        self._optimizer = self._fresh_optimizer()
+        self.optimizer = self._fresh_optimizer()
+        self._origin = self.serving  # where learning began
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
@@ -94,35 +96,48 @@ class LiveDraft:
     @property
     def num_waiting(self) -> int:
         """Tokens that have not been learned from."""
-        return sum(self._length(one) for one in self._fresh)
+        return sum(self.length(one) for one in self._fresh)
 
     def learn(self) -> float:
         """One step over what is fresh, and a share of what is not; the mean loss. Raises `ConfigError` without any."""
-        chosen = self._chosen()
+        return self.step(self._chosen())
+
+    def step(self, requests: Seq[ServedRequest]) -> float:
+        """One step over these requests; the mean loss."""
         moment = Moment(step=self.num_steps, steps=_ENDLESS, seed=self._seed + self.num_steps)
-        rows = replace(self._rows(chosen), moment=moment)
+        rows = replace(self._rows(requests), moment=moment)
         with without_denormals(), self.teacher.computing():
             found = self._objective.total(rows)
-        self._optimizer.clear()
+        self.optimizer.clear()
         loss = found[0] / found[1].clamp_min(1e-9)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.update(1.0, self.settings.clip)
+        self.optimizer.update(1.0, self.settings.clip)
         self.num_steps, self.num_tokens = self.num_steps + 1, self.num_tokens + rows.ids.shape[1] - 1
         return float(loss.detach())
 
     @torch.no_grad()
-    def judge(self, requests: Seq[ServedRequest], drafts: Seq[Weights], temperature: float = 1.0) -> list[list[float]]:
-        """Of each draft, the accepted tokens a round on each request; all from one pass of the target."""
+    def judge(
+        self, requests: Seq[ServedRequest], drafts: Seq[Weights], temperature: float | None = None
+    ) -> list[list[float]]:
+        """Of each draft, the accepted tokens a round on each request; all from one pass of the target.
+
+        `temperature`: None is that of the settings.
+        """
         if not requests:
             return [[] for _ in drafts]
         rows = answer_rows([(one.prompt[-self.settings.window :], one.answer) for one in requests])
-        now, found = self.weights(), list[list[float]]()
+        now, found, depth = self.weights(), list[list[float]](), self.settings.depth
+        temperature = self.settings.temperature if temperature is None else temperature
         with self.teacher.computing():
-            lesson = replace(self.teacher.lesson(rows), depth=self.settings.depth)
+            lesson = replace(self.teacher.lesson(rows), depth=depth)
+        said: Tensor | None = None
         for weights in drafts:
             put_back(self.learner.module, weights)
             with self.teacher.computing():  # one for each draft: autocast keeps what it has rounded until it is left
-                walk = walk_through(self.learner, self.teacher, lesson, self.settings.depth, temperature)
+                outlook = self.learner.look(lesson)
+                if said is None:
+                    said = said_of_text(outlook, lesson, self.teacher.logits, temperature)
+                walk = walk_of(outlook, self.teacher, lesson, depth, temperature, said)
             found.append([tokens / rounds - 1 for tokens, rounds in zip(walk.tokens, walk.rounds, strict=True)])
         put_back(self.learner.module, now)
         return found
@@ -145,10 +160,19 @@ class LiveDraft:
         other: Learner = method.load(method.options(), self._decoder, directory)
         return {name: one.clone() for name, one in learned(other.module).items()}
 
+    def candidate(self) -> Weights:
+        """A share of the way from where learning began to what was learned: it forgets less, and gains as much.
+
+        Wortsman et al., "Robust fine-tuning of zero-shot models", 2021, https://arxiv.org/abs/2109.01903.
+        """
+        now, share = learned(self.learner.module), self.settings.share
+        return {name: torch.lerp(one, now[name], share) for name, one in self._origin.items()}
+
     def go_back(self) -> None:
         """Begin again at what serves; what the optimiser remembers is dropped too."""
         put_back(self.learner.module, self.serving)
-        self._optimizer = self._fresh_optimizer()
+        self.optimizer = self._fresh_optimizer()
+        self._origin = self.serving
 
     def _fresh_optimizer(self) -> Optimizer:
         named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
@@ -168,10 +192,10 @@ class LiveDraft:
         share = self.settings.replay if self._fresh else 1.0
         while self._earlier and room > (1 - share) * self.settings.step_tokens:
             chosen.append(one := self._coins.choice(self._earlier))
-            room -= self._length(one)
+            room -= self.length(one)
         while self._fresh and room > 0:
             chosen.append(one := self._fresh.pop(0))
-            room -= self._length(one)
+            room -= self.length(one)
             self.remember(one)
         return chosen
 
@@ -186,7 +210,7 @@ class LiveDraft:
         elif (place := self._coins.randrange(self._num_seen)) < self.settings.kept:
             self._earlier[place] = one
 
-    def _length(self, one: ServedRequest) -> int:
+    def length(self, one: ServedRequest) -> int:
         return min(len(one.prompt), self.settings.window) + len(one.answer)
 
     def _ids(self, one: ServedRequest) -> tuple[list[int], int]:
@@ -207,8 +231,11 @@ class LiveDraft:
         )
 
 
-def read_served(path: Path) -> list[ServedRequest]:
-    """Requests of a file, in its order. Raises `ConfigError` for a line without a prompt and two ids of an answer."""
+def read_served(path: Path, vocab_size: int | None = None) -> list[ServedRequest]:
+    """Requests of a file, in its order.
+
+    Raises `ConfigError` for a line without a prompt and two ids of an answer, or with ids outside the vocabulary.
+    """
     found = []
     for where, record in read_records(path):
         ids = [record.get(name) for name in ("prompt_token_ids", "token_ids")]
@@ -222,5 +249,7 @@ def read_served(path: Path) -> list[ServedRequest]:
             raise ConfigError(
                 f"{where}: nothing can be guessed behind {len(prompt)} and {len(answer)} ids: leave it out"
             )
+        if vocab_size is not None and not 0 <= min(prompt + answer) <= max(prompt + answer) < vocab_size:
+            raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}: name who wrote them")
         found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
     return found

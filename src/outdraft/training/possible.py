@@ -16,6 +16,7 @@ import torch
 from outdraft.core.learner import TARGET, Learner, LearnMethod, TargetLearner
 from outdraft.core.registry import read_options
 from outdraft.learn.losses import OF_TEXT
+from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.paths import user_path
@@ -77,6 +78,16 @@ def require_room_for_target(out: Path, needed: Seq[Path]) -> None:
         raise ConfigError(
             f"--out {out} would write the changed target to {place}, which holds a model: name another directory"
         )
+
+
+def require_own_target(draft: Path, target: Decoder, source: Path) -> None:
+    """Raise `ConfigError` unless the draft's record is about this target, which lies in `source`.
+
+    A digest is of weights in the record's number format; where the target was opened in another, it is opened again.
+    """
+    record = read_record(draft)
+    same = str(target.dtype) == f"torch.{record.dtype}"
+    require_target(record, draft, str(source), fingerprint(target if same else load_model(source, record.dtype)))
 
 
 def require_shape(

@@ -53,7 +53,7 @@ def replay(options: ReplayOptions) -> int:
     from outdraft.training.computing import open_target
     from outdraft.training.live import LiveDraft, read_served
     from outdraft.training.live_replay import LiveReplay
-    from outdraft.training.possible import require_room
+    from outdraft.training.possible import require_own_target, require_room
     from outdraft.weights.hub import resolve
 
     if options.trace is None or options.target is None:
@@ -64,9 +64,10 @@ def replay(options: ReplayOptions) -> int:
     draft, out = _draft(options, target), None if options.out is None else user_path(options.out)
     if out is not None:
         require_room(out, [target.resolve(), draft.resolve()])
-    requests = read_served(user_path(options.trace))
-    console = make_console(stderr=True)
     live = LiveDraft(open_target(target, options.dtype, "cpu"), draft, learning, seed=options.seed)
+    require_own_target(draft, live.teacher.target, target)
+    requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size)
+    console = make_console(stderr=True)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
     run, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in run.run(requests):

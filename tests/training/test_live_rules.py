@@ -1,0 +1,141 @@
+"""The rules of a learner beside a service, one by one; and a replay over a draft whose worth is known."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+
+from outdraft import zoo
+from outdraft.adapt.gate import GateOptions
+from outdraft.adapt.learning import Learning
+from outdraft.training.computing import open_target
+from outdraft.training.live import LiveDraft, ServedRequest
+from outdraft.training.live_replay import LiveReplay
+
+SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, depth=3, share=0.75)
+
+
+def requests(count, domain="forms"):
+    """Of 8 and 24 ids, all different."""
+    ids = torch.randint(5, 4000, (count, 32), generator=torch.Generator().manual_seed(0)).tolist()
+    return [ServedRequest(prompt=tuple(one[:8]), answer=tuple(one[8:]), domain=domain) for one in ids]
+
+
+@pytest.fixture(scope="module")
+def live():
+    return LiveDraft(open_target(zoo.path("target"), "float32", "cpu"), zoo.path("eagle3"), SETTINGS)
+
+
+@pytest.fixture
+def lessons(live, monkeypatch):
+    """The rows that are read from now on."""
+    seen, lesson = [], live.teacher.lesson
+    monkeypatch.setattr(live.teacher, "lesson", lambda rows: (seen.append(rows), lesson(rows))[1])
+    return seen
+
+
+def prompts_in(rows):
+    return [tuple(rows.ids[0][rows.documents[0] == d][:8].tolist()) for d in rows.documents[0].unique()]
+
+
+def test_a_step_learns_answers_and_earlier_requests_in_their_share(live, lessons):
+    given = requests(40)
+    held = {one.prompt for one in given if live.add(one)}
+    assert 0 < len(held) < 40
+    assert all(live.add(replace(one, answer=one.answer[:9])) == (one.prompt in held) for one in given), "by the prompt"
+    for _ in range(3):
+        live.learn()
+    by_answer = {one.prompt: one.answer for one in given}
+    seen = set()
+    for number, rows in enumerate(lessons):
+        prompts = prompts_in(rows)
+        again = sum(one in seen for one in prompts)
+        assert again == (0 if number == 0 else len(prompts) // 2), "half of a step's rows, once there are some"
+        seen.update(prompts)
+        counted = rows.ids[0, 1:][rows.counts[0]].tolist()
+        assert counted == [token for one in prompts for token in by_answer[one]], "no token of a prompt"
+    assert not seen & held
+
+
+def test_judging_leaves_what_was_learned(live):
+    live.step(requests(2))
+    before = live.weights()
+    first = live.judge(requests(3), (before, live.serving))
+    assert all(torch.equal(one, before[name]) for name, one in live.weights().items())
+    assert first[0] != first[1] and live.judge(requests(3), (before,))[0] == pytest.approx(first[0], abs=0.02)
+
+
+def test_a_candidate_lies_on_the_way_from_where_learning_began(live):
+    live.go_back()
+    began = live.weights()
+    live.step(requests(2))
+    for name, one in live.candidate().items():
+        assert torch.allclose(one, 0.25 * began[name] + 0.75 * live.weights()[name], atol=1e-6)
+    live.serving = live.candidate()
+    live.go_back()
+    assert all(torch.equal(one, live.serving[name]) for name, one in live.candidate().items())
+    live.serving = began
+    live.go_back()
+
+
+def test_states_that_are_kept_are_those_of_another_pass(live, lessons):
+    kept = requests(3)
+    live.judge(kept, (live.serving,))
+    read, run = lessons[-1], live._decoder.run
+    live._decoder.run = None  # no pass is made again
+    try:
+        again = live.teacher.lesson(live._rows(kept[1:]))
+    finally:
+        live._decoder.run = run
+    fresh = LiveDraft(
+        open_target(zoo.path("target"), "float32", "cpu"), zoo.path("eagle3"), replace(SETTINGS, states_bytes=0)
+    )
+    anew = fresh.teacher.lesson(fresh._rows(kept[1:]))
+    assert read.ids.shape[0] == 3
+    for mine, theirs in [(again.states, anew.states), *((again.taps[tap], one) for tap, one in anew.taps.items())]:
+        assert torch.allclose(mine[anew.counts], theirs[anew.counts], atol=1e-3, rtol=1e-3)
+
+
+@dataclass
+class Known:
+    """In place of a draft: weights are how much each learned request is worth, and judging reads it off."""
+
+    worth: float  # of a step
+    settings: Learning = SETTINGS
+    serving: float = 1.0
+    now: float = 1.0
+    num_tokens: int = 0
+    num_waiting: int = 0
+    gone_back: list[float] = field(default_factory=list)
+
+    def add(self, one):
+        if one.number < self.settings.held_out:
+            return True
+        self.num_waiting += 32
+        return False
+
+    def learn(self):
+        self.num_tokens, self.num_waiting, self.now = self.num_tokens + 64, 0, self.now + self.worth
+
+    def judge(self, some, drafts):
+        return [[min(max(0.0, weights), 3.0) for _ in some] for weights in drafts]
+
+    def candidate(self):
+        return self.now
+
+    def go_back(self):
+        self.gone_back.append(self.now)
+        self.now = self.serving
+
+
+@pytest.mark.parametrize(("worth", "serves"), [(0.01, True), (-0.01, False)])
+def test_a_candidate_that_gains_serves_and_one_that_loses_is_undone(worth, serves):
+    live = Known(worth)
+    gate = GateOptions(alpha=0.4, margin=0.05, least=2, most=60)
+    replay = LiveReplay(live=live, gate=gate, first=1280)
+    points = list(replay.run(requests(300)))
+    assert [one.first for one in points] == [1.0] * 300
+    if serves:
+        assert replay.version >= 1 and 1.2 < points[-1].serving == live.serving
+    else:
+        assert replay.version == 0 and points[-1].serving == live.serving == 1.0 and min(live.gone_back) < 0.95
