@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
-from outdraft.adapt.diagnose import Kind
+from outdraft.adapt.kinds import Kind
 from outdraft.adapt.examined import Bin, Examined
 from outdraft.adapt.observe import Observed
 

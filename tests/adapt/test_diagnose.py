@@ -8,8 +8,9 @@ from adapt.planted import BARE, FALL, RATES, RECORD, Rounds, draw
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.change import find_change
-from outdraft.adapt.diagnose import Cure, DiagnosisOptions, Kind, diagnose
+from outdraft.adapt.diagnose import DiagnosisOptions, diagnose
 from outdraft.adapt.evidence import Evidence
+from outdraft.adapt.kinds import Cure, Kind
 from outdraft.adapt.observe import Observed
 from outdraft.options.errors import ConfigError
 

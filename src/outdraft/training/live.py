@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outdraft.adapt.kinds import Finding
+from outdraft.adapt.probe import compare
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
 from outdraft.learn.losses import mixed
@@ -37,6 +39,7 @@ from outdraft.training.draft import DraftObjective, walk_through
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows, answer_rows
+from outdraft.training.probing import take_probe
 from outdraft.training.record import RECORD, read_record, write_record
 
 _DIGITS = 1 << 32
@@ -88,7 +91,7 @@ class LiveDraft:
     """A draft that serves, and a copy that learns. `target`: a directory or file; `draft`: a directory."""
 
     def __init__(self, target: Path, draft: Path, settings: Learning, *, dtype: str = "auto", seed: int = 0) -> None:
-        record = read_record(draft)
+        self.record = record = read_record(draft)
         self.kind, self.settings, self._draft = record.kind, settings, draft
         method = find_learner(record.kind)
         self._decoder, found = open_target(target, dtype, "cpu")
@@ -104,6 +107,11 @@ class LiveDraft:
         self._earlier: list[ServedRequest] = []
         self._num_seen = self.num_steps = self.num_tokens = 0
         self._seed = seed
+
+    def findings(self) -> list[Finding]:
+        """What a probe shows of the pair, before anything was learned; nothing where the record holds none."""
+        known = self.record.probe
+        return [] if known is None else compare(known, take_probe(self.learner, self.teacher, self._draft, known.ids))
 
     def add(self, served: ServedRequest) -> bool:
         """Take a request; whether it is held out. One without an answer of two tokens is neither."""
@@ -156,7 +164,10 @@ class LiveDraft:
     def serve(self, directory: Path) -> None:
         """What was learned is what serves from now on: it is written there, as the drafter loads it."""
         self.learner.save(directory)
-        write_record(directory, {**load_json(self._draft / RECORD), "promises": []})  # those were of other weights
+        record, known = {**load_json(self._draft / RECORD), "promises": []}, self.record.probe  # of other weights
+        if known is not None:
+            record["probe"] = take_probe(self.learner, self.teacher, directory, known.ids).data()
+        write_record(directory, record)
         self.serving = self.weights()
 
     def go_back(self) -> None:

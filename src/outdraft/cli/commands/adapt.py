@@ -60,6 +60,9 @@ def run(options: Options) -> int:
     console = make_console(stderr=True)
     live = LiveDraft(target, draft, learning, dtype=options.dtype, seed=options.seed)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
+    for one in live.findings():
+        if one.evidence.is_alarm:
+            console.print(one.sentence, markup=False, highlight=False, soft_wrap=True)
     replay, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in replay.run(requests):
         points.append(point)

@@ -213,12 +213,24 @@ def _answers(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
+    from dataclasses import asdict
+
     from outdraft.cli.console import make_console, write_json
-    from outdraft.training.check import check_directory
+    from outdraft.training.check import check_directory, probe_directory
 
     if options.directory is None or options.target is None:
         raise ConfigError("check needs what was trained and its target: outdraft train check DIR --target MODEL")
     console = make_console(stderr=options.json)
+    device = options.device or "cpu"
+    with console.status("reading the probe"):
+        probed = probe_directory(Path(options.directory), options.target, dtype=options.dtype, device=device)
+    wrong = [one for one in probed if one.evidence.is_alarm]
+    for one in wrong:
+        console.print(f"BROKEN  {one.sentence}", markup=False, highlight=False, soft_wrap=True)
+    if wrong:
+        if options.json:
+            write_json([asdict(one) for one in wrong])
+        return 1
     with console.status("drafting"):
         found = check_directory(Path(options.directory), options.target, dtype=options.dtype, device=options.device)
     if options.json:
