@@ -1,11 +1,11 @@
 """Real faults of a real head, and what the diagnosis calls them: a confusion matrix.
 
     python -m lab.adapt_faults --out DIR [--runs 100] [--rounds 2000] [--temperature 1] [FAULT ...]
-    python -m lab.adapt_faults --out DIR --target MODEL --head HEAD --prompts FILE --requantized MODEL --depth 4
+    python -m lab.adapt_faults --out DIR --target MODEL --head HEAD --prompts FILE --requantized MODEL --depth 4 --quick
 
-The head's directory is copied and a fault planted in the copy, or the traffic or the target is another. The reference is
-what the sound head does on prompts that are judged nowhere, and its probe. Without `--prompts` the pair is the zoo's,
-which has no chat template. FILE holds Spec-Bench's questions, of which every second one makes the reference.
+The head's directory is copied and a fault planted in the copy, or the traffic or the target is another. The reference
+is what the sound head does on prompts that are judged nowhere, and its probe. Without `--prompts` the pair is the
+zoo's, which has no chat template. FILE holds Spec-Bench's questions, of which every second one makes the reference.
 
 Rounds lie in DIR and a stopped run goes on. A fault's rounds are decoded once; each of its runs draws whole texts from
 them, so that runs resemble each other more than fresh ones would.
@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +31,8 @@ from lab.adapt_rounds import Serving, Text, decode, resampled
 from outdraft import zoo
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.diagnose import Diagnosis, diagnose
-from outdraft.adapt.kinds import Finding
+from outdraft.adapt.kinds import Cure, Finding
+from outdraft.adapt.observe import Observed
 from outdraft.adapt.probe import Probe, compare
 from outdraft.adapt.template import ServedMarks, common_end
 from outdraft.codecs.text import TextCodec
@@ -107,16 +109,21 @@ class Trial:
     requantized: str | None
     out: Path
     seeds: int
+    quick: bool = (
+        False  # a fault that is found before any round is not decoded: no round could change what it is called
+    )
 
     def rounds(self, name: str, kind: str, serving: Serving) -> list[Text]:
         """Decoded now, or kept from an earlier run."""
         file = self.out / f"t{serving.temperature:g}" / f"{name}.{kind}.jsonl"
-        seeds = range(100, 101) if kind == "reference" else range(1, 1 + self.seeds)
-        return decode(serving, self.prompts[kind], seeds, file)
+        first = 100 if kind == "reference" else 1
+        return decode(serving, self.prompts[kind], range(first, first + self.seeds), file)
 
     def possible(self, fault: Planted) -> bool:
         """Whether it has what the fault needs."""
-        return all(self.prompts.get(kind) for kind in fault.traffic) and (not fault.requantized or bool(self.requantized))
+        return all(self.prompts.get(kind) for kind in fault.traffic) and (
+            not fault.requantized or bool(self.requantized)
+        )
 
 
 def plant(edit: Callable[[Config, Weights], None], sound: Path, directory: Path) -> Path:
@@ -145,14 +152,16 @@ def runs_of(trial: Trial, name: str, runs: int, rounds: int, record: AcceptanceR
         head = sound.head if fault.edit is None else plant(fault.edit, sound.head, Path(directory))
         target = trial.requantized if fault.requantized and trial.requantized else sound.target
         serving = replace(sound, head=head, target=target)
+        findings: list[Finding] = compare(trial.probe, probed(target, head, list(trial.probe.ids)))
+        met = ServedMarks(marks=marks)
+        for prompt in chain(*(trial.prompts[kind] for kind in fault.traffic)):
+            met.add(prompt)
+        findings += [one for one in (met.finding(),) if one is not None]
+        early = diagnose(Observed(), record, findings=findings)
+        if trial.quick and early.cure is Cure.MEND:
+            return [(early, Observed())]
         base = "none" if fault.edit is None and not fault.requantized else name
         pools = [trial.rounds(base, kind, serving) for kind in fault.traffic]
-        findings: list[Finding] = compare(trial.probe, probed(target, head, list(trial.probe.ids)))
-    met = ServedMarks(marks=marks)
-    for kind in fault.traffic:
-        for prompt in trial.prompts[kind]:
-            met.add(prompt)
-    findings += [one for one in (met.finding(),) if one is not None]
     for run in range(runs):
         seen = resampled(pools, rounds, run)
         found.append((diagnose(seen, record, findings=findings), seen))
@@ -168,8 +177,8 @@ def zoo_trial(out: Path, temperature: float) -> Trial:
     ids = [codec.encode(text) for text in texts]
     numbers = [codec.encode(text) for text in _NUMBERS]
     prompts = {"reference": ids[::2], "usual": ids[1::2], "other": numbers * 4}
-    probe = probed(serving.target, serving.head, sum(ids, [])[:_PROBE])
-    return Trial(serving=serving, prompts=prompts, probe=probe, requantized=None, out=out / "zoo", seeds=32)
+    probe = probed(serving.target, serving.head, list(chain(*ids))[:_PROBE])
+    return Trial(serving=serving, prompts=prompts, probe=probe, requantized=None, out=out / "zoo", seeds=16)
 
 
 def chat_trial(asked: argparse.Namespace) -> Trial:
@@ -181,7 +190,9 @@ def chat_trial(asked: argparse.Namespace) -> Trial:
 
     def said(question: str) -> Ids:
         turns = [{"role": "user", "content": question}]
-        return list(codec.apply_chat_template(turns, add_generation_prompt=True, tokenize=True))
+        ids = codec.apply_chat_template(turns, add_generation_prompt=True, tokenize=True)
+        assert not isinstance(ids, str)
+        return ids
 
     prompts = {
         "reference": [said(one) for one in chats[::2]],
@@ -190,9 +201,17 @@ def chat_trial(asked: argparse.Namespace) -> Trial:
         "other": [said(row["turns"][0]) for row in rows if row["category"] == _NOT_CHAT[0]],
     }
     serving = Serving(target=asked.target, head=asked.head, temperature=asked.temperature, depth=asked.depth)
-    probe = probed(asked.target, asked.head, sum(prompts["reference"], [])[:_PROBE])
+    probe = probed(asked.target, asked.head, list(chain(*prompts["reference"]))[:_PROBE])
     out = asked.out / Path(asked.target).stem
-    return Trial(serving=serving, prompts=prompts, probe=probe, requantized=asked.requantized, out=out, seeds=asked.seeds)
+    return Trial(
+        serving=serving,
+        prompts=prompts,
+        probe=probe,
+        requantized=asked.requantized,
+        out=out,
+        seeds=asked.seeds,
+        quick=asked.quick,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -206,6 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--requantized", metavar="MODEL", help="the target on another grid")
     parser.add_argument("--depth", type=int, default=7)
     parser.add_argument("--seeds", type=int, default=1, help="texts of each prompt that are judged")
+    parser.add_argument("--quick", action="store_true", help="do not decode what is found before any round")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--temperature", type=float, default=1.0)

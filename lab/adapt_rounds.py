@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from outdraft.adapt.observe import Observed
 from outdraft.core.drafter import Seen
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
-
 
 Round = tuple[int, list[float], list[float]]
 Text = list[Round]
@@ -91,15 +91,14 @@ def read(file: Path) -> list[Text]:
 
 def resampled(pools: Seq[Seq[Text]], rounds: int, seed: int) -> Observed:
     """So many rounds, an equal share of each pool, one behind the other."""
-    dice, observed = random.Random(seed), Observed()
+    dice, observed, done = random.Random(seed), Observed(), 0
     for part, pool in enumerate(pools, 1):
-        order = dice.sample(pool, len(pool))
-        for text in order:
-            for accepted, near, sure in text:
-                if observed.whole.rounds < rounds * part / len(pools):
-                    observed.count(accepted, near, sure)
-                    for i, own in enumerate(sure):
-                        observed.calibration[min(9, int(10 * own))].add(own, is_right=i < accepted)
-        if observed.whole.rounds < rounds * part / len(pools):
+        most = rounds * part // len(pools)
+        for accepted, near, sure in islice(chain(*dice.sample(pool, len(pool))), most - done):
+            observed.count(accepted, near, sure)
+            done += 1
+            for i, own in enumerate(sure):
+                observed.calibration[min(9, int(10 * own))].add(own, is_right=i < accepted)
+        if done < most:
             raise ValueError(f"a pool of {sum(map(len, pool))} rounds is too small for {rounds}: decode more texts")
     return observed

@@ -10,8 +10,8 @@ import pytest
 import torch
 from adapt.planted import draw
 
-from outdraft.adapt.kinds import Kind
 from outdraft.adapt.examined import Bin, Examined
+from outdraft.adapt.kinds import Kind
 from outdraft.adapt.observe import Observed, ObserveOptions
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen

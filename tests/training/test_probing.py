@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,17 +13,20 @@ from outdraft.adapt.diagnose import diagnose
 from outdraft.adapt.kinds import Cure, Kind
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.probe import Probe, compare, gap
-from outdraft.core.registry import find_learner
+from outdraft.core.learner import TargetLearner
+from outdraft.core.registry import find_learner, learner_names
 from outdraft.drafters.eagle3.net import Eagle3Net
-from outdraft.models.files.load import load_model, save_model
+from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import initialise
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import probe_directory
 from outdraft.training.computing import open_target
+from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.live import Learning, LiveDraft, ServedRequest
-from outdraft.training.probing import take_probe
+from outdraft.training.probing import known_signs, marks_of, probe_ids, take_probe
 from outdraft.training.record import read_record
 
 TARGET = zoo.path("target")
@@ -156,10 +160,36 @@ def test_what_was_learned_has_a_probe_of_its_own(known, planted, tmp_path):
     assert draft.evidence.is_alarm and draft.part == "weights"
 
 
+@pytest.mark.parametrize("kind", learner_names())
+def test_every_kind_says_the_same_after_it_was_saved(kind, tmp_path):
+    target = tiny_model(vocab=31, layers=3, seed=1, dtype=torch.float32, exact=False)
+    method = find_learner(kind)
+    learner = method.new(method.options(), target, 0)
+    learner.save(tmp_path)
+    if isinstance(learner, TargetLearner):
+        assert known_signs(learner, Teacher(target, learner.taps), tmp_path, corpus())["probe"] is None
+        return
+    then = Probe.of(known_signs(learner, Teacher(target, learner.taps), tmp_path, corpus())["probe"])
+    again = method.load(method.options(), target, tmp_path)
+    now = take_probe(again, Teacher(target, again.taps), tmp_path, then.ids)
+    assert now.tensors == then.tensors and len(then.draft) in (1, 2)
+    assert gap(then.target, now.target) < 0.001 and any(map(any, then.draft))
+    assert not any(one.evidence.is_alarm for one in compare(then, now))
+
+
+def corpus():
+    """Two chats of a prompt and an answer, of which the second is the longer."""
+    ids = torch.randint(1, 31, (40,), generator=torch.Generator().manual_seed(0)).numpy()
+    ids[10:13] = ids[22:25] = 7, 8, 9
+    counts = np.zeros(40, bool)
+    counts[13:17] = counts[25:40] = True
+    return TrainingCorpus(ids=ids.astype(np.int32), counts=counts, starts=np.array([0, 17, 40]))
+
+
+def test_a_probe_is_of_the_longest_example_and_marks_of_all():
+    assert probe_ids(corpus()) == corpus().ids[17:40].tolist()
+    assert marks_of(corpus()) == (7, 8, 9)
+
+
 def test_a_record_without_a_probe_says_nothing():
     assert probe_directory(zoo.path("eagle"), str(TARGET)) == []
-
-
-def test_a_wrong_target_directory_is_not_the_records(known, tmp_path):
-    save_model(load_model(TARGET, "float32"), tmp_path / "same")
-    assert not any(one.evidence.is_alarm for one in compare(known, probe(zoo.path("eagle3"), load_model(tmp_path / "same"))))

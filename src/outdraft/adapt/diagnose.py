@@ -12,12 +12,12 @@
        uniform            all below it alike                                     learn
     6  healthy, or unknown: nothing of this; unknown where so few rounds would hardly have shown it
 
-The order. What a probe or the prompts show (`probe.py`, `template.py`) needs no rounds and leaves nothing to chance, and
-learning would bend a sound draft around such a fault. A draft that kept its record and then fell was wired rightly, so
-a change over time is asked about before a mismatch by acceptance; off its domain a draft is sure of wrong guesses, which
-would look like one. Where a probe was compared, it alone speaks of a mismatch: a head whose wiring is wrong may be too
-unsure of itself to show it. The three shapes exclude each other: each says at which positions the mean shortfall lies,
-and the one that explains the counts best, by likelihood, is taken.
+The order. What a probe or the prompts show (`probe.py`, `template.py`) needs no rounds and leaves nothing to chance,
+and learning would bend a sound draft around such a fault. A draft that kept its record and then fell was wired rightly,
+so a change over time is asked about before a mismatch by acceptance; off its domain a draft is sure of wrong guesses,
+which would look like one. Where a probe was compared, it alone speaks of a mismatch: a head whose wiring is wrong may
+be too unsure of itself to show it. The three shapes exclude each other: each says at which positions the mean shortfall
+lies, and the one that explains the counts best, by likelihood, is taken.
 
 Positions 1..3 and those behind the 5th are the rule of the draft-review account (`DiagnosisOptions.early`, `late`).
 

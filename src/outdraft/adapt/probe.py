@@ -110,15 +110,18 @@ def compare(record: Probe, now: Probe) -> list[Finding]:
 def _part(record: Probe, now: Probe) -> tuple[str, str]:
     """The part of a draft that is not the record's, and what to do about it."""
     if record.taps != now.taps:
-        return "taps", f"it reads the target after layers {_shown(now.taps)}, and learned to after {_shown(record.taps)}"
+        return (
+            "taps",
+            f"it reads the target after layers {_shown(now.taps)}, and learned to after {_shown(record.taps)}",
+        )
     shared = record.tensors.keys() & now.tensors.keys()
     changed = sorted(name for name in shared if record.tensors[name] != now.tensors[name])
     lost = sorted(record.tensors.keys() ^ now.tensors.keys())
     if changed or lost:
         names = (changed or lost)[:_NAMED]
         return "weights", (
-            f"{len(changed) + len(lost)} of {len(record.tensors)} tensors are not the record's ({_shown(names)}), as of "
-            "an unfinished training or a damaged copy, so put its weights back"
+            f"{len(changed) + len(lost)} of {len(record.tensors)} tensors are not the record's ({_shown(names)}), as "
+            "of an unfinished training or a damaged copy, so put its weights back"
         )
     if record.config != now.config:
         return "config", "its config.json is not the record's (norms, rotary base, sizes), so put it back"

@@ -225,11 +225,11 @@ def _check(options: Options) -> int:
     with console.status("reading the probe"):
         probed = probe_directory(Path(options.directory), options.target, dtype=options.dtype, device=device)
     wrong = [one for one in probed if one.evidence.is_alarm]
-    for one in wrong:
-        console.print(f"BROKEN  {one.sentence}", markup=False, highlight=False, soft_wrap=True)
+    for fault in wrong:
+        console.print(f"BROKEN  {fault.sentence}", markup=False, highlight=False, soft_wrap=True)
     if wrong:
         if options.json:
-            write_json([asdict(one) for one in wrong])
+            write_json([asdict(fault) for fault in wrong])
         return 1
     with console.status("drafting"):
         found = check_directory(Path(options.directory), options.target, dtype=options.dtype, device=options.device)
