@@ -119,6 +119,16 @@ def test_a_rise_and_a_return_to_the_record_are_no_drift():
     assert diagnose(both.observed(), RECORD).kind is Kind.HEALTHY
 
 
+def test_a_fall_behind_rounds_that_may_have_kept_the_record_is_a_drift():
+    sound, worse = draw(Kind.HEALTHY, 1000, 0), draw(Kind.UNIFORM, 1000, 1, fall=0.3)
+    both = Rounds(
+        accepted=np.concatenate([sound.accepted, worse.accepted]), sure=np.concatenate([sound.sure, worse.sure])
+    )
+    above = AcceptanceRecord(acceptance=tuple(RATES + 0.06))
+    assert find_change(both.observed().blocks, above.acceptance).before > DiagnosisOptions().shortfall
+    assert diagnose(both.observed(), above).kind is Kind.DRIFT
+
+
 def test_what_failed_from_the_beginning_is_no_drift():
     old, worse = draw(Kind.UNIFORM, 2000, 0, fall=0.1), draw(Kind.UNIFORM, 2000, 1, fall=0.25)
     both = Rounds(accepted=np.concatenate([old.accepted, worse.accepted]), sure=np.concatenate([old.sure, worse.sure]))

@@ -133,8 +133,10 @@ def _first(alarms: list[Kind], asked: Mapping[Kind, Evidence], known: Mapping[Ki
 
 
 def _drift(change: Change | None, record: AcceptanceRecord | None, options: DiagnosisOptions) -> Evidence | None:
-    """A fall from the record to below it; None where acceptance was below it all along."""
-    if change is None or (record is not None and change.before >= options.shortfall):
+    """A fall from the record to below it; None where acceptance was below it all along, by two standard errors."""
+    if change is None:
+        return None
+    if record is not None and change.before - 2 * change.standard_error >= options.shortfall:
         return None
     fall = change.after - change.before
     effect = fall if record is None else min(fall, change.after)
@@ -222,8 +224,8 @@ def _sentence(
         "hold: learn with the early positions weighted.",
         Kind.LONG_RANGE: f"Positions behind {options.late} are accepted {by} less often than the record says and the "
         "earlier ones hold: learn with the late positions weighted, from longer windows.",
-        Kind.UNIFORM: f"All positions are accepted {by} less often than the record says, as after a training that "
-        "ended too soon: let the draft learn.",
+        Kind.UNIFORM: f"All positions are accepted {by} less often than the record says, as on other traffic or "
+        "after a training that ended too soon: let the draft learn.",
         Kind.HEALTHY: f"No fault of {2 * evidence.threshold:.2f} in acceptance is in sight: leave the draft as it is.",
         Kind.UNKNOWN: f"Too few rounds to tell: about {wanted} would show a fault of {2 * evidence.threshold:.2f}.",
     }[kind]
