@@ -4,7 +4,7 @@
     python -m lab.adapt_faults --out DIR --target MODEL --head HEAD --prompts FILE --requantized MODEL --depth 4 --quick
 
 The head's directory is copied and a fault planted in the copy, or the traffic or the target is another. The reference
-is what the sound head does on prompts that are judged nowhere, and its probe. Without `--prompts` the pair is the
+is what the sound head does on prompts that are judged nowhere, and its specimen. Without `--prompts` the pair is the
 zoo's, which has no chat template. FILE holds Spec-Bench's questions, of which every second one makes the reference.
 
 Rounds lie in DIR and a stopped run goes on. A fault's rounds are decoded once; each of its runs draws whole texts from
@@ -33,20 +33,20 @@ from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.diagnose import Diagnosis, diagnose
 from outdraft.adapt.kinds import Cure, Finding
 from outdraft.adapt.observe import Observed
-from outdraft.adapt.probe import Probe, compare
+from outdraft.adapt.specimen import Specimen, compare
 from outdraft.adapt.template import ServedMarks, common_end
 from outdraft.codecs.text import TextCodec
 from outdraft.core.registry import find_learner
 from outdraft.models.files.load_codec import load_codec
 from outdraft.training.computing import open_target
 from outdraft.training.lessons import Teacher
-from outdraft.training.probing import take_probe
+from outdraft.training.specimens import take_specimen
 from outdraft.weights.hub import resolve
 
 _TAPS = "eagle_aux_hidden_state_layer_ids"
 _NUMBERS = ("1 2 3 4 5 6 7 8", "10, 20, 30, 40, 50,", "1776 1777 1778 1779", "3.14 2.71 1.41")
 _NOT_CHAT = ("translation", "summarization", "rag")  # the first is another domain; the others are long
-_PROBE = 129
+_IDS = 129
 Config = dict[str, Any]
 Weights = dict[str, Tensor]
 Ids = list[int]
@@ -105,7 +105,7 @@ class Trial:
 
     serving: Serving
     prompts: dict[str, list[Ids]]
-    probe: Probe
+    specimen: Specimen
     requantized: str | None
     out: Path
     seeds: int
@@ -136,12 +136,12 @@ def plant(edit: Callable[[Config, Weights], None], sound: Path, directory: Path)
     return head
 
 
-def probed(target: str, head: Path, ids: Ids) -> Probe:
+def specimen_of(target: str, head: Path, ids: Ids) -> Specimen:
     """What a pair says of a text."""
     method = find_learner("eagle3")
     decoder, _ = open_target(resolve(target), "auto", "cpu")
     learner = method.load(method.options(), decoder, head)
-    return take_probe(learner, Teacher(decoder, learner.taps), head, ids)
+    return take_specimen(learner, Teacher(decoder, learner.taps), head, ids)
 
 
 def runs_of(trial: Trial, name: str, runs: int, rounds: int, record: AcceptanceRecord) -> list[tuple[Diagnosis, Any]]:
@@ -152,7 +152,7 @@ def runs_of(trial: Trial, name: str, runs: int, rounds: int, record: AcceptanceR
         head = sound.head if fault.edit is None else plant(fault.edit, sound.head, Path(directory))
         target = trial.requantized if fault.requantized and trial.requantized else sound.target
         serving = replace(sound, head=head, target=target)
-        findings: list[Finding] = compare(trial.probe, probed(target, head, list(trial.probe.ids)))
+        findings: list[Finding] = compare(trial.specimen, specimen_of(target, head, list(trial.specimen.ids)))
         met = ServedMarks(marks=marks)
         for prompt in chain(*(trial.prompts[kind] for kind in fault.traffic)):
             met.add(prompt)
@@ -168,17 +168,27 @@ def runs_of(trial: Trial, name: str, runs: int, rounds: int, record: AcceptanceR
     return found
 
 
-def zoo_trial(out: Path, temperature: float) -> Trial:
+def zoo_trial(asked: argparse.Namespace) -> Trial:
     """The zoo's pair, on its own held-out texts and on lists of numbers."""
     codec = load_codec(zoo.path("target"))
     assert isinstance(codec, TextCodec)
     texts = [text for name, text in zoo.heldout_prompts().items() if name.startswith("prose")]
-    serving = Serving(target="zoo:target", head=zoo.path("eagle3"), temperature=temperature, batch=8, ignore_eos=True)
+    serving = Serving(
+        target="zoo:target", head=zoo.path("eagle3"), temperature=asked.temperature, batch=8, ignore_eos=True
+    )
     ids = [codec.encode(text) for text in texts]
     numbers = [codec.encode(text) for text in _NUMBERS]
-    prompts = {"reference": ids[::2], "usual": ids[1::2], "other": numbers * 4}
-    probe = probed(serving.target, serving.head, list(chain(*ids))[:_PROBE])
-    return Trial(serving=serving, prompts=prompts, probe=probe, requantized=None, out=out / "zoo", seeds=16)
+    prompts = {"reference": ids[::2], "usual": ids[1::2], "other": numbers}
+    specimen = specimen_of(serving.target, serving.head, list(chain(*ids))[:_IDS])
+    return Trial(
+        serving=serving,
+        prompts=prompts,
+        specimen=specimen,
+        requantized=asked.requantized,
+        out=asked.out / "zoo",
+        seeds=16 * asked.seeds,
+        quick=asked.quick,
+    )
 
 
 def chat_trial(asked: argparse.Namespace) -> Trial:
@@ -201,12 +211,12 @@ def chat_trial(asked: argparse.Namespace) -> Trial:
         "other": [said(row["turns"][0]) for row in rows if row["category"] == _NOT_CHAT[0]],
     }
     serving = Serving(target=asked.target, head=asked.head, temperature=asked.temperature, depth=asked.depth)
-    probe = probed(asked.target, asked.head, list(chain(*prompts["reference"]))[:_PROBE])
+    specimen = specimen_of(asked.target, asked.head, list(chain(*prompts["reference"]))[:_IDS])
     out = asked.out / Path(asked.target).stem
     return Trial(
         serving=serving,
         prompts=prompts,
-        probe=probe,
+        specimen=specimen,
         requantized=asked.requantized,
         out=out,
         seeds=asked.seeds,
@@ -230,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--temperature", type=float, default=1.0)
     asked = parser.parse_args(argv)
-    trial = zoo_trial(asked.out, asked.temperature) if asked.prompts is None else chat_trial(asked)
+    trial = zoo_trial(asked) if asked.prompts is None else chat_trial(asked)
     texts = trial.rounds("none", "reference", trial.serving)
     record = AcceptanceRecord.of(resampled([texts], sum(map(len, texts)), 0))
     for name in asked.faults or FAULTS:

@@ -1,4 +1,4 @@
-"""What a probe or the prompts show comes before what acceptance shows, and a sound probe silences a mismatch."""
+"""What a specimen or the prompts show comes before what acceptance shows, and a sound specimen silences a mismatch."""
 
 import pytest
 from adapt.planted import BARE, draw
@@ -30,7 +30,7 @@ def test_the_order(rounds, shown, called):
     assert set(shown) <= found.asked.keys() and found.asked[rounds if rounds in found.asked else called].is_alarm
 
 
-def test_a_sound_probe_silences_a_mismatch_by_acceptance():
+def test_a_sound_specimen_silences_a_mismatch_by_acceptance():
     seen = draw(Kind.MISMATCH, 4000, 0).observed()
     assert diagnose(seen, BARE).kind is Kind.MISMATCH
     sound = diagnose(seen, BARE, findings=[finding(Kind.MISMATCH, 0.0)])

@@ -1,23 +1,23 @@
-"""Why guesses fail, from a probe of the draft, from what was observed, and from what its training record promised.
+"""Why guesses fail, from a specimen of the draft, from what was observed, and from what its training record promised.
 
     asked in this order   evidence                                               cure
-    1  target             the probe: the target says something else altogether   train nothing: mend what is wrong
-       mismatch           the probe: the draft says something else than then     the same
+    1  target             the specimen: the target says something else altogether   train nothing: mend what is wrong
+       mismatch           the specimen: the draft says something else than then     the same
        template           prompts do not end as those of the training did        the same
     2  drift              acceptance kept the record, and fell at some point     learn from the new traffic
     3  mismatch           acceptance far below the draft's own probability       train nothing: mend what is wrong
-    4  quantization       the probe: the target says nearly the same             learn
+    4  quantization       the specimen: the target says nearly the same             learn
     5  anchor             positions 1..3 below the record, the later ones hold   learn, early positions weighted
        long_range         those behind the 5th below it, the others hold         learn, late ones, longer windows
        uniform            all below it alike                                     learn
     6  healthy, or unknown: nothing of this; unknown where so few rounds would hardly have shown it
 
-The order. What a probe or the prompts show (`probe.py`, `template.py`) needs no rounds and leaves nothing to chance,
-and learning would bend a sound draft around such a fault. A draft that kept its record and then fell was wired rightly,
-so a change over time is asked about before a mismatch by acceptance; off its domain a draft is sure of wrong guesses,
-which would look like one. Where a probe was compared, it alone speaks of a mismatch: a head whose wiring is wrong may
-be too unsure of itself to show it. The three shapes exclude each other: each says at which positions the mean shortfall
-lies, and the one that explains the counts best, by likelihood, is taken.
+The order. What a specimen or the prompts show (`specimen.py`, `template.py`) needs no rounds and leaves nothing to
+chance, and learning would bend a sound draft around such a fault. A draft that kept its record and then fell was wired
+rightly, so a change over time is asked about before a mismatch by acceptance; off its domain a draft is sure of wrong
+guesses, which would look like one. Where a specimen was compared, it alone speaks of a mismatch: a head whose wiring is
+wrong may be too unsure of itself to show it. The three shapes exclude each other: each says at which positions the mean
+shortfall lies, and the one that explains the counts best, by likelihood, is taken.
 
 Positions 1..3 and those behind the 5th are the rule of the draft-review account (`DiagnosisOptions.early`, `late`).
 
@@ -74,7 +74,7 @@ class Diagnosis:
     asked: Mapping[Kind, Evidence]  # all that was asked: `power` says what would have been found
     wanted_rounds: int = 0  # of an unknown one: about how many say something; 0: no number of them would
     since: int | None = None  # of a drift: rounds before it
-    part: str = ""  # of a mismatch that a probe showed: taps, weights, config or code
+    part: str = ""  # of a mismatch that a specimen showed: taps, weights, config or code
 
 
 def diagnose(
@@ -86,8 +86,8 @@ def diagnose(
     """What is wrong with the guesses of one drafter, judged by all rounds that were observed.
 
     `record`: None where none is known; then of acceptance only a change and a mismatch can be found. `findings`: of a
-    probe (`probe.compare`) and of prompts (`ServedMarks.finding`). After the draft's weights were replaced, observe
-    anew: the rounds before say nothing about them.
+    specimen (`specimen.compare`) and of prompts (`ServedMarks.finding`). After the draft's weights were replaced,
+    observe anew: the rounds before say nothing about them.
     """
     whole = observed.whole
     change = find_change(observed.blocks, whole.acceptance if record is None else record.acceptance)

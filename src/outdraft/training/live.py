@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from outdraft.adapt.kinds import Finding
-from outdraft.adapt.probe import compare
+from outdraft.adapt.specimen import compare
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
 from outdraft.learn.losses import mixed
@@ -39,8 +39,8 @@ from outdraft.training.draft import DraftObjective, walk_through
 from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows, answer_rows
-from outdraft.training.probing import take_probe
 from outdraft.training.record import RECORD, read_record, write_record
+from outdraft.training.specimens import take_specimen
 
 _DIGITS = 1 << 32
 _ENDLESS = 1 << 30  # steps of a run that has no end
@@ -109,9 +109,11 @@ class LiveDraft:
         self._seed = seed
 
     def findings(self) -> list[Finding]:
-        """What a probe shows of the pair, before anything was learned; nothing where the record holds none."""
-        known = self.record.probe
-        return [] if known is None else compare(known, take_probe(self.learner, self.teacher, self._draft, known.ids))
+        """What a specimen shows of the pair, before anything was learned; nothing where the record holds none."""
+        known = self.record.specimen
+        return (
+            [] if known is None else compare(known, take_specimen(self.learner, self.teacher, self._draft, known.ids))
+        )
 
     def add(self, served: ServedRequest) -> bool:
         """Take a request; whether it is held out. One without an answer of two tokens is neither."""
@@ -164,9 +166,9 @@ class LiveDraft:
     def serve(self, directory: Path) -> None:
         """What was learned is what serves from now on: it is written there, as the drafter loads it."""
         self.learner.save(directory)
-        record, known = {**load_json(self._draft / RECORD), "promises": []}, self.record.probe  # of other weights
+        record, known = {**load_json(self._draft / RECORD), "promises": []}, self.record.specimen  # of other weights
         if known is not None:
-            record["probe"] = take_probe(self.learner, self.teacher, directory, known.ids).data()
+            record["specimen"] = take_specimen(self.learner, self.teacher, directory, known.ids).data()
         write_record(directory, record)
         self.serving = self.weights()
 

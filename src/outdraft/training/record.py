@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from outdraft.adapt.probe import Probe
+from outdraft.adapt.specimen import Specimen
 from outdraft.codecs.text import TextCodec
 from outdraft.core.learner import TARGET
 from outdraft.models.networks.base import Decoder
@@ -52,7 +52,7 @@ class TrainingRecord:
     promises: tuple[Promise, ...]
     modifies_target: bool = False  # the draft's target is the one in the folder beside it
     chat_template: str | None = None  # its digest when the texts were encoded; None: it was not noted
-    probe: Probe | None = None  # what draft and target said of a fixed text; None: it was not noted
+    specimen: Specimen | None = None  # what draft and target said of a fixed text; None: it was not noted
     marks: tuple[int, ...] = ()  # ids with which the prompts of its chats end
 
 
@@ -69,7 +69,7 @@ def read_record(directory: Path) -> TrainingRecord:
             promises=promises,
             chat_template=raw.get("chat_template"),
             modifies_target=bool(raw.get("modifies_target", False)),
-            probe=None if raw.get("probe") is None else Probe.of(raw["probe"]),
+            specimen=None if raw.get("specimen") is None else Specimen.of(raw["specimen"]),
             marks=tuple(raw.get("marks", ())),
         )
     except OSError as error:

@@ -28,9 +28,9 @@ from outdraft.training.draft import Exam
 from outdraft.training.journal import Report
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT
-from outdraft.training.probing import known_signs
 from outdraft.training.promise import promises
 from outdraft.training.record import RECORD, Promise, fingerprint, template_digest, write_record
+from outdraft.training.specimens import known_signs
 from outdraft.weights.text_files import copy_text_files
 
 

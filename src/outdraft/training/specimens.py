@@ -1,4 +1,4 @@
-"""Make the probe of a draft (`adapt/probe.py`): one pass of the target over a fixed text, and one look of the draft."""
+"""Make the specimen of a draft (`adapt/specimen.py`): a pass of the target over a fixed text, a look of the draft."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.adapt.probe import Nats, Probe
+from outdraft.adapt.specimen import Nats, Specimen
 from outdraft.adapt.template import common_end
 from outdraft.core.learner import AssessedLearner, Guess, Learner, TargetLearner
 from outdraft.learn.losses import logs
@@ -22,7 +22,7 @@ from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows
 from outdraft.weights.safetensors import read_tensors
 
-_LENGTH = 129  # ids of a probe
+_LENGTH = 129  # ids of a specimen
 _DEPTH = 2  # guesses that it holds, so that what a draft makes of its own states is seen too
 _CHATS = 1000  # prompts whose ends are compared
 
@@ -30,11 +30,11 @@ _CHATS = 1000  # prompts whose ends are compared
 def known_signs(learner: Learner, teacher: Teacher, directory: Path, corpus: TrainingCorpus) -> dict[str, Any]:
     """What a training record holds so that a fault is found later: of the draft in `directory`, and of its texts."""
     is_draft = not isinstance(learner, AssessedLearner | TargetLearner)  # else: no guess, or none for this target
-    probe = take_probe(learner, teacher, directory, probe_ids(corpus)).data() if is_draft else None
-    return {"marks": list(marks_of(corpus)), "probe": probe}
+    specimen = take_specimen(learner, teacher, directory, specimen_ids(corpus)).data() if is_draft else None
+    return {"marks": list(marks_of(corpus)), "specimen": specimen}
 
 
-def probe_ids(corpus: TrainingCorpus) -> list[int]:
+def specimen_ids(corpus: TrainingCorpus) -> list[int]:
     """The beginning of the first example that is long enough, or of the longest."""
     starts = corpus.starts.tolist()
     spans = [(a, min(b, a + _LENGTH)) for a, b in pairwise(starts)]
@@ -49,7 +49,7 @@ def marks_of(corpus: TrainingCorpus) -> tuple[int, ...]:
 
 
 @torch.no_grad()
-def take_probe(learner: Learner, teacher: Teacher, directory: Path, ids: Seq[int]) -> Probe:
+def take_specimen(learner: Learner, teacher: Teacher, directory: Path, ids: Seq[int]) -> Specimen:
     """What they say of the text `ids` now. `directory`: where the draft's files are."""
     row = torch.tensor([list(ids)])
     rows = PackedRows(
@@ -61,7 +61,7 @@ def take_probe(learner: Learner, teacher: Teacher, directory: Path, ids: Seq[int
         log_p = logs(teacher.logits(lesson.states))
         guesses = learner.look(lesson).guesses[:_DEPTH]
         draft = tuple(_of_guess(one, tokens, log_p.shape[-1]) for one in guesses)
-    return Probe(
+    return Specimen(
         ids=tuple(ids),
         target=_numbers(log_p.gather(-1, tokens[:, None])[:, 0]),
         draft=draft,

@@ -1,4 +1,4 @@
-"""A probe: a fixed text, and what a draft and its target said of it when the draft was known to be sound.
+"""A specimen: a fixed text, and what a draft and its target said of it when the draft was known to be sound.
 
     then    target: log p of each next token    draft: log q of it, at depth 1 and 2    taps, tensors, config.json
     now     the same numbers by one pass of each; the gap is the mean of |then - now| over positions, in nats
@@ -15,8 +15,9 @@ and bfloat16 it was 0.02 nats of the draft and 0.04 of the target (docs/adaptati
 follows from the record: other taps; tensors with other numbers; another config.json; or none of these, and the same
 files are computed otherwise.
 
-What a probe cannot show: a draft that was trained too little keeps its own record; text of another template or domain
-is no part of it; and while the target is another quantization, a fault that changes less than that did is hidden.
+What a specimen cannot show: a draft that was trained too little keeps its own record; text of another template or
+domain is no part of it; and while the target is another quantization, a fault that changes less than that did is
+hidden.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ _NAMED = 3  # tensors that a sentence names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Specimen:
     """T + 1 ids, and T log probabilities of the next one from the target and from the draft at each depth."""
 
     ids: tuple[int, ...]
@@ -52,11 +53,11 @@ class Probe:
         return asdict(self)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "Probe":
+    def of(cls, data: Mapping[str, Any]) -> "Specimen":
         """What `data` gave. Raises `KeyError`, `TypeError` or `ValueError` for what is none."""
         ids, target, draft = data["ids"], data["target"], data["draft"]
         if not draft or any(len(one) != len(ids) - 1 for one in (target, *draft)):
-            raise ValueError(f"a probe of {len(ids)} ids has {len(ids) - 1} numbers of the target and at each depth")
+            raise ValueError(f"a specimen of {len(ids)} ids has {len(ids) - 1} numbers of the target and at each depth")
         return cls(
             ids=tuple(ids),
             target=tuple(target),
@@ -74,7 +75,7 @@ def gap(then: Nats, now: Nats) -> float:
     return sum(far) / max(1, len(far))
 
 
-def compare(record: Probe, now: Probe) -> list[Finding]:
+def compare(record: Specimen, now: Specimen) -> list[Finding]:
     """About the target, then about the draft. `now`: of the same ids."""
     model = gap(record.target, now.target)
     draft = max(gap(then, its) for then, its in zip(record.draft, now.draft, strict=True))
@@ -107,7 +108,7 @@ def compare(record: Probe, now: Probe) -> list[Finding]:
     ]
 
 
-def _part(record: Probe, now: Probe) -> tuple[str, str]:
+def _part(record: Specimen, now: Specimen) -> tuple[str, str]:
     """The part of a draft that is not the record's, and what to do about it."""
     if record.taps != now.taps:
         return (

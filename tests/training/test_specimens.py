@@ -1,4 +1,4 @@
-"""A probe of the zoo's EAGLE-3 head finds what was planted, names the part, and is silent about a sound pair."""
+"""A specimen of the zoo's EAGLE-3 head finds what was planted, names the part, and is silent about a sound pair."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from outdraft import zoo
 from outdraft.adapt.diagnose import diagnose
 from outdraft.adapt.kinds import Cure, Kind
 from outdraft.adapt.observe import Observed
-from outdraft.adapt.probe import Probe, compare, gap
+from outdraft.adapt.specimen import Specimen, compare, gap
 from outdraft.core.learner import TargetLearner
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.drafters.eagle3.net import Eagle3Net
@@ -21,28 +21,28 @@ from outdraft.models.networks.base import initialise
 from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import probe_directory
+from outdraft.training.check import compare_specimen
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.live import Learning, LiveDraft, ServedRequest
-from outdraft.training.probing import known_signs, marks_of, probe_ids, take_probe
 from outdraft.training.record import read_record
+from outdraft.training.specimens import known_signs, marks_of, specimen_ids, take_specimen
 
 TARGET = zoo.path("target")
 IDS = torch.randint(4, 4000, (65,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
-def probe(head, target=None):
+def take(head, target=None):
     target = open_target(TARGET, "auto", "cpu")[0] if target is None else target
     method = find_learner("eagle3")
     learner = method.load(method.options(), target, head)
-    return take_probe(learner, Teacher(target, learner.taps), head, IDS)
+    return take_specimen(learner, Teacher(target, learner.taps), head, IDS)
 
 
 @pytest.fixture(scope="module")
 def known():
-    return probe(zoo.path("eagle3"))
+    return take(zoo.path("eagle3"))
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def undo_training(config, weights):
     ],
 )
 def test_wrong_wiring_is_found_and_named(known, planted, edit, part, word):
-    target, draft = compare(known, probe(planted(edit)))
+    target, draft = compare(known, take(planted(edit)))
     assert not target.evidence.is_alarm and draft.evidence.is_alarm
     assert draft.evidence.power > 0.99
     found = diagnose(Observed(), findings=[target, draft])
@@ -106,27 +106,27 @@ def test_wrong_wiring_is_found_and_named(known, planted, edit, part, word):
 
 
 def test_a_sound_pair_is_not_suspected(known, planted):
-    for other in (probe(planted()), probe(zoo.path("eagle3"), open_target(TARGET, "bfloat16", "cpu")[0])):
+    for other in (take(planted()), take(zoo.path("eagle3"), open_target(TARGET, "bfloat16", "cpu")[0])):
         assert not any(one.evidence.is_alarm for one in compare(known, other))
         assert all(one.evidence.effect < one.evidence.threshold / 3 for one in compare(known, other))
-    assert Probe.of(json.loads(json.dumps(known.data()))) == known
+    assert Specimen.of(json.loads(json.dumps(known.data()))) == known
 
 
 def test_code_that_computes_otherwise_is_found(known, planted, monkeypatch):
     carry = Eagle3Net.carry
     monkeypatch.setattr(Eagle3Net, "carry", lambda self, g: 2 * carry(self, g))
-    draft = compare(known, probe(planted()))[1]
+    draft = compare(known, take(planted()))[1]
     assert draft.evidence.is_alarm and draft.part == "code"
 
 
 def test_another_quantization_and_another_target(known, tmp_path):
     whole = load_model(TARGET, "float32")
     rounded = quantize_decoder(whole, QuantConfig(bits=4, group_size=64))
-    target, draft = compare(known, probe(zoo.path("eagle3"), rounded))
+    target, draft = compare(known, take(zoo.path("eagle3"), rounded))
     assert target.kind is Kind.QUANTIZATION and target.evidence.is_alarm and not draft.evidence.is_alarm
     assert diagnose(Observed(), findings=[target, draft]).cure is Cure.LEARN
     stranger = initialise(whole, 1, std=0.3)
-    target, draft = compare(known, probe(zoo.path("eagle3"), stranger))
+    target, draft = compare(known, take(zoo.path("eagle3"), stranger))
     found = diagnose(Observed(), findings=[target, draft])
     assert found.kind is Kind.TARGET and "another model" in found.sentence
 
@@ -139,14 +139,14 @@ def test_a_token_that_only_one_of_both_can_say_is_a_gap():
 
 def test_a_record_that_is_damaged_is_refused(known):
     with pytest.raises(ValueError, match="65 ids has 64 numbers"):
-        Probe.of({**known.data(), "target": [0.0]})
+        Specimen.of({**known.data(), "target": [0.0]})
 
 
-def test_what_was_learned_has_a_probe_of_its_own(known, planted, tmp_path):
+def test_what_was_learned_has_a_specimen_of_its_own(known, planted, tmp_path):
     head = planted()
     record = json.loads((head / "training.json").read_text())
-    (head / "training.json").write_text(json.dumps({**record, "probe": known.data(), "marks": [7]}))
-    assert not any(one.evidence.is_alarm for one in probe_directory(head, str(TARGET)))
+    (head / "training.json").write_text(json.dumps({**record, "specimen": known.data(), "marks": [7]}))
+    assert not any(one.evidence.is_alarm for one in compare_specimen(head, str(TARGET)))
     live = LiveDraft(TARGET, head, Learning(lr=0.01, muon_lr=0.01, step_tokens=64, held_out=0.0))
     assert len(live.findings()) == 2 and not any(one.evidence.is_alarm for one in live.findings())
     live.add(ServedRequest(prompt=(5, 6), answer=tuple(IDS)))
@@ -154,9 +154,9 @@ def test_what_was_learned_has_a_probe_of_its_own(known, planted, tmp_path):
         live.learn()
     live.serve(tmp_path / "new")
     found = read_record(tmp_path / "new")
-    assert found.marks == (7,) and found.probe != known
-    assert not any(one.evidence.is_alarm for one in probe_directory(tmp_path / "new", str(TARGET)))
-    draft = compare(known, found.probe)[1]
+    assert found.marks == (7,) and found.specimen != known
+    assert not any(one.evidence.is_alarm for one in compare_specimen(tmp_path / "new", str(TARGET)))
+    draft = compare(known, found.specimen)[1]
     assert draft.evidence.is_alarm and draft.part == "weights"
 
 
@@ -167,11 +167,11 @@ def test_every_kind_says_the_same_after_it_was_saved(kind, tmp_path):
     learner = method.new(method.options(), target, 0)
     learner.save(tmp_path)
     if isinstance(learner, TargetLearner):
-        assert known_signs(learner, Teacher(target, learner.taps), tmp_path, corpus())["probe"] is None
+        assert known_signs(learner, Teacher(target, learner.taps), tmp_path, corpus())["specimen"] is None
         return
-    then = Probe.of(known_signs(learner, Teacher(target, learner.taps), tmp_path, corpus())["probe"])
+    then = Specimen.of(known_signs(learner, Teacher(target, learner.taps), tmp_path, corpus())["specimen"])
     again = method.load(method.options(), target, tmp_path)
-    now = take_probe(again, Teacher(target, again.taps), tmp_path, then.ids)
+    now = take_specimen(again, Teacher(target, again.taps), tmp_path, then.ids)
     assert now.tensors == then.tensors and len(then.draft) in (1, 2)
     assert gap(then.target, now.target) < 0.001 and any(map(any, then.draft))
     assert not any(one.evidence.is_alarm for one in compare(then, now))
@@ -186,10 +186,10 @@ def corpus():
     return TrainingCorpus(ids=ids.astype(np.int32), counts=counts, starts=np.array([0, 17, 40]))
 
 
-def test_a_probe_is_of_the_longest_example_and_marks_of_all():
-    assert probe_ids(corpus()) == corpus().ids[17:40].tolist()
+def test_a_specimen_is_of_the_longest_example_and_marks_of_all():
+    assert specimen_ids(corpus()) == corpus().ids[17:40].tolist()
     assert marks_of(corpus()) == (7, 8, 9)
 
 
-def test_a_record_without_a_probe_says_nothing():
-    assert probe_directory(zoo.path("eagle"), str(TARGET)) == []
+def test_a_record_without_a_specimen_says_nothing():
+    assert compare_specimen(zoo.path("eagle"), str(TARGET)) == []
