@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
-from outdraft.adapt.diagnose import Kind
 from outdraft.adapt.examined import Bin, Examined
+from outdraft.adapt.kinds import Kind
 from outdraft.adapt.observe import Observed
 
 RATES = np.array([0.80, 0.78, 0.77, 0.76, 0.75, 0.74, 0.73, 0.72])

@@ -8,8 +8,9 @@ from adapt.planted import BARE, FALL, RATES, RECORD, Rounds, draw
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.change import find_change
-from outdraft.adapt.diagnose import Cure, DiagnosisOptions, Kind, diagnose
+from outdraft.adapt.diagnose import DiagnosisOptions, diagnose
 from outdraft.adapt.evidence import Evidence
+from outdraft.adapt.kinds import Cure, Kind
 from outdraft.adapt.observe import Observed
 from outdraft.options.errors import ConfigError
 
@@ -116,6 +117,16 @@ def test_a_rise_and_a_return_to_the_record_are_no_drift():
     change = find_change(both.observed().blocks, RECORD.acceptance)
     assert change.z > 4 and change.after < 0.05
     assert diagnose(both.observed(), RECORD).kind is Kind.HEALTHY
+
+
+def test_a_fall_behind_rounds_that_may_have_kept_the_record_is_a_drift():
+    sound, worse = draw(Kind.HEALTHY, 1000, 0), draw(Kind.UNIFORM, 1000, 1, fall=0.3)
+    both = Rounds(
+        accepted=np.concatenate([sound.accepted, worse.accepted]), sure=np.concatenate([sound.sure, worse.sure])
+    )
+    above = AcceptanceRecord(acceptance=tuple(RATES + 0.06))
+    assert find_change(both.observed().blocks, above.acceptance).before > DiagnosisOptions().shortfall
+    assert diagnose(both.observed(), above).kind is Kind.DRIFT
 
 
 def test_what_failed_from_the_beginning_is_no_drift():

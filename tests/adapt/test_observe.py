@@ -10,8 +10,8 @@ import pytest
 import torch
 from adapt.planted import draw
 
-from outdraft.adapt.diagnose import Kind
 from outdraft.adapt.examined import Bin, Examined
+from outdraft.adapt.kinds import Kind
 from outdraft.adapt.observe import Observed, ObserveOptions
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen
@@ -144,7 +144,7 @@ def test_the_last_bin_holds_certainty():
 def filled(rounds, **options):
     made = Observed(options=ObserveOptions(**options))
     for accepted, sure in rounds.each():
-        made._count(accepted, [1.0 if i < accepted else 0.0 for i in range(len(sure))], sure)
+        made.count(accepted, [1.0 if i < accepted else 0.0 for i in range(len(sure))], sure)
     return made
 
 
@@ -198,8 +198,8 @@ def test_data_is_plain_and_comes_back():
     made = filled(draw(Kind.DRIFT, 900, 3))
     again = Observed.of(json.loads(json.dumps(made.data())))
     assert again.data() == made.data() and again.whole == made.whole
-    again._count(1, [1.0, 0.5], [])
-    made._count(1, [1.0, 0.5], [])
+    again.count(1, [1.0, 0.5], [])
+    made.count(1, [1.0, 0.5], [])
     assert again.recent.near == pytest.approx(made.recent.near) and again.whole == made.whole
 
 

@@ -63,6 +63,12 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, m
     monkeypatch.undo()
     assert outdraft("train", "check", out, "--target", tiny).code == 1  # that so many are too few does not hide it
     assert broken.code == 1 and "BROKEN" in broken.out and "holds" in broken.out
+    specimen = {**told["specimen"], "draft": [[-1.0] * len(one) for one in told["specimen"]["draft"]]}
+    (out / "training.json").write_text(json.dumps({**told, "specimen": specimen}))
+    wired = outdraft("train", "check", out, "--target", tiny)
+    assert wired.code == 1 and "BROKEN  The draft says of its record's text" in wired.out
+    wired = outdraft("train", "check", out, "--target", tiny, "--json")
+    assert wired.code == 1 and [one["kind"] for one in json.loads(wired.out)] == ["mismatch"]
     (out / "training.json").write_text(json.dumps({**told, "promises": []}))
     nothing = outdraft("train", "check", out, "--target", tiny)
     assert nothing.code == 2 and "before its acceptance was measured" in nothing.err

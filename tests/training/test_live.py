@@ -131,7 +131,10 @@ def test_a_file_of_requests(tmp_path):
     with pytest.raises(ConfigError, match="line 1: a served request has prompt_token_ids"):
         read_served(place)
     place.write_text(json.dumps({"prompt_token_ids": [1], "token_ids": [3]}) + "\n")
-    with pytest.raises(ConfigError, match="behind 1 and 1 ids: leave it out"):
+    heard = []
+    assert read_served(place, tell=heard.append) == [] and "1 answers of one token are left out" in heard[0]
+    place.write_text(json.dumps({"prompt_token_ids": [1], "token_ids": []}) + "\n")
+    with pytest.raises(ConfigError, match="an answer of 0: leave it out"):
         read_served(place)
     for wrong in ({"held_out": 1.0}, {"step_tokens": 1}, {"clip": 0}, {"depth": 0}):
         with pytest.raises(ConfigError):

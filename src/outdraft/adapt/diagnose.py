@@ -1,18 +1,23 @@
-"""Why guesses fail, from what was observed and what the draft's training record promised.
+"""Why guesses fail, from a specimen of the draft, from what was observed, and from what its training record promised.
 
     asked in this order   evidence                                               cure
-    1  drift              acceptance kept the record, and fell at some point     learn from the new traffic
-    2  mismatch           acceptance far below the draft's own probability       train nothing: mend what is wrong
-    3  anchor             positions 1..3 below the record, the later ones hold   learn, early positions weighted
+    1  target             the specimen: the target says something else altogether   train nothing: mend what is wrong
+       mismatch           the specimen: the draft says something else than then     the same
+       template           prompts do not end as those of the training did        the same
+    2  drift              acceptance kept the record, and fell at some point     learn from the new traffic
+    3  mismatch           acceptance far below the draft's own probability       train nothing: mend what is wrong
+    4  quantization       the specimen: the target says nearly the same             learn
+    5  anchor             positions 1..3 below the record, the later ones hold   learn, early positions weighted
        long_range         those behind the 5th below it, the others hold         learn, late ones, longer windows
        uniform            all below it alike                                     learn
-    4  healthy, or unknown: nothing of this; unknown where so few rounds would hardly have shown it
+    6  healthy, or unknown: nothing of this; unknown where so few rounds would hardly have shown it
 
-The order. A draft that kept its record and then fell was wired rightly, so a change over time is asked about first; off
-its domain a draft is sure of wrong guesses, which would look like a mismatch. A mismatch comes before the shapes, since
-wrong taps, another template, vocabulary, norm or quantization fail at every position, and learning would bend a sound
-draft around the fault. The three shapes exclude each other: each says at which positions the mean shortfall lies, and
-the one that explains the counts best, by likelihood, is taken.
+The order. What a specimen or the prompts show (`specimen.py`, `template.py`) needs no rounds and leaves nothing to
+chance, and learning would bend a sound draft around such a fault. A draft that kept its record and then fell was wired
+rightly, so a change over time is asked about before a mismatch by acceptance; off its domain a draft is sure of wrong
+guesses, which would look like one. Where a specimen was compared, it alone speaks of a mismatch: a head whose wiring is
+wrong may be too unsure of itself to show it. The three shapes exclude each other: each says at which positions the mean
+shortfall lies, and the one that explains the counts best, by likelihood, is taken.
 
 Positions 1..3 and those behind the 5th are the rule of the draft-review account (`DiagnosisOptions.early`, `late`).
 
@@ -28,46 +33,15 @@ observed when the draft was known to be sound (`AcceptanceRecord.of`).
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil, sqrt
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.change import Change, find_change, variance
 from outdraft.adapt.evidence import POWER, Evidence
 from outdraft.adapt.examined import Bin, Examined
+from outdraft.adapt.kinds import CURES, Cure, Finding, Kind
 from outdraft.adapt.observe import Observed
 from outdraft.options.ranges import check_range
-
-
-class Kind(StrEnum):
-    """What is wrong with a draft's guesses."""
-
-    HEALTHY = "healthy"
-    ANCHOR = "anchor"
-    LONG_RANGE = "long_range"
-    UNIFORM = "uniform"
-    MISMATCH = "mismatch"
-    DRIFT = "drift"
-    UNKNOWN = "unknown"
-
-
-class Cure(StrEnum):
-    """What follows from a diagnosis."""
-
-    NOTHING = "nothing"
-    LEARN_EARLY = "learn, early positions weighted"
-    LEARN_LATE = "learn, late positions weighted and windows longer"
-    LEARN = "learn"
-    MEND = "train nothing: mend what is wrong"
-
-
-_CURES = {
-    Kind.ANCHOR: Cure.LEARN_EARLY,
-    Kind.LONG_RANGE: Cure.LEARN_LATE,
-    Kind.UNIFORM: Cure.LEARN,
-    Kind.MISMATCH: Cure.MEND,
-    Kind.DRIFT: Cure.LEARN,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +74,20 @@ class Diagnosis:
     asked: Mapping[Kind, Evidence]  # all that was asked: `power` says what would have been found
     wanted_rounds: int = 0  # of an unknown one: about how many say something; 0: no number of them would
     since: int | None = None  # of a drift: rounds before it
+    part: str = ""  # of a mismatch that a specimen showed: taps, weights, config or code
 
 
 def diagnose(
-    observed: Observed, record: AcceptanceRecord | None = None, options: DiagnosisOptions = DiagnosisOptions()
+    observed: Observed,
+    record: AcceptanceRecord | None = None,
+    options: DiagnosisOptions = DiagnosisOptions(),
+    findings: Seq[Finding] = (),
 ) -> Diagnosis:
     """What is wrong with the guesses of one drafter, judged by all rounds that were observed.
 
-    `record`: None where none is known; then only a change and a mismatch can be found. After the draft's weights were
-    replaced, observe anew: the rounds before say nothing about them.
+    `record`: None where none is known; then of acceptance only a change and a mismatch can be found. `findings`: of a
+    specimen (`specimen.compare`) and of prompts (`ServedMarks.finding`). After the draft's weights were replaced,
+    observe anew: the rounds before say nothing about them.
     """
     whole = observed.whole
     change = find_change(observed.blocks, whole.acceptance if record is None else record.acceptance)
@@ -118,38 +97,46 @@ def diagnose(
         asked[Kind.DRIFT] = drift
     if record is not None:
         asked |= _shapes(whole, record, widened, options)
+    known = {one.kind: one for one in findings}
     mismatch = _mismatch(whole, observed.calibration, record, asked.get(Kind.UNIFORM), widened, options)
-    if mismatch is not None:
+    if mismatch is not None and Kind.MISMATCH not in known:
         asked[Kind.MISMATCH] = mismatch
     rounds, base = int(whole.rounds), asked.get(Kind.UNIFORM, mismatch)
     wanted = 0 if rounds >= options.least_rounds else options.least_rounds
     if base is not None and rounds:
         wanted = max(wanted, ceil(rounds * base.shortage) if base.power < POWER else 0)
     alarms = [kind for kind, one in asked.items() if one.is_alarm] if rounds >= options.least_rounds else []
-    kind = _first(alarms, asked) or (Kind.HEALTHY if base is not None and not wanted else Kind.UNKNOWN)
+    alarms += [one.kind for one in findings if one.evidence.is_alarm]
+    asked |= {one.kind: one.evidence for one in findings}
+    kind = _first(alarms, asked, known) or (Kind.HEALTHY if base is not None and not wanted else Kind.UNKNOWN)
+    found = known.get(kind)
     return Diagnosis(
         kind=kind,
-        cure=_CURES.get(kind, Cure.NOTHING),
-        sentence=_sentence(kind, asked.get(kind, base), change, wanted, options),
+        cure=CURES.get(kind, Cure.NOTHING),
+        sentence=found.sentence if found else _sentence(kind, asked.get(kind, base), change, wanted, options),
         rounds=rounds,
         evidence=asked.get(kind, base),
         asked=asked,
         wanted_rounds=wanted if kind is Kind.UNKNOWN else 0,
         since=change.at if change is not None and kind is Kind.DRIFT else None,
+        part=found.part if found else "",
     )
 
 
-def _first(alarms: list[Kind], asked: Mapping[Kind, Evidence]) -> Kind | None:
+def _first(alarms: list[Kind], asked: Mapping[Kind, Evidence], known: Mapping[Kind, Finding]) -> Kind | None:
     """The one that is asked first; of the shapes the likeliest."""
-    for kind in (Kind.DRIFT, Kind.MISMATCH):
+    exact = [kind for kind in (Kind.TARGET, Kind.MISMATCH, Kind.TEMPLATE) if kind in known]
+    for kind in (*exact, Kind.DRIFT, Kind.MISMATCH, Kind.QUANTIZATION):
         if kind in alarms:
             return kind
     return max(alarms, key=lambda kind: asked[kind].z, default=None)
 
 
 def _drift(change: Change | None, record: AcceptanceRecord | None, options: DiagnosisOptions) -> Evidence | None:
-    """A fall from the record to below it; None where acceptance was below it all along."""
-    if change is None or (record is not None and change.before >= options.shortfall):
+    """A fall from the record to below it; None where acceptance was below it all along, by two standard errors."""
+    if change is None:
+        return None
+    if record is not None and change.before - 2 * change.standard_error >= options.shortfall:
         return None
     fall = change.after - change.before
     effect = fall if record is None else min(fall, change.after)
@@ -237,8 +224,8 @@ def _sentence(
         "hold: learn with the early positions weighted.",
         Kind.LONG_RANGE: f"Positions behind {options.late} are accepted {by} less often than the record says and the "
         "earlier ones hold: learn with the late positions weighted, from longer windows.",
-        Kind.UNIFORM: f"All positions are accepted {by} less often than the record says, as after a training that "
-        "ended too soon: let the draft learn.",
+        Kind.UNIFORM: f"All positions are accepted {by} less often than the record says, as on other traffic or "
+        "after a training that ended too soon: let the draft learn.",
         Kind.HEALTHY: f"No fault of {2 * evidence.threshold:.2f} in acceptance is in sight: leave the draft as it is.",
         Kind.UNKNOWN: f"Too few rounds to tell: about {wanted} would show a fault of {2 * evidence.threshold:.2f}.",
     }[kind]

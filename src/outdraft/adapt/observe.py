@@ -77,9 +77,13 @@ class Observed:
         for i, child in enumerate(eldest if sure else ()):
             its = self.calibration[min(_BINS - 1, int(_BINS * sure[child]))]
             its.add(sure[child], is_right=child == nodes[i] and i < len(path))
-        self._count(len(path), near, [sure[node] for node in nodes] if sure else [])
+        self.count(len(path), near, [sure[node] for node in nodes] if sure else [])
 
-    def _count(self, accepted: int, near: Seq[float], sure: Seq[float]) -> None:
+    def count(self, accepted: int, near: Seq[float], sure: Seq[float]) -> None:
+        """A round by its numbers at the examined nodes: p(x) / max p, and own probabilities or none of them.
+
+        `add` counts what it is given here; the table of calibration is its own affair, as it is of eldest children.
+        """
         if not self.blocks or self.blocks[-1].rounds >= self.block:
             if len(self.blocks) >= self.options.most_blocks:
                 self._join_neighbours()

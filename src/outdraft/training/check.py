@@ -15,6 +15,8 @@ from math import hypot
 from pathlib import Path
 from typing import Any, Literal
 
+from outdraft.adapt.kinds import Finding
+from outdraft.adapt.specimen import compare
 from outdraft.core.registry import find, find_learner
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model
@@ -22,8 +24,11 @@ from outdraft.models.files.load_codec import load_codec
 from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
+from outdraft.training.computing import open_target
+from outdraft.training.lessons import Teacher
 from outdraft.training.promise import LEAST_ROUNDS, written
 from outdraft.training.record import Promise, PromiseTerms, fingerprint, read_record, require_target, template_digest
+from outdraft.training.specimens import take_specimen
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
@@ -111,6 +116,19 @@ def check_directory(
         Checked(promise=one, measured=measure(drafter, options, source, one.terms, dtype=dtype, device=device or "cpu"))
         for one in record.promises
     ]
+
+
+def compare_specimen(directory: Path, target: str, *, dtype: str | None = None, device: str = "cpu") -> list[Finding]:
+    """What one pass over the record's specimen shows of a pair: nothing where the record holds none, in seconds."""
+    name = str(directory)
+    place = resolve(name) if name.startswith("zoo:") else user_path(name)
+    record = read_record(place)
+    if record.specimen is None:
+        return []
+    method = find_learner(record.kind)
+    decoder, _ = open_target(resolve(target), dtype or "auto", device)
+    learner = method.load(method.options(), decoder, place)
+    return compare(record.specimen, take_specimen(learner, Teacher(decoder, learner.taps), place, record.specimen.ids))
 
 
 def as_saved(drafter: str) -> dict[str, Any]:

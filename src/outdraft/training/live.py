@@ -13,7 +13,7 @@ repeated is lost. Data in: requests; data out: weights, and what several of them
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from outdraft.adapt.kinds import Finding
 from outdraft.adapt.learning import Learning
+from outdraft.adapt.specimen import compare
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
 from outdraft.learn.compare import said_of_text
@@ -40,6 +42,7 @@ from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows, answer_rows
 from outdraft.training.record import RECORD, read_record, write_record
+from outdraft.training.specimens import take_specimen
 
 _ENDLESS = 1 << 30  # steps of a run that has no end
 
@@ -65,7 +68,7 @@ class LiveDraft:
     """A draft that serves, and a copy that learns. `target`: what `open_target` gave, which several may share."""
 
     def __init__(self, target: tuple[Decoder, Format], draft: Path, settings: Learning, *, seed: int = 0) -> None:
-        record = read_record(draft)
+        self.record = record = read_record(draft)
         self.kind, self.settings, self._draft = record.kind, settings, draft
         method = find_learner(record.kind)
         self._decoder, self.line = target[0], target[1].line
@@ -83,6 +86,13 @@ class LiveDraft:
         self._earlier: list[ServedRequest] = []
         self._num_seen = self.num_steps = self.num_tokens = 0
         self._seed = seed
+
+    def findings(self) -> list[Finding]:
+        """What a specimen shows of the pair, before anything was learned; nothing where the record holds none."""
+        known = self.record.specimen
+        return (
+            [] if known is None else compare(known, take_specimen(self.learner, self.teacher, self._draft, known.ids))
+        )
 
     def add(self, served: ServedRequest) -> bool:
         """Take a request; whether it is held out. One without an answer of two tokens is neither."""
@@ -151,8 +161,11 @@ class LiveDraft:
         now = self.weights()
         put_back(self.learner.module, weights)
         self.learner.save(directory)
+        record, known = {**load_json(self._draft / RECORD), "promises": []}, self.record.specimen  # of other weights
+        if known is not None:
+            record["specimen"] = take_specimen(self.learner, self.teacher, directory, known.ids).data()
         put_back(self.learner.module, now)
-        write_record(directory, {**load_json(self._draft / RECORD), "promises": []})  # those were of other weights
+        write_record(directory, record)
 
     def read(self, directory: Path) -> Weights:
         """What another draft of the same kind has learned."""
@@ -231,12 +244,12 @@ class LiveDraft:
         )
 
 
-def read_served(path: Path, vocab_size: int | None = None) -> list[ServedRequest]:
-    """Requests of a file, in its order.
+def read_served(path: Path, vocab_size: int | None = None, tell: Callable[[str], None] = str) -> list[ServedRequest]:
+    """Requests of a file, in its order; `tell` hears of those with too short an answer, which are left out.
 
-    Raises `ConfigError` for a line without a prompt and two ids of an answer, or with ids outside the vocabulary.
+    Raises `ConfigError` for a line without a prompt or an answer, or with ids outside the vocabulary.
     """
-    found = []
+    found, num_short = list[ServedRequest](), 0
     for where, record in read_records(path):
         ids = [record.get(name) for name in ("prompt_token_ids", "token_ids")]
         if not all(isinstance(one, list) and all(type(token) is int for token in one) for one in ids):
@@ -245,11 +258,13 @@ def read_served(path: Path, vocab_size: int | None = None) -> list[ServedRequest
                 "(outdraft train answers)"
             )
         prompt, answer = (tuple(one or ()) for one in ids)
-        if not prompt or len(answer) < LEAST:
-            raise ConfigError(
-                f"{where}: nothing can be guessed behind {len(prompt)} and {len(answer)} ids: leave it out"
-            )
+        if not prompt or not answer:
+            raise ConfigError(f"{where}: a prompt of {len(prompt)} ids, an answer of {len(answer)}: leave it out")
+        num_short += len(answer) < LEAST
         if vocab_size is not None and not 0 <= min(prompt + answer) <= max(prompt + answer) < vocab_size:
             raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}: name who wrote them")
-        found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
+        if len(answer) >= LEAST:
+            found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
+    if num_short:
+        tell(f"{path}: {num_short} answers of one token are left out: no token of them can be guessed")
     return found

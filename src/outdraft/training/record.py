@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from outdraft.adapt.specimen import Specimen
 from outdraft.codecs.text import TextCodec
 from outdraft.core.learner import TARGET
 from outdraft.models.networks.base import Decoder
@@ -51,6 +52,8 @@ class TrainingRecord:
     promises: tuple[Promise, ...]
     modifies_target: bool = False  # the draft's target is the one in the folder beside it
     chat_template: str | None = None  # its digest when the texts were encoded; None: it was not noted
+    specimen: Specimen | None = None  # what draft and target said of a fixed text; None: it was not noted
+    marks: tuple[int, ...] = ()  # ids with which the prompts of its chats end
 
 
 def read_record(directory: Path) -> TrainingRecord:
@@ -66,6 +69,8 @@ def read_record(directory: Path) -> TrainingRecord:
             promises=promises,
             chat_template=raw.get("chat_template"),
             modifies_target=bool(raw.get("modifies_target", False)),
+            specimen=None if raw.get("specimen") is None else Specimen.of(raw["specimen"]),
+            marks=tuple(raw.get("marks", ())),
         )
     except OSError as error:
         raise ConfigError(f"{directory} holds no {RECORD}: it was not trained by `outdraft train` ({error})") from error

@@ -30,6 +30,7 @@ from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.promise import promises
 from outdraft.training.record import RECORD, Promise, fingerprint, template_digest, write_record
+from outdraft.training.specimens import known_signs
 from outdraft.weights.text_files import copy_text_files
 
 
@@ -116,6 +117,7 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
         "costs": asdict(costs) if costs is not None else None,
         "speedup": costs.speedup(progress.best) if costs is not None and progress.best is not None else None,
         "promises": [asdict(one) for one in promised],
+        **known_signs(course.learner, course.teacher, user_path(course.plan.out), course.held_out),
     }
 
 

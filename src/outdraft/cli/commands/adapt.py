@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,13 @@ def replay(options: ReplayOptions) -> int:
         require_room(out, [target.resolve(), draft.resolve()])
     live = LiveDraft(open_target(target, options.dtype, "cpu"), draft, learning, seed=options.seed)
     require_own_target(draft, live.teacher.target, target)
-    requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size)
     console = make_console(stderr=True)
+    told = partial(console.print, style="dim", markup=False, highlight=False, soft_wrap=True)
+    requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size, told)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
+    for finding in live.findings():
+        if finding.evidence.is_alarm:
+            console.print(finding.sentence, markup=False, highlight=False, soft_wrap=True)
     run, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in run.run(requests):
         points.append(point)
@@ -83,11 +88,12 @@ def replay(options: ReplayOptions) -> int:
     if out is not None and run.version:
         live.write(live.serving, out)
     if options.json:
-        told = [asdict(one) for one in points]
-        write_json({"requests": told, "verdicts": run.turns, "tokens_a_second": round(pace, 1)})
+        write_json(
+            {"requests": [asdict(one) for one in points], "verdicts": run.turns, "tokens_a_second": round(pace, 1)}
+        )
         return 0
     for said in run.turns:
-        console.print(said, style="dim", markup=False, highlight=False, soft_wrap=True)
+        told(said)
     console.print(f"{live.num_steps} steps at {pace:.0f} tokens a second; version {run.version} serves", markup=False)
     return 0
 

@@ -213,12 +213,24 @@ def _answers(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
+    from dataclasses import asdict
+
     from outdraft.cli.console import make_console, write_json
-    from outdraft.training.check import check_directory
+    from outdraft.training.check import check_directory, compare_specimen
 
     if options.directory is None or options.target is None:
         raise ConfigError("check needs what was trained and its target: outdraft train check DIR --target MODEL")
     console = make_console(stderr=options.json)
+    device = options.device or "cpu"
+    with console.status("reading the specimen"):
+        shown = compare_specimen(Path(options.directory), options.target, dtype=options.dtype, device=device)
+    wrong = [one for one in shown if one.evidence.is_alarm]
+    for fault in wrong:
+        console.print(f"BROKEN  {fault.sentence}", markup=False, highlight=False, soft_wrap=True)
+    if wrong:
+        if options.json:
+            write_json([asdict(fault) for fault in wrong])
+        return 1
     with console.status("drafting"):
         found = check_directory(Path(options.directory), options.target, dtype=options.dtype, device=options.device)
     if options.json:
