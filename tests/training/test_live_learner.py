@@ -25,7 +25,7 @@ from outdraft.training.live_learner import LiveLearner, request_of
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
 LEARN = {"lr": 3e-3, "muon_lr": 5e-3, "step_tokens": 512, "held_out": 0.25, "depth": 3}
 GATE = {"alpha": 0.5, "least": 2, "most": 60, "margin": 0.5}
-OPTIONS = {"learn": LEARN, "gate": GATE, "first": 1024}
+OPTIONS = {"learn": LEARN, "gate": GATE, "first": 2048}
 BEGINNINGS = ["The rain", "A letter", "My brother", "The captain", "In spring", "The old house", "At noon", "Her coat"]
 
 
@@ -72,7 +72,7 @@ def test_what_helps_is_published_and_counted(room, served):
     tenant = room.tenant(SHARED)
     assert tenant.version == 1
     passed = next(one for one in tenant.ledger() if one["what"] == "passed")
-    assert passed["version"] == 1 and passed["before"] == 0 and passed["tokens"] >= 1024
+    assert passed["version"] == 1 and passed["before"] == 0 and passed["tokens"] >= 2048
     pupil = learner._pupils[SHARED]
     published, known = pupil.live.read(tenant.draft), pupil.live.serving  # on disk in the target's number format
     assert all(torch.equal(one.bfloat16(), known[name].bfloat16()) for name, one in published.items())

@@ -244,7 +244,7 @@ class LiveDraft:
         )
 
 
-def read_served(path: Path, vocab_size: int | None = None, tell: Callable[[str], None] = str) -> list[ServedRequest]:
+def read_served(path: Path, vocab_size: int | None = None, tell: Callable[[str], object] = str) -> list[ServedRequest]:
     """Requests of a file, in its order; `tell` hears of those with too short an answer, which are left out.
 
     Raises `ConfigError` for a line without a prompt or an answer, or with ids outside the vocabulary.
