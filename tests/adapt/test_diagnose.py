@@ -163,7 +163,7 @@ def test_deeper_guesses_are_no_change():
     accepted = right.cumprod(1).sum(1)
     shallow = Rounds(accepted=np.minimum(accepted[:2000], 1), sure=rounds.sure[:2000, :1]).observed()
     deep = Rounds(accepted=accepted[2000:], sure=rounds.sure[2000:]).observed()
-    for rates in (tuple(steep), (shallow.merge(deep)).whole.acceptance):
+    for rates in (tuple(steep), (shallow.joined(deep)).whole.acceptance):
         assert abs(find_change(shallow.blocks + deep.blocks, rates).z) < 4
     change = find_change(shallow.blocks + deep.blocks, (0.7,) * 8)
     assert change.z > 4  # with the same rate at all positions it would be one

@@ -182,16 +182,16 @@ def test_recent_rounds_count_most():
 
 def test_merging_adds_what_ran_side_by_side():
     one, other = (filled(draw(kind, 900, 3)) for kind in (Kind.HEALTHY, Kind.DRIFT))
-    both = one.merge(other)
+    both = one.joined(other)
     assert both.whole.reached == (one.whole + other.whole).reached and len(both.blocks) == 9
     assert both.whole.sure == pytest.approx((one.whole + other.whole).sure) and both.whole.rounds == 1800
     assert both.recent.reached == pytest.approx((one.recent + other.recent).reached)
-    assert one.merge(Observed()).data() == one.data()
+    assert one.joined(Observed()).data() == one.data()
     long = filled(draw(Kind.DRIFT, 900, 3), block=10, most_blocks=8)
-    assert long.merge(one).block == one.merge(long).block == max(long.block, 200)
-    assert long.merge(one).whole.reached == both.whole.reached
+    assert long.joined(one).block == one.joined(long).block == max(long.block, 200)
+    assert long.joined(one).whole.reached == both.whole.reached
     marked = Observed(calibration=[Bin(count=2, sure=0.1, right=1), *Observed().calibration[1:]])
-    assert marked.merge(marked).calibration[0] == Bin(count=4, sure=0.2, right=2)
+    assert marked.joined(marked).calibration[0] == Bin(count=4, sure=0.2, right=2)
 
 
 def test_data_is_plain_and_comes_back():

@@ -35,7 +35,7 @@ def test_a_version_is_whole_or_not_there(room):
         tenant.publish(fails)
     assert tenant.version == 0 and tenant.versions() == []
     assert [tenant.publish(write(one)) for one in "abcdef"] == [1, 2, 3, 4, 5, 6]
-    assert (tenant.draft / "config.json").read_text() == "f" and tenant.versions() == [3, 4, 5, 6], "old ones go"
+    assert (tenant.draft / "config.json").read_text() == "f" and tenant.versions() == [2, 3, 4, 5, 6], "old ones go"
     tenant.point(4)
     assert tenant.version == 4 and tenant.publish(write("g")) == 7, "no number is given twice"
     tenant.point(0)
@@ -86,13 +86,50 @@ def test_folders_say_nothing_of_tenants(room, tmp_path):
     assert (room.path / "secret").stat().st_mode & 0o077 == 0 and room.path.stat().st_mode & 0o077 == 0
 
 
+def test_a_folder_with_other_things_in_it_is_no_room_and_is_never_deleted(tmp_path, room):
+    (tmp_path / "work/thesis").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="a folder with other things in it"):
+        AdaptRoom.open(tmp_path / "work", PAIR, {})
+    (room.path / "thesis").mkdir()
+    assert room.tenants() == []
+
+
+def test_the_version_to_go_back_to_is_kept(room):
+    tenant = room.tenant(SHARED)
+    tenant.publish(write("good"))
+    for _ in range(6):
+        tenant.publish(write("bad"))
+        tenant.point(1)
+    tenant.publish(write("next"))
+    tenant.point(1)
+    assert (tenant.draft / "config.json").read_text() == "good"
+
+
+def test_a_tenant_that_was_reset_is_another_one(room):
+    tenant = room.tenant(SHARED)
+    born = tenant.begin()
+    assert tenant.begin() == born != ""
+    tenant.reset()
+    assert tenant.born == "" and tenant.begin() != born
+    assert [one.name for one in room.path.iterdir() if one.name.startswith(".gone")] == []
+
+
+def test_what_a_killed_learner_left_is_cleared_away(room):
+    tenant = room.tenant(SHARED)
+    (tenant.path / "versions/begun-99999").mkdir(parents=True)
+    tenant.publish(write("a"))
+    assert [one.name for one in (tenant.path / "versions").iterdir()] == ["000001"]
+
+
 def test_the_ledger_leaves_out_what_was_cut_off(room):
-    tenant = room.tenant("a")
+    tenant = room.tenant("a" * 16)
     tenant.note("tried", number=1)
     with (tenant.path / "ledger.jsonl").open("a") as file:
         file.write('{"what": "pas')
     assert [one["what"] for one in tenant.ledger()] == ["tried"]
-    assert room.tenants() == ["a"]
+    tenant.note("tried", number=2)
+    assert [one["number"] for one in tenant.ledger()] == [1, 2], "what comes next is a line of its own"
+    assert room.tenants() == ["a" * 16]
     tenant.reset()
     assert room.tenants() == [] and tenant.ledger() == []
 

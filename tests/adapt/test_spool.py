@@ -37,7 +37,7 @@ def test_no_more_is_kept_than_was_said(tmp_path):
     for i in range(1000):
         spool.put({"i": i})
     kept = [one.said["i"] for one in read_spool(tmp_path)]
-    assert 100 <= len(kept) <= 100 + 2 * 64 and kept == list(range(1000 - len(kept), 1000))
+    assert 100 <= len(kept) <= 100 + 3 * 64 and kept == list(range(1000 - len(kept), 1000))
 
 
 def test_what_is_old_is_deleted(tmp_path):
@@ -48,6 +48,22 @@ def test_what_is_old_is_deleted(tmp_path):
     os.utime(first, (1, 1))
     spool.clean()
     assert not first.exists() and next(iter(read_spool(tmp_path))).said["i"] == 64
+
+
+def test_so_many_are_kept_also_after_many_restarts(tmp_path):
+    for i in range(60):
+        spool = writer(tmp_path, num_kept=100)
+        spool.put({"i": i})
+        spool.close()
+    assert [one.said["i"] for one in read_spool(tmp_path)] == list(range(60))
+
+
+def test_a_file_that_was_deleted_is_not_written_on(tmp_path):
+    spool = writer(tmp_path)
+    spool.put({"i": 0})
+    spool_files(tmp_path)[0].unlink()
+    spool.put({"i": 1})
+    assert [one.said["i"] for one in read_spool(tmp_path)] == [1]
 
 
 def test_a_line_that_was_cut_off_is_not_read_and_not_written_on(tmp_path):

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft import LLM, SamplingParams, zoo
+from outdraft.core.adoption import Adoption
 from outdraft.core.draft import chain
-from outdraft.core.drafter import Adoption, Traits, inner
+from outdraft.core.drafter import Traits, inner
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.plain import OneByOne
 from outdraft.drafters.shared.renewing import RenewingDrafter

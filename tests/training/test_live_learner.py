@@ -45,6 +45,7 @@ def room(tmp_path, monkeypatch):
 
 
 def write(room, several, times=1):
+    room.tenant(SHARED).begin()
     spool = SpoolWriter(room.tenant(SHARED).requests, num_kept=2000, seconds=3600)
     for said in [*several] * times:
         spool.put(said)
@@ -104,12 +105,66 @@ def test_a_version_that_was_forced_through_is_taken_back(room, served):
     learner._turn(SHARED)
     tenant, turns = room.tenant(SHARED), 0
     assert tenant.publish(wreck) == 1
-    while tenant.version and turns < 12:
+    while turns < 2 or (tenant.version and turns < 12):
         learner._turn(SHARED)
         turns += 1
     assert tenant.version == 0
-    told = [one["what"] for one in tenant.ledger() if one["what"] in ("watched", "rolled back")]
-    assert told == ["watched", "rolled back"], "it says so once"
+    told = [one["what"] for one in tenant.ledger()]
+    assert told == ["pointed", "watched", "rolled back"], "it says so once"
+
+
+def test_a_reset_reaches_a_learner_that_did_not_see_it_happen(room, served):
+    write(room, served)
+    learner = LiveLearner(room)
+    learner._turn(SHARED)
+    first, tenant = learner._pupils[SHARED], room.tenant(SHARED)
+    tenant.reset()
+    tenant.begin()
+    write(room, served[:3])
+    learner._turn(SHARED)
+    second = learner._pupils[SHARED]
+    seen = len(second.live._earlier) + len(second.live._fresh) + len(second.candidates.held)
+    assert second is not first and seen == 3
+    with pytest.raises(live_learner.TenantGoneError):
+        first._tell("passed", first.live.serving, 1, "")
+    assert tenant.version == 0 and not tenant.ledger()
+
+
+def test_a_turn_that_breaks_costs_other_tenants_nothing(room, served, monkeypatch):
+    other = "b" * 16
+    for name in (SHARED, other):
+        room.tenant(name).begin()
+        spool = SpoolWriter(room.tenant(name).requests, num_kept=100, seconds=3600)
+        for said in served[:4]:
+            spool.put(said)
+    learner = LiveLearner(room)
+    turn = live_learner.Pupil.turn
+
+    def breaks(pupil):
+        if pupil._tenant.path.name == other:
+            pupil._seen["000001"] = 4
+            raise RuntimeError("nan")
+        return turn(pupil)
+
+    monkeypatch.setattr(live_learner.Pupil, "turn", breaks)
+    left = iter(range(3))
+    learner.run(lambda: next(left, None) is not None)
+    (told,) = room.tenant(other).ledger()
+    assert told["what"] == "broke" and "nan" in told["reason"] and told["seen"] == {"000001": 4}
+    assert other not in learner._pupils and SHARED in learner._pupils
+
+
+def test_each_watch_is_another_test(room, served):
+    write(room, served)
+    tenant = room.tenant(SHARED)
+    tenant.publish(lambda place: shutil.copytree(PAIR.draft, place, dirs_exist_ok=True))
+    watches = []
+    for _ in range(3):
+        learner = LiveLearner(room)
+        learner._turn(SHARED)
+        watches.append(learner._pupils[SHARED].candidates._before[1].tries)
+    assert watches == [1, 2, 3]
+    assert [one["what"] for one in tenant.ledger()].count("pointed") == 1
 
 
 def test_a_sound_version_that_is_pointed_to_by_hand_stays(room, served):
@@ -136,6 +191,7 @@ def test_nothing_is_learned_in_a_frozen_room_or_beyond_the_hour(room, served, mo
 
 def test_tenants_are_learned_apart_and_a_reset_one_is_gone(room, served):
     for name in (SHARED, "a" * 16):
+        room.tenant(name).begin()
         spool = SpoolWriter(room.tenant(name).requests, num_kept=100, seconds=3600)
         for said in served[: 12 if name == SHARED else 6]:
             spool.put(said)

@@ -14,7 +14,7 @@ drafter guessed, so the caller adds rounds of one drafter only.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -109,7 +109,7 @@ class Observed:
         """All rounds, the latest with weight 1 and earlier ones with ever less: ratios are moving averages."""
         return self._fading.scaled(1 / self._unit)
 
-    def merge(self, other: "Observed") -> "Observed":
+    def joined(self, other: "Observed") -> "Observed":
         """Both, as of engines that ran beside each other: the first rounds of one beside the first of the other."""
         ours, theirs = sorted((Observed.of(self.data()), Observed.of(other.data())), key=lambda one: one.block)
         while ours.block < theirs.block:
@@ -122,6 +122,16 @@ class Observed:
             blocks=[a + b for a, b in blocks],
             calibration=[a + b for a, b in bins],
             _fading=ours.recent + theirs.recent,
+        )
+
+    def copied(self) -> "Observed":
+        """The same at this moment: what is over is shared, since only the latest block changes."""
+        latest = [one.scaled(1.0) for one in self.blocks[-1:]]
+        return replace(
+            self,
+            blocks=[*self.blocks[:-1], *latest],
+            calibration=[replace(one) for one in self.calibration],
+            _fading=self._fading.scaled(1.0),
         )
 
     def data(self) -> dict[str, Any]:

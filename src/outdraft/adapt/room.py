@@ -1,9 +1,10 @@
-"""The folder of a draft that keeps learning. One engine, or several, and one learner meet in it, and nowhere else.
+"""The folder of a draft that keeps learning. Engines and one learner meet in it, and nowhere else.
 
     ROOM/room.json             which target and draft, by digest, and how is learned: another pair is refused
          secret                of names of tenants; only this user may read it
          frozen                while it is there, nothing is learned and no version changes
          shared/ | TENANT/     what belongs to requests without a tenant's name, and to each other tenant alone
+             born              another one after a reset, so that no process goes on with what it knew
              requests/         ids of the latest requests (`spool.py`)
              versions/000003/  a draft as its drafter loads it, whole or not there
              current           the version that serves; 0: the draft of the beginning
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Any
+from uuid import uuid4
 
 from outdraft.options.errors import ConfigError
 from outdraft.options.new_file import new_file
@@ -32,9 +34,9 @@ from outdraft.weights.digest import digest_weights
 
 SHARED = "shared"
 _FORMAT = 1
-_KEPT = 3  # versions beside the current one
-_LEDGER = 2000  # lines
-_VERSION = re.compile(r"\d{6}")
+_KEPT = 3  # versions beside the current one, and the one before it
+_VERSION = re.compile(r"\d{6,}")
+_TENANT = re.compile(rf"{SHARED}|[0-9a-f]{{16}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,21 @@ class TenantRoom:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def begin(self) -> str:
+        """Make the folder where it is not there; returns `born`."""
+        place = self.path / "born"
+        if not place.exists():
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write_once(place, uuid4().hex.encode())
+        return self.born
+
+    @property
+    def born(self) -> str:
+        """When it began; "" while it is not there."""
+        with suppress(FileNotFoundError):
+            return (self.path / "born").read_text(encoding="ascii")
+        return ""
+
     @property
     def requests(self) -> Path:
         """The folder of its requests."""
@@ -62,11 +79,10 @@ class TenantRoom:
 
     @property
     def version(self) -> int:
-        """The one that serves."""
-        try:
+        """The one that serves. Raises `OSError` where that cannot be read."""
+        with suppress(FileNotFoundError, ValueError):
             return int((self.path / "current").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return 0
+        return 0
 
     @property
     def draft(self) -> Path | None:
@@ -87,44 +103,58 @@ class TenantRoom:
         """Have a draft written, and make it the current one; returns its version. Only the learner calls it."""
         known = [int(one.get("version", 0)) for one in self.ledger()]
         version = max([self.version, *self.versions(), *known]) + 1
+        self.begin()
+        for left in (self.path / "versions").glob("begun-*"):  # by a learner that was killed
+            shutil.rmtree(left, ignore_errors=True)
         begun = self.path / "versions" / f"begun-{os.getpid()}"
-        shutil.rmtree(begun, ignore_errors=True)
         begun.mkdir(parents=True, mode=0o700)
         write(begun)
         _sync(begun)
         begun.replace(self.place(version))
+        _sync(begun.parent)
         self.point(version)
         return version
 
     def point(self, version: int) -> None:
-        """This version serves from now on; older ones go, but for the latest. Raises `ConfigError` where it is gone."""
+        """This version serves from now on; the one before it and the latest stay. Raises `ConfigError` for none."""
         if version and not self.place(version).is_dir():
             raise ConfigError(f"version {version} is not in {self.path}: there are {self.versions() or 'none'}, and 0")
+        needed = {version, self.version}
         with new_file(self.path / "current") as beside:
             beside.write_text(f"{version}\n", encoding="ascii")
             _sync(beside)
-        for old in [one for one in self.versions() if one != version][:-_KEPT]:
+        for old in [one for one in self.versions() if one not in needed][:-_KEPT]:
             shutil.rmtree(self.place(old), ignore_errors=True)
 
     def note(self, what: str, **more: Any) -> None:
-        """Add a line to the ledger."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Add a line to the ledger; it is on disk when this returns."""
+        self.begin()
         line = json.dumps({"at": round(time(), 1), "what": what, **more}) + "\n"
-        with (self.path / "ledger.jsonl").open("a", encoding="utf-8") as file:
-            file.write(line)
+        with (self.path / "ledger.jsonl").open("ab+") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                line = "\n" + line  # the last one was cut off
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
 
     def ledger(self) -> list[dict[str, Any]]:
         """What happened, oldest first. A line that was cut off is left out."""
         found = []
-        with suppress(OSError):
-            for line in (self.path / "ledger.jsonl").read_text(encoding="utf-8").splitlines()[-_LEDGER:]:
+        with suppress(FileNotFoundError):
+            for line in (self.path / "ledger.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
                 with suppress(ValueError):
                     found.append(json.loads(line))
         return found
 
     def reset(self) -> None:
-        """Nothing of its requests, versions and history is left; the draft of the beginning serves."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Nothing of its requests, versions and history is left; the draft of the beginning serves.
+
+        Raises `OSError` where something cannot be deleted.
+        """
+        gone = self.path.with_name(f".gone-{uuid4().hex}")
+        with suppress(FileNotFoundError):
+            self.path.rename(gone)  # at once, for processes that are at work in it
+            shutil.rmtree(gone)
 
 
 class AdaptRoom:
@@ -139,33 +169,24 @@ class AdaptRoom:
     def open(cls, path: Path, pair: Pair, options: Mapping[str, Any]) -> "AdaptRoom":
         """The room of this pair, made where it is not there; options of learning are those of the latest engine.
 
-        Raises `ConfigError` where another pair's room lies there.
+        Raises `ConfigError` for another pair's room, and for a folder with other things in it.
         """
         digests = pair.digests()
         if (path / "room.json").exists():
-            known = _read(path)["digests"]
-            for what in digests:
-                if known[what] != digests[what]:
-                    raise ConfigError(
-                        f"{path} belongs to another {what} ({known[what]}) than {getattr(pair, what)} "
-                        f"({digests[what]}): name another room, or delete this one"
-                    )
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _require(path, _read(path), pair, digests)
+        elif path.is_dir() and any(path.iterdir()):
+            raise ConfigError(f"{path} is a folder with other things in it: name one that is empty, or not there")
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
         said = {"outdraft_adapt": _FORMAT, "target": str(pair.target.resolve()), "draft": str(pair.draft.resolve())}
         with new_file(path / "room.json") as beside:
             beside.write_text(json.dumps({**said, "digests": digests, "options": dict(options)}, indent=1) + "\n")
-        secret = path / "secret"
-        if not secret.exists():
-            with (
-                suppress(FileExistsError),
-                os.fdopen(os.open(secret, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file,
-            ):
-                file.write(os.urandom(32))
+        _write_once(path / "secret", os.urandom(32))
         return cls(path)
 
     def require_unchanged(self) -> None:
         """Raise `ConfigError` where its target or its draft has other weights than it was made for."""
-        self.open(self.path, self.pair, self.said["options"])
+        _require(self.path, self.said, self.pair, self.pair.digests())
 
     @property
     def secret(self) -> bytes:
@@ -189,7 +210,16 @@ class AdaptRoom:
 
     def tenants(self) -> list[str]:
         """Names of folders that are there."""
-        return sorted(one.name for one in self.path.iterdir() if one.is_dir() and not one.name.startswith("."))
+        return sorted(one.name for one in self.path.iterdir() if one.is_dir() and _TENANT.fullmatch(one.name))
+
+
+def _require(path: Path, said: Mapping[str, Any], pair: Pair, digests: Mapping[str, str]) -> None:
+    for what, known in said["digests"].items():
+        if known != digests[what]:
+            raise ConfigError(
+                f"{path} belongs to another {what} ({known}) than {getattr(pair, what)} ({digests[what]}): name "
+                "another room, or delete this one"
+            )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -198,23 +228,43 @@ def _read(path: Path) -> dict[str, Any]:
         said = load_json(place)
         if said["outdraft_adapt"] != _FORMAT or not {"target", "draft", "digests", "options"} <= said.keys():
             raise ValueError("another format")
+        if said["digests"].keys() != {"target", "draft"}:
+            raise ValueError("digests of something else")
     except OSError as error:
         raise ConfigError(
             f"{path} is no room of a draft that learns ({error}): LLM(..., adapt=True) or `outdraft serve --adapt` "
             "makes one"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{place} is damaged or of another version ({error}): delete the room, or name another"
         ) from error
     return dict(said)
 
 
+def _write_once(place: Path, content: bytes) -> None:
+    """A file that is whole from its beginning, and that the first of several processes writes."""
+    beside = place.with_name(f".{place.name}-{uuid4().hex}")
+    handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+        with suppress(FileExistsError):
+            os.link(beside, place)
+    finally:
+        os.close(handle)
+        beside.unlink()
+
+
 def _sync(place: Path) -> None:
-    """On disk before anything points to it: a file, or all files of a folder and the folder."""
-    for one in [*(place.iterdir() if place.is_dir() else ()), place]:
+    """On disk before anything points to it: a file, or a folder and all in it."""
+    for one in [*(_all_below(place) if place.is_dir() else ()), place]:
         handle = os.open(one, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _all_below(place: Path) -> list[Path]:
+    return [one for one in place.rglob("*") if one.is_file() or one.is_dir()]

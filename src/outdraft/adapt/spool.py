@@ -18,7 +18,8 @@ from time import time
 from typing import Any, TextIO
 
 _LINES = 64  # of a file
-_FILE = re.compile(r"(\d{6})\.jsonl")
+_DAY = 86400.0  # seconds after which a file is not written on
+_FILE = re.compile(r"\d{6,}\.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +32,16 @@ class Spooled:
 
 
 class SpoolWriter:
-    """Writes to a folder. `num_kept`: requests, at least; `seconds`: after which they are deleted."""
+    """Writes to a folder. `num_kept`: requests, at least; `seconds`: after which they are deleted, a day later."""
 
     def __init__(self, folder: Path, *, num_kept: int, seconds: float) -> None:
-        self._folder, self._num_files, self._seconds = folder, -(-num_kept // _LINES) + 1, seconds
+        self._folder, self._num_kept, self._seconds = folder, num_kept, seconds
         self._file: TextIO | None = None
-        self._lines = 0
+        self._lines, self._began = 0, 0.0
 
     def put(self, said: dict[str, Any]) -> None:
         """Write one request. Raises `OSError`."""
-        if self._file is None or self._lines >= _LINES:
+        if self._file is None or self._lines >= _LINES or time() - self._began >= _DAY or self._is_gone(self._file):
             self._begin()
         assert self._file is not None
         self._file.write(json.dumps(said, separators=(",", ":")) + "\n")
@@ -49,16 +50,18 @@ class SpoolWriter:
 
     def clean(self) -> None:
         """Delete what is too old, and what is too much."""
-        files = spool_files(self._folder)
-        old = [one for one in files if one.stat().st_mtime < time() - self._seconds]
-        for one in {*files[: -self._num_files], *old}:
-            one.unlink(missing_ok=True)
+        clean_spool(self._folder, num_kept=self._num_kept, seconds=self._seconds)
 
     def close(self) -> None:
         """Write nothing more."""
         if self._file is not None:
             self._file.close()
         self._file = None
+
+    @staticmethod
+    def _is_gone(file: TextIO) -> bool:
+        """Whether the file was deleted: by a reset, or by another engine that keeps less."""
+        return os.fstat(file.fileno()).st_nlink == 0
 
     def _begin(self) -> None:
         self.close()
@@ -71,14 +74,25 @@ class SpoolWriter:
         while (handle := _made(self._folder / f"{number:06d}.jsonl")) is None:
             number += 1
         last.write_text(f"{number}\n", encoding="ascii")
-        self._file, self._lines = os.fdopen(handle, "w", encoding="utf-8"), 0
+        self._file, self._lines, self._began = os.fdopen(handle, "w", encoding="utf-8"), 0, time()
         self.clean()
+
+
+def clean_spool(folder: Path, *, num_kept: int, seconds: float) -> None:
+    """Delete files whose latest request is too old, and those behind which so many requests are kept."""
+    kept = 0
+    for one in reversed(spool_files(folder)):
+        with suppress(FileNotFoundError):  # another engine deletes, too
+            if kept >= num_kept or one.stat().st_mtime < time() - seconds:
+                one.unlink()
+            else:
+                kept += one.read_bytes().count(b"\n")
 
 
 def spool_files(folder: Path) -> list[Path]:
     """Those that are there, oldest first."""
     with suppress(OSError):
-        return sorted(one for one in folder.iterdir() if _FILE.fullmatch(one.name))
+        return sorted((one for one in folder.iterdir() if _FILE.fullmatch(one.name)), key=lambda one: int(one.stem))
     return []
 
 
@@ -89,7 +103,7 @@ def read_spool(folder: Path, seen: Mapping[str, int] | None = None) -> Iterator[
         if first >= _LINES:
             continue
         with suppress(FileNotFoundError):  # it was deleted meanwhile
-            for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
+            for i, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True), 1):
                 if i > first and line.endswith("\n"):
                     with suppress(ValueError):
                         yield Spooled(file=path.stem, line=i, said=json.loads(line))

@@ -1,15 +1,15 @@
 """Which cache an engine has: how its slots lie, and what a row is stored in."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import torch
 
 from outdraft.cache.hybrid import HybridCache
 from outdraft.cache.paged import PagedCache
 from outdraft.cache.pool import PagePool
+from outdraft.cache.shelf import CacheShelf
 from outdraft.cache.state import StateStore
 from outdraft.cache.static import StaticCache
 from outdraft.options.checked import check_fields
@@ -19,40 +19,6 @@ from outdraft.options.sizes import read_bytes
 
 LAYOUTS = ("static", "paged")
 DTYPES = ("auto", "int8")
-
-
-@dataclass(slots=True)
-class CacheShelf:
-    """The caches of a drafter's networks: one that replaces another has its rows where that one has them.
-
-    The pool is not asked again: its size is settled with the first request, and a text's rows are of one network.
-    """
-
-    made: list[tuple[Any, StaticCache | PagedCache]] = field(default_factory=list)
-    num_given: int = 0
-
-    def begin(self) -> None:
-        """Another network is built: it gets the caches of the one before, in the same order."""
-        self.num_given = 0
-
-    def give(self, shape: Any, make: Callable[[], StaticCache | PagedCache]) -> StaticCache | PagedCache:
-        """The next cache. Raises `CapabilityError` where the network before had one of another shape there."""
-        if self.num_given == len(self.made):
-            self.made.append((shape, make()))
-        known, cache = self.made[self.num_given]
-        if known != shape:
-            raise CapabilityError(
-                f"a network that keeps rows of (layers, heads, width) {shape} cannot replace one with {known}: give "
-                "one of the same sizes"
-            )
-        self.num_given += 1
-        return cache
-
-    def forget(self) -> None:
-        """Keep nothing in them for later texts."""
-        for _, cache in self.made:
-            if isinstance(cache, PagedCache):
-                cache.forget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
+from outdraft.core.adoption import Adoption
 from outdraft.core.decisions import Decision
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Adoption
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.decode.asked import as_asked

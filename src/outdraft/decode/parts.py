@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outdraft.core.drafter import Adoption, Drafter, Traits, inner
+from outdraft.core.adoption import Adoption
+from outdraft.core.drafter import Drafter, Traits, inner
 from outdraft.core.policy import Policy
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.target import Target

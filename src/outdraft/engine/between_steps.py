@@ -44,7 +44,8 @@ def adopt(llm: "LLM", weights: Mapping[str, Tensor] | Path, salt: str | None = N
     """Replace the drafter's weights, while requests go on. Returns the version that events name from then on.
 
     `weights`: as the drafter takes them; the directory of a network, where its options say `adopts=True`. It is read
-    in the caller's thread. `salt`: for requests with this `cache_salt` alone; None: for all without their own.
+    in the caller's thread. `salt`: for requests with this `cache_salt` alone, "" for those without one; None: for all
+    that have no network of their own so.
     Raises `CapabilityError` where not exactly one drafter takes weights, and else what the drafter raises, which then
     has its old ones.
     """

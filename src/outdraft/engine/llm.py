@@ -181,9 +181,11 @@ class LLM(Streaming, Siblings):
 
     def close(self) -> None:
         """End its threads: requests under way end with an error, later ones are refused. Engines beside it go on."""
-        if self.adapting is not None:
-            self.adapting.close()
-        super().close()
+        try:
+            if self.adapting is not None:
+                self.adapting.close()
+        finally:
+            super().close()
 
     def _run(self, setup: Setup, made: Assembled) -> None:
         size = made.engine.composition.terms.vocab_size

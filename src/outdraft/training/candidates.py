@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from math import isfinite
 from time import perf_counter
 from typing import Literal
 
@@ -21,7 +22,7 @@ from outdraft.options.ranges import check_range
 from outdraft.training.live import LiveDraft, ServedRequest, Weights
 
 _TOGETHER = 16  # requests of one pass
-Turn = Literal["tried", "passed", "failed", "kept", "rolled back"]
+Turn = Literal["tried", "passed", "failed", "undecided", "watched", "kept", "rolled back"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class Candidates:
             self.live.learn()
         self.seconds += perf_counter() - began
         if self.live.num_tokens >= self._due:
-            self.end()
+            self.end()  # and what was learned goes on
             self.tries, self._due = self.tries + 1, 2 * self.live.num_tokens
             self.tell("tried", self.live.serving, self.tries, "")  # before it is judged: no try goes uncounted
             self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
@@ -88,13 +89,14 @@ class Candidates:
         self._before = None
         if before is not None:
             self.watches += 1
+            self.tell("watched", self.live.serving, self.watches, "")
             self._before = before, Gate(self.gate, self.live.settings.depth, self.watches)
 
     def end(self) -> None:
         """No request comes any more, or another candidate does."""
         if self._candidate is not None:
             gate, self._candidate = self._candidate[1], None
-            self.tell("failed", self.live.serving, gate.tries, gate.verdict.reason)
+            self.tell("undecided", self.live.serving, gate.tries, gate.verdict.reason)
 
     def _judge(self, weights: Weights, gate: Gate, requests: Seq[ServedRequest]) -> None:
         """The candidate meets these; the draft that serves on the same positions."""
@@ -103,7 +105,7 @@ class Candidates:
             old, new = self.live.judge(some, (self.live.serving, weights))
             for one, a, b in zip(some, old, new, strict=True):
                 if gate.outcome == "undecided":
-                    gate.add(one.domain, a, b)
+                    gate.add(one.domain, a, b if isfinite(b) else 0.0)  # weights that broke accept nothing
         if gate.outcome == "undecided":
             return
         self._candidate, self._due = None, self.live.num_tokens + self.first
@@ -120,7 +122,7 @@ class Candidates:
         serving, earlier = self.live.judge([one], (self.live.serving, before))
         if not serving:
             return
-        gate.add(one.domain, serving[0], earlier[0])
+        gate.add(one.domain, serving[0] if isfinite(serving[0]) else 0.0, earlier[0])
         if gate.outcome == "passed":
             self.replace(before, None)
             self.tell("rolled back", before, gate.tries, gate.verdict.reason)

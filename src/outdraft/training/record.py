@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -19,6 +20,7 @@ from outdraft.options.new_file import new_file
 from outdraft.options.read_file import load_json
 
 RECORD = "training.json"
+_ROW = re.compile(r"\[[^\[\]{}\"]+\]")  # numbers alone: they stand in one line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,8 @@ def read_record(directory: Path) -> TrainingRecord:
 def write_record(directory: Path, record: Mapping[str, Any]) -> None:
     """Write a record beside the draft that it is about."""
     with new_file(directory / RECORD) as beside:
-        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        indented = json.dumps(record, indent=1)
+        beside.write_text(_ROW.sub(lambda row: " ".join(row[0].split()), indented) + "\n", encoding="utf-8")
 
 
 def _promise(raw: Mapping[str, Any]) -> Promise:

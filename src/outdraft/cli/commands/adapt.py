@@ -209,7 +209,7 @@ def reset(options: ResetOptions) -> int:
     for name in room.tenants() if options.tenant is None else [options.tenant]:
         room.tenant(name).reset()
     if options.tenant is None:
-        for name in ("observed.json", "domains.json", "learner.log"):
+        for name in ("observed.json", "learner.log"):
             (room.path / name).unlink(missing_ok=True)
     _say(f"{room.path}: nothing is left of what was learned; the draft of the beginning serves")
     return 0
@@ -239,15 +239,23 @@ def export(options: ExportOptions) -> int:
 def learn(options: LearnOptions) -> int:
     """Learn in a room until the engine that it is for ends, or Ctrl-C does."""
     import os
+    from contextlib import ExitStack
 
     from outdraft.adapt.lock import one_at_a_time
+    from outdraft.engine.adapting.learner_process import TAKEN
+    from outdraft.options.errors import CapabilityError
     from outdraft.training.live_learner import LiveLearner, lower_priority
 
     room = _room(options.room)
     lower_priority(ends_with_parent=options.parent is not None)
-    with one_at_a_time(
-        room.path / "learner.lock", f"{room.path} has a learner already: one is enough for all replicas"
-    ):
+    taken = f"{room.path} has a learner already: one is enough for all replicas"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(one_at_a_time(room.path / "learner.lock", taken))
+        except CapabilityError:
+            if options.parent is None:
+                raise
+            return TAKEN
         LiveLearner(room).run(lambda: options.parent is None or os.getppid() == options.parent)
     return 0
 

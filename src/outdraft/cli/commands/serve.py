@@ -102,7 +102,8 @@ class AdaptFlags:
 
     def settings(self) -> dict[str, Any]:
         """What they say to `LLM`. Raises `ConfigError` for what means nothing without --adapt."""
-        given = {**({"room": self.adapt_room} if self.adapt_room else {}), **self.adapt_options}
+        room = {"room": str(user_path(self.adapt_room).absolute())} if self.adapt_room else {}
+        given = {**room, **self.adapt_options}
         if not self.adapt and (given or self.adapt_opt_in):
             raise ConfigError(
                 "--adapt-room, --adapt-opt-in and --adapt-options belong to --adapt: add it, or leave them out"

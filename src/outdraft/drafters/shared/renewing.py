@@ -4,19 +4,21 @@
                   version 0 0 | 1 1       c and d begin with the one in DIR. The last old text takes the old one along
 
 What a network has read of a text lies in rows that only this network made, so a text that changed would have to be read
-again. Memory holds both networks for as long as a text of the old one runs; their rows lie in one cache. Requests of a
-cache salt may have a network of their own.
+again. Memory holds both networks for as long as a text of the old one runs; their rows lie in one cache, and no text
+begins from rows of another network. Requests of a cache salt may have a network of their own.
 """
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from outdraft.cache.config import CacheShelf
+from outdraft.cache.shelf import CacheShelf
+from outdraft.core.adoption import Adoption
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Adoption, Drafter, Seen, Traits
+from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
@@ -47,7 +49,7 @@ def build_drafter(method: AnyDrafter, options: Any, port: Any) -> Drafter:
         other: Drafter = method.build(_at(options, place), port)
         return other
 
-    return RenewingDrafter(made, make, shelf.forget)
+    return RenewingDrafter(made, make)
 
 
 def _at(options: Any, place: Path) -> Any:
@@ -61,18 +63,15 @@ def newest(drafter: Drafter) -> Drafter:
 
 
 class RenewingDrafter:
-    """`first`: over the network that was asked for; `make`: another, over the network in a directory.
+    """`first`: over the network that was asked for; `make`: another, over the network in a directory."""
 
-    `forget`: no later text begins from rows that are there now, since another network made them.
-    """
-
-    def __init__(self, first: Drafter, make: Callable[[Path], Drafter], forget: Callable[[], None]) -> None:
-        self.newest, self._make, self._forget = first, make, forget
-        self.heard: Callable[[Seq[Seen]], None] | None = None  # who else hears what `observe` does
-        self._for: dict[str, Drafter] = {}  # cache salt -> whose network is its own
+    def __init__(self, first: Drafter, make: Callable[[Path], Drafter]) -> None:
+        self.newest, self._make, self._making = first, make, Lock()
+        self.heard: Callable[[Seq[Seen]], None] | None = None  # also hears of texts that the newest network drafts
+        self._for: dict[str, tuple[int, Drafter]] = {}  # cache salt, "" is none -> whose network is its own
+        self._version = 0  # of `newest`
         self._adoption = Adoption(self._take, of=self._version_of, prepare=self._prepare, take_for=self._take_for)
         self._begun: dict[int, tuple[int, Drafter]] = {}  # sequence -> version, and who drafts for it
-        self._versions: dict[str, int] = {}  # cache salt, "" for all others -> version
 
     @property
     def needs(self) -> Needs:
@@ -85,10 +84,8 @@ class RenewingDrafter:
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
-            salt = seq.request.cache_salt or ""
-            drafter = self._for.get(salt, self.newest)
-            self._begun[seq.id] = self._versions.get(salt if salt in self._for else "", 0), drafter
-            drafter.begin([seq])
+            self._begun[seq.id] = made = self._now(seq)
+            made[1].begin([seq])
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """One call for each version that is asked."""
@@ -104,20 +101,17 @@ class RenewingDrafter:
         for drafter in self._who([one.seq.id for one in seen]):
             drafter.observe([one for one in seen if self._begun[one.seq.id][1] is drafter])
         if self.heard is not None:
-            self.heard(seen)
+            self.heard([one for one in seen if self._begun[one.seq.id] == self._now(one.seq)])
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for drafter in self._who([seq.id for seq in seqs if seq.id in self._begun]):
             drafter.end([seq for seq in seqs if seq.id in self._begun and self._begun[seq.id][1] is drafter])
-        ended = [self._begun.pop(seq.id, (0, self.newest))[1] for seq in seqs]
-        held = (self.newest, *self._for.values())
-        if any(all(one is not drafter for drafter in held) for one in ended):
-            self._forget()
+        for seq in seqs:
+            self._begun.pop(seq.id, None)
 
-    def drop(self, salt: str) -> None:
-        """Requests of this salt have no network of their own any more."""
-        self._for.pop(salt, None)
-        self._versions.pop(salt, None)
+    def _now(self, seq: Sequence) -> tuple[int, Drafter]:
+        """Who drafts for a text of this salt that begins now."""
+        return self._for.get(seq.request.cache_salt or "") or (self._version, self.newest)
 
     def _who(self, ids: Seq[int]) -> list[Drafter]:
         return list({id(drafter): drafter for _, drafter in map(self._begun.__getitem__, ids)}.values())
@@ -127,7 +121,8 @@ class RenewingDrafter:
 
     def _prepare(self, place: Path) -> Drafter:
         """Raises what reading the network raises, and `ConfigError` for one that reads other states of the target."""
-        made = self._make(place)
+        with self._making:
+            made = self._make(place)
         if made.needs != self.newest.needs:
             raise ConfigError(
                 f"{place} reads the target's states after layers {made.needs.taps}, and what it is to replace after "
@@ -136,9 +131,7 @@ class RenewingDrafter:
         return made
 
     def _take(self, made: Drafter) -> None:
-        self.newest, self._versions[""] = made, self._adoption.version + 1
-        self._forget()
+        self.newest, self._version = made, self._adoption.version + 1
 
     def _take_for(self, made: Drafter, salt: str) -> None:
-        self._for[salt], self._versions[salt] = made, self._adoption.version + 1
-        self._forget()
+        self._for[salt] = self._adoption.version + 1, made

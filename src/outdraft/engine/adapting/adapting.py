@@ -10,22 +10,23 @@ back. Nothing here can stop a request: what fails is logged once, and the draft 
 
 import json
 import logging
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty
-from threading import Event, Thread
-from time import monotonic
+from threading import Event, Thread, current_thread
+from time import monotonic, time
 from typing import Any
 from weakref import ref
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.diagnose import diagnose
-from outdraft.adapt.domains import Domains
 from outdraft.adapt.examined import Examined
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.options import AdaptOptions
 from outdraft.adapt.room import SHARED, AdaptRoom, Pair
-from outdraft.adapt.spool import SpoolWriter
+from outdraft.adapt.spool import SpoolWriter, clean_spool, spool_files
 from outdraft.core.drafter import Drafter, inner
 from outdraft.drafters.shared.renewing import RenewingDrafter
 from outdraft.engine.adapting.learner_process import LearnerProcess
@@ -33,11 +34,16 @@ from outdraft.engine.adapting.served import Served, ServedWatch
 from outdraft.engine.callers.adoption import hand_over, only_adoption
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.kernels.threads import torch_threads
-from outdraft.options.errors import CapabilityError, ConfigError, OutdraftError
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.new_file import new_file
 from outdraft.options.paths import user_path
 from outdraft.weights.user_cache import is_kept, user_cache
 
+_DAY = 86400.0
+_CLEAN = 3600.0  # seconds between two looks for what is too old
+_FRESH = 3.0  # seconds for which a status is told again
+_TOGETHER = 64  # requests that are written between two other things
+_MOST_SAID = 1000  # errors
 _REST = 0.3  # seconds without a request after which the learner goes on
 _LOOK = 1.0  # between two looks at the room
 _TELL = 10.0  # between two writings of what was observed
@@ -63,32 +69,41 @@ class Adapting:
             busy=self._pause,
             idle=self._note_idle,
         )
-        self.serving: dict[str, int] = {}  # folder of a tenant -> version of the room
+        self.serving: dict[str, tuple[str, int]] = {}  # folder of a tenant -> when it was born, version
         self._spools: dict[str, SpoolWriter] = {}
-        self._salts: dict[str, str] = {SHARED: ""}  # folder of a tenant -> salt
+        self._folders: dict[str, str] = {"": SHARED}  # salt -> folder of the tenant
         self._idle_since, self._num_kept, self._said = monotonic(), 0, set[str]()
-        self._recall_domains()
+        self._status, self._status_at = dict[str, Any](), -_FRESH
         self._ending = Event()
         thread.ask(lambda engine: engine.watch.add(self.watch))
         self._drafter.heard = self.watch.observe
-        self._follow(thread)  # what was learned before serves from the first request on
+        self._attempt(self._follow)  # what was learned before serves from the first request on
         self._thread = Thread(target=self._run, name="outdraft-adapt", daemon=True)
         self._thread.start()
 
     def status(self) -> dict[str, Any]:
-        """What is known now, as plain data: versions, requests, the learner, guesses by domain, what is wrong."""
+        """What is known, as plain data: versions, requests, the learner, guesses by domain, what is wrong.
+
+        At most a few seconds old, so that asking often costs the engine nothing.
+        """
+        if monotonic() - self._status_at >= _FRESH:
+            self._status, self._status_at = self._look(), monotonic()
+        return self._status
+
+    def _look(self) -> dict[str, Any]:
         domains = self._observed()
         whole = Observed()
         for one in domains.values():
-            whole = whole.merge(one)
+            whole = whole.joined(one)
         learner = "none" if self.learner is None else "paused" if self.learner.is_paused else "running"
         return {
             "room": str(self.room.path),
-            "version": self.serving.get(SHARED, 0),
+            "version": self.serving.get(SHARED, ("", 0))[1],
             "tenants": len(self.watch.domains),
             "requests_kept": self._num_kept,
             "learner": learner if self.learner is None or self.learner.is_alive else "not running",
             "frozen": self.room.is_frozen,
+            "is_alive": self._thread.is_alive(),
             "rounds": whole.whole.rounds,
             "marginal_acceptance": _rounded(whole.recent.nearness),
             "acceptance": _rounded(whole.recent.acceptance),
@@ -101,13 +116,15 @@ class Adapting:
         """Of requests without a tenant's name, by domain; copied between two steps."""
         if (thread := self._engine()) is None:
             return {}
-        shared = {kind: one for (salt, kind), one in list(self.watch.observed.items()) if not salt}
-        return thread.ask(lambda engine: {kind: Observed.of(one.data()) for kind, one in shared.items()})
+        return thread.ask(
+            lambda engine: {kind: one.copied() for (salt, kind), one in self.watch.observed.items() if not salt}
+        )
 
     def close(self) -> None:
         """End the learner and the thread; what waits to be written is written."""
         self._ending.set()
-        self._thread.join()
+        if self._thread is not current_thread():
+            self._thread.join()
 
     def _pause(self) -> None:
         if self.learner is not None and not self.options.while_busy:
@@ -117,98 +134,105 @@ class Adapting:
         self._idle_since = monotonic()
 
     def _run(self) -> None:
-        looked = told = monotonic()
-        while not self._ending.is_set() and self._engine() is not None:
-            self._write()
-            self._go_on()
-            if monotonic() - looked >= _LOOK:
-                self._attempt(lambda: self._follow(self._engine()))
-                looked = monotonic()
-            if monotonic() - told >= _TELL:
-                self._attempt(self._tell)
-                told = monotonic()
-        if self.learner is not None:
-            self.learner.stop()
-        self._write(wait=False)
+        next_look = next_told = next_clean = 0.0
+        try:
+            while not self._ending.is_set() and self._engine() is not None:
+                self._attempt(self._write)
+                self._attempt(self._go_on)
+                now = monotonic()
+                if now >= next_look:
+                    self._attempt(self._follow)
+                    next_look = now + _LOOK
+                if now >= next_told:
+                    self._attempt(self._tell)
+                    next_told = now + _TELL
+                if now >= next_clean:
+                    self._attempt(self._clean)
+                    next_clean = now + _CLEAN
+        finally:
+            if self.learner is not None:
+                self.learner.stop()
+        while self.watch.ended_requests.qsize():
+            self._attempt(self._write)
         self._attempt(self._tell)
         for spool in self._spools.values():
             spool.close()
 
-    def _write(self, *, wait: bool = True) -> None:
-        """Requests that ended: to disk."""
-        try:
-            while True:
-                served = self.watch.ended_requests.get(timeout=0.1 if wait else 0.0)
-                self._attempt(lambda served=served: self._keep(served))  # type: ignore[misc]
-        except Empty:
-            return
+    def _write(self) -> None:
+        """Requests that ended: to disk, some at a time."""
+        with suppress(Empty):
+            served = self.watch.ended_requests.get(timeout=0.1)
+            for _ in range(_TOGETHER):
+                self._attempt(partial(self._keep, served))
+                served = self.watch.ended_requests.get_nowait()
+            self._attempt(partial(self._keep, served))
 
     def _keep(self, served: Served) -> None:
-        folder = self.room.name_of(served.salt)
-        if self.room.is_frozen:
-            return
-        self._salts[folder] = served.salt
+        folder = self._folders.setdefault(served.salt, self.room.name_of(served.salt))
         tenant = self.room.tenant(folder)
-        spool = self._spools.get(folder)
-        if spool is None or not tenant.requests.is_dir():  # or the tenant was reset
-            kept, seconds = self.options.num_kept, 86400 * self.options.days
-            spool = self._spools[folder] = SpoolWriter(tenant.requests, num_kept=kept, seconds=seconds)
-        spool.put({"prompt_token_ids": served.prompt, "token_ids": served.answer, "domain": served.domain})
+        if not (self.room.path / "room.json").exists():
+            raise ConfigError(f"{self.room.path} is gone: requests are served, and nothing is learned of them")
+        tenant.begin()
+        if folder not in self._spools:
+            kept, seconds = self.options.num_kept, _DAY * self.options.days
+            self._spools[folder] = SpoolWriter(tenant.requests, num_kept=kept, seconds=seconds)
+        self._spools[folder].put({"prompt_token_ids": served.prompt, "token_ids": served.answer})
         self._num_kept += 1
 
     def _go_on(self) -> None:
         """Start the learner once there is something to learn, and have it go on while nothing runs."""
-        if self.learner is None or not self._num_kept or self.room.is_frozen:
+        self.watch.is_frozen = self.room.is_frozen
+        if self.learner is None or not self._num_kept or self.watch.is_frozen:
             return
-        idle = not self.watch.is_busy and monotonic() - self._idle_since >= _REST
-        if idle or self.options.while_busy:
+        if self.options.while_busy or (not self.watch.is_busy and monotonic() - self._idle_since >= _REST):
             if said := self.learner.keep_alive():
                 _log.warning("%s", said)
             self.learner.go_on()
+        if self.watch.is_busy:  # a request that came in between
+            self._pause()
 
-    def _follow(self, thread: EngineThread | None) -> None:
+    def _follow(self) -> None:
         """Adopt what the room says."""
-        if thread is None:
-            return
-        for folder, salt in list(self._salts.items()):
+        for salt in list(self.watch.salts):
+            if salt not in self._folders and self.room.tenant(folder := self.room.name_of(salt)).born:
+                self._folders[salt] = folder
+        for salt, folder in list(self._folders.items()):
             tenant = self.room.tenant(folder)
-            version = tenant.version
-            if version == self.serving.get(folder, 0):
+            now, before = (tenant.born, tenant.version), self.serving.get(folder, ("", 0))
+            if now == before or (thread := self._engine()) is None:
                 continue
-            place = tenant.place(version) if version else self.room.pair.draft
-            with torch_threads(1):
-                hand_over(thread, place, salt or None)
-            before, self.serving[folder] = self.serving.get(folder, 0), version
-            _log.info("%s: version %d of the draft serves in the place of %d", folder, version, before)
-            self._forget_rounds(salt)
+            if now[1] or before[1]:
+                with torch_threads(1):
+                    hand_over(thread, tenant.place(now[1]) if now[1] else self.room.pair.draft, salt)
+                _log.info("%s: version %d of the draft serves in the place of %d", folder, now[1], before[1])
+                thread.ask(lambda engine, salt=salt: self.watch.forget(salt))  # type: ignore[misc]
+            self.serving[folder] = now
 
-    def _forget_rounds(self, salt: str) -> None:
-        """Rounds of other weights say nothing of these."""
-        for whose in [one for one in self.watch.observed if one[0] == salt]:
-            self.watch.observed.pop(whose, None)
+    def _clean(self) -> None:
+        """Delete what is too old, of every tenant; one that is left with nothing goes."""
+        seconds = _DAY * self.options.days
+        for name in self.room.tenants():
+            tenant = self.room.tenant(name)
+            clean_spool(tenant.requests, num_kept=self.options.num_kept, seconds=seconds)
+            is_old = (tenant.path / "born").stat().st_mtime < time() - seconds if tenant.born else False
+            if name != SHARED and is_old and not spool_files(tenant.requests):
+                tenant.reset()
 
-    def _attempt(self, work: Any) -> None:
+    def _attempt(self, work: Callable[[], object]) -> None:
         """What fails is said once; the next time may do better."""
         try:
             work()
-        except (OSError, OutdraftError, ValueError) as error:
-            if (said := str(error)) not in self._said and len(self._said) < 100:
+        except Exception as error:
+            if (said := f"{type(error).__name__}: {error}") not in self._said and len(self._said) < _MOST_SAID:
                 self._said.add(said)
                 _log.warning("adaptation: %s", said)
 
     def _tell(self) -> None:
-        """Leave what was observed for `outdraft adapt status`, and the domains for the next engine."""
+        """Leave what was observed for `outdraft adapt status`."""
+        if self._engine() is None:
+            return
         with new_file(self.room.path / "observed.json") as beside:
-            beside.write_text(json.dumps(self.status()) + "\n", encoding="utf-8")
-        if "" in self.watch.domains:
-            with new_file(self.room.path / "domains.json") as beside:
-                beside.write_text(json.dumps(self.watch.domains[""].kept()) + "\n", encoding="utf-8")
-
-    def _recall_domains(self) -> None:
-        domains = Domains()
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            domains.recall(json.loads((self.room.path / "domains.json").read_text(encoding="utf-8")))
-            self.watch.domains[""] = domains
+            beside.write_text(json.dumps(self._look()) + "\n", encoding="utf-8")
 
     def _record(self) -> AcceptanceRecord | None:
         """What the draft promised when it was trained."""
@@ -244,7 +268,7 @@ def _place(options: AdaptOptions, pair: Pair) -> Path:
 
 def _told(options: AdaptOptions) -> dict[str, Any]:
     """What the learner reads."""
-    names = ("seconds_an_hour", "first", "learn", "gate")
+    names = ("seconds_an_hour", "first", "max_tenants", "learn", "gate")
     return {name: getattr(options, name) for name in names}
 
 

@@ -12,10 +12,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from time import monotonic
 
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds before it is begun again
 _MOST_LOG = 1 << 20
+TAKEN = 75  # exit code of a learner whose room has one
 
 
 class LearnerProcess:
@@ -26,7 +28,7 @@ class LearnerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._not_before, self._wait = 0.0, _FIRST_WAIT
         self.is_paused = False
-        self.num_deaths = 0
+        self._lock = Lock()  # around what is paused, and whether it is
 
     @property
     def is_alive(self) -> bool:
@@ -43,10 +45,13 @@ class LearnerProcess:
         if self.is_alive or monotonic() < self._not_before:
             return ""
         died = self._process
-        self._not_before, self._wait = monotonic() + self._wait, min(_LONGEST_WAIT, 2 * self._wait)
+        is_taken = died is not None and died.returncode == TAKEN
+        self._wait = _LONGEST_WAIT if is_taken else min(_LONGEST_WAIT, 2 * self._wait)
+        self._not_before = monotonic() + self._wait
         log = self._room / "learner.log"
         fresh = not log.exists() or log.stat().st_size > _MOST_LOG
-        with log.open("wb" if fresh else "ab") as told:
+        with self._lock, log.open("wb" if fresh else "ab") as told:
+            self.is_paused = False
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "outdraft", "adapt", "learn", str(self._room), "--parent", str(os.getpid())],
                 stdin=subprocess.DEVNULL,
@@ -55,10 +60,8 @@ class LearnerProcess:
                 env={**os.environ, "OMP_NUM_THREADS": str(self._threads)},
                 start_new_session=True,  # Ctrl-C at a terminal is for the engine
             )
-        self.is_paused = False
-        if died is None:
+        if died is None or is_taken:
             return ""
-        self.num_deaths += 1
         return f"the process that learns ended with {died.returncode} and begins again; its words are in {log}"
 
     def pause(self) -> None:
@@ -77,9 +80,8 @@ class LearnerProcess:
             self._process.wait()
 
     def _signal(self, name: str, *, paused: bool) -> None:
-        process, number = self._process, getattr(signal, name, None)
-        if process is None or number is None or self.is_paused == paused:
-            return
-        with suppress(OSError):
-            process.send_signal(number)
-            self.is_paused = paused
+        number = getattr(signal, name, None)
+        with self._lock, suppress(OSError):
+            if self._process is not None and number is not None and self.is_paused != paused:
+                self._process.send_signal(number)
+                self.is_paused = paused

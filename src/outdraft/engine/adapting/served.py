@@ -4,9 +4,11 @@
     observe    rounds of the drafter that learns, by tenant and domain
     ended      its ids go to a queue, which another thread writes to disk
 
-A request that opted out is not looked at: nothing is counted of it, and nothing written.
+A request that opted out is not looked at: nothing is counted of it, and nothing written. Neither is any while the room
+is frozen, nor in a forked process.
 """
 
+import os
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 
 _MOST_ANSWER = 2048  # ids of an answer that are kept
+_MOST_SALTS = 4096
+_MOST_WAITING = 1000  # requests that are not on disk yet; further ones are left out
 _LEAST = 2  # ids of an answer, of which something can be learned
 _WHOLE = ("stop", "length")
 
@@ -29,7 +33,6 @@ class Served:
     """A request that ended, and may be learned from."""
 
     salt: str
-    domain: str
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
 
@@ -46,6 +49,9 @@ class ServedWatch:
         self.num_left_out = 0  # requests of tenants beyond the most
         self._opt_in, self._window, self._max_tenants = opt_in, window, max_tenants
         self._busy, self._idle = busy, idle
+        self.is_frozen = False
+        self.salts: dict[str, None] = {}  # that requests had, so that their versions are found
+        self._process = os.getpid()
         self._running: set[int] = set()
         self._looked_at: dict[int, tuple[str, str]] = {}  # sequence -> salt, domain
 
@@ -56,11 +62,15 @@ class ServedWatch:
 
     def asked(self, seq: Sequence, now: float) -> None:
         """A request was accepted."""
+        if os.getpid() != self._process:
+            return
         self._running.add(seq.id)
         self._busy()
-        if not self._may_learn(seq):
-            return
         salt = seq.request.cache_salt or ""
+        if len(self.salts) < _MOST_SALTS:
+            self.salts[salt] = None
+        if self.is_frozen or not self._may_learn(seq):
+            return
         if salt not in self.domains and len(self.domains) >= self._max_tenants + (salt == ""):
             self.num_left_out += 1
             return
@@ -87,8 +97,15 @@ class ServedWatch:
         whose = self._looked_at.pop(seq.id, None)
         if whose is None or seq.finish_reason not in _WHOLE or seq.num_output < _LEAST:
             return
+        if self.ended_requests.qsize() >= _MOST_WAITING:
+            return
         prompt, answer = seq.request.prompt_token_ids[-self._window :], seq.output[:_MOST_ANSWER]
-        self.ended_requests.put(Served(salt=whose[0], domain=whose[1], prompt=prompt, answer=tuple(answer)))
+        self.ended_requests.put(Served(salt=whose[0], prompt=prompt, answer=tuple(answer)))
+
+    def forget(self, salt: str) -> None:
+        """Nothing is known of the guesses of this salt, as of another network's."""
+        for whose in [one for one in self.observed if one[0] == salt]:
+            del self.observed[whose]
 
     def _may_learn(self, seq: Sequence) -> bool:
         """Whether it said so, and whether its answer is the model's own behind its prompt."""

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from outdraft.core.drafter import Adoption, Drafter, inner
+from outdraft.core.adoption import Adoption
+from outdraft.core.drafter import Drafter, inner
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.options.errors import CapabilityError
 

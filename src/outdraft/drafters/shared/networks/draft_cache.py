@@ -44,6 +44,7 @@ class DraftCache:
         room, config = max_len + MAX_NODES, config or CacheConfig()
         self.rows = config.build(num_layers, num_kv_heads, head_dim, dtype, device, room)
         self._shared = self.rows if config.prefixes and isinstance(self.rows, PagedCache) else None
+        self._network = 0 if config.shelf is None else config.shelf.num_networks  # rows of another one are not taken
         self._exact = exact
         self._num_guessed: dict[int, int] = {}
 
@@ -67,12 +68,12 @@ class DraftCache:
 
         `tokens`: one for each row, which with those before it decides the row.
         """
-        return 0 if self._shared is None else self._shared.adopt(seq, salt, tokens)
+        return 0 if self._shared is None else self._shared.adopt(seq, (self._network, salt), tokens)
 
     def publish(self, seq: int, salt: Hashable, tokens: Seq[int]) -> None:
         """Leave the text's rows, which these tokens decide, to later texts."""
         if self._shared is not None:
-            self._shared.publish(seq, salt, tokens)
+            self._shared.publish(seq, (self._network, salt), tokens)
 
     def free(self, seq: int) -> None:
         """Forget the text and the guess."""
