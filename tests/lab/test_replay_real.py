@@ -15,7 +15,9 @@ def test_each_traffic_is_recorded_and_replayed(tmp_path, capsys, traffic, count)
     shown = re.findall(r"(tokens a second|first token, ms) +real +([\d.]+) +replayed +([\d.]+) +([\d.]+)x", out)
     assert [words for words, *_ in shown] == ["tokens a second", "first token, ms"]
     for _, recorded, replayed, ratio in shown:
-        assert float(recorded) > 0 and float(ratio) == pytest.approx(float(replayed) / float(recorded), abs=0.02)
+        assert float(recorded) > 0 and float(ratio) == pytest.approx(
+            float(replayed) / float(recorded), abs=0.06
+        )  # of figures that were rounded
     requests = read_trace(tmp_path / f"{traffic}.jsonl").requests
     assert len(requests) == count
     assert [one.cached >= 256 for one in requests[1:]] == [traffic == "turns"] * (count - 1)

@@ -41,10 +41,10 @@ from outdraft.weights.user_cache import is_kept, user_cache
 
 _DAY = 86400.0
 _CLEAN = 3600.0  # seconds between two looks for what is too old
-_FRESH = 3.0  # seconds for which a status is told again
+_FRESH = 3.0  # seconds for which a status is given again
 _TOGETHER = 64  # requests that are written between two other things
 _MOST_SAID = 1000  # errors
-_REST = 0.3  # seconds without a request after which the learner goes on
+_REST = 0.05  # seconds without a request after which the learner goes on
 _LOOK = 1.0  # between two looks at the room
 _TELL = 10.0  # between two writings of what was observed
 _log = logging.getLogger("outdraft.adapt")
