@@ -17,9 +17,12 @@ SOURCE = Path(__file__).parents[1] / "src/outdraft"
 
 # Each file that asks for the time of day, and what for.
 SHOWN = {
+    "adapt/room.py": "when a line of the ledger was written",
+    "adapt/spool.py": "the age of requests, in days; a jump deletes them earlier or later",
     "bench/write.py": "the date of a record",
     "cli/commands/bench.py": "the name of a folder",
     "codecs/sandbox.py": "strftime_now of chat templates",
+    "engine/adapting/adapting.py": "the age of a tenant, in days; likewise",
     "models/remake/packed_cache.py": "the age of a file that another process left; a day more or less changes nothing",
     "server/endpoints/answering.py": "created",
     "server/endpoints/responses.py": "completed_at",

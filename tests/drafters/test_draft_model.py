@@ -243,7 +243,7 @@ def test_greedy_option_and_confidence():
 
 class Port:
     vocab_size, dtype, device = V, torch.float64, torch.device("cpu")
-    record, exact, codec = None, True, None
+    record, exact, codec, renews = None, True, None, False
 
 
 def test_build_loads_and_checks_the_vocabulary(tmp_path):

@@ -1,6 +1,7 @@
 """What a draft's acceptance is promised about: answers of held-out examples, as many as a check needs rounds of."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +99,7 @@ def test_a_good_draft_is_promised_about_enough_texts_to_be_confirmed(course, mon
 
 def test_more_examples_are_asked_for_where_there_are_no_more(course, monkeypatch):
     drafting(monkeypatch, 16.0)
+    course.learner.save(Path(course.plan.out))
     write_record(course.loop.run_dir, make_record(course, promises(course)))
     for one in read_record(course.loop.run_dir).promises:
         assert one.exhausted and len(one.terms.prompts) == 600

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from outdraft import zoo
 from outdraft.adapt.diagnose import diagnose
 from outdraft.adapt.kinds import Cure, Kind
+from outdraft.adapt.learning import Learning
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.specimen import Specimen, compare, gap
 from outdraft.core.learner import TargetLearner
@@ -25,7 +26,7 @@ from outdraft.training.check import compare_specimen
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.lessons import Teacher
-from outdraft.training.live import Learning, LiveDraft, ServedRequest
+from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.record import read_record
 from outdraft.training.specimens import known_signs, marks_of, specimen_ids, take_specimen
 
@@ -147,12 +148,13 @@ def test_what_was_learned_has_a_specimen_of_its_own(known, planted, tmp_path):
     record = json.loads((head / "training.json").read_text())
     (head / "training.json").write_text(json.dumps({**record, "specimen": known.data(), "marks": [7]}))
     assert not any(one.evidence.is_alarm for one in compare_specimen(head, str(TARGET)))
-    live = LiveDraft(TARGET, head, Learning(lr=0.01, muon_lr=0.01, step_tokens=64, held_out=0.0))
+    settings = Learning(lr=0.01, muon_lr=0.01, step_tokens=64, held_out=0.0)
+    live = LiveDraft(open_target(TARGET, "auto", "cpu"), head, settings)
     assert len(live.findings()) == 2 and not any(one.evidence.is_alarm for one in live.findings())
     live.add(ServedRequest(prompt=(5, 6), answer=tuple(IDS)))
     for _ in range(3):
         live.learn()
-    live.serve(tmp_path / "new")
+    live.write(live.weights(), tmp_path / "new")
     found = read_record(tmp_path / "new")
     assert found.marks == (7,) and found.specimen != known
     assert not any(one.evidence.is_alarm for one in compare_specimen(tmp_path / "new", str(TARGET)))

@@ -16,6 +16,7 @@ class Learning:
     step_tokens: int = 1024  # rows of a step
     held_out: float = 0.2  # the share of requests that only judge
     replay: float = 0.3  # the share of a step that is of earlier requests
+    epochs: float = 1.0  # times that what was served is learned from, where there is time; 1: once, and the replays
     kept: int = 2000  # earlier requests that are kept for it, each as likely as any
     window: int = 256  # tokens of a prompt that are read before the answer, the last ones
     depth: int = 5  # tokens of a guess that are judged
@@ -27,6 +28,7 @@ class Learning:
         check_range(self, "clip", least=1e-6)
         check_range(self, "step_tokens", least=64, most=1 << 20)
         check_range(self, "held_out", "replay", least=0.0, most=0.9)
+        check_range(self, "epochs", least=1.0, most=1000.0)
         check_range(self, "kept", least=1, most=1 << 20)
         check_range(self, "window", "depth", least=1, most=1 << 16)
         check_range(self, "share", least=0.0, most=1.0)

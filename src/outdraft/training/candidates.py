@@ -2,7 +2,7 @@
 
     request -> watched?  the version before it, on the same request: better after all -> rolled back
             -> held out: the candidate's gate, which all earlier ones that are held have met; passed: it serves
-            -> else learned from, a step whenever so much is fresh
+            -> else learned from, a step whenever so much is fresh; and again, while there is nothing else to do
 
 A candidate stays until it is decided, or until twice as much has been learned: so a few tries are enough, and each is
 another test. The watch is a gate with the roles changed: what served before must be shown to accept more. It meets
@@ -58,9 +58,20 @@ class Candidates:
             self.held.append(one)
             if self._candidate is not None:
                 self._judge(*self._candidate, [one])
-        began = perf_counter()
         while self.live.num_waiting >= self.live.settings.step_tokens * (1 - self.live.settings.replay):
-            self.live.learn()
+            self._learn()
+
+    def rehearse(self) -> bool:
+        """A step over earlier requests alone; False where all were learned from as often as they should be."""
+        epochs = self.live.settings.epochs
+        if epochs <= 1 or self.live.num_tokens >= epochs * self.live.num_served:
+            return False
+        self._learn()
+        return True
+
+    def _learn(self) -> None:
+        began = perf_counter()
+        self.live.learn()
         self.seconds += perf_counter() - began
         if self.live.num_tokens >= self._due:
             self.end()  # and what was learned goes on

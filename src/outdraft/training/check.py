@@ -26,6 +26,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.computing import open_target
 from outdraft.training.lessons import Teacher
+from outdraft.training.possible import require_own_target
 from outdraft.training.promise import LEAST_ROUNDS, written
 from outdraft.training.record import Promise, PromiseTerms, fingerprint, read_record, require_target, template_digest
 from outdraft.training.specimens import take_specimen
@@ -126,7 +127,9 @@ def compare_specimen(directory: Path, target: str, *, dtype: str | None = None, 
     if record.specimen is None:
         return []
     method = find_learner(record.kind)
-    decoder, _ = open_target(resolve(target), dtype or "auto", device)
+    source = resolve(target)
+    decoder, _ = open_target(source, dtype or "auto", device)
+    require_own_target(place, decoder, source)
     learner = method.load(method.options(), decoder, place)
     return compare(record.specimen, take_specimen(learner, Teacher(decoder, learner.taps), place, record.specimen.ids))
 

@@ -84,7 +84,7 @@ class LiveDraft:
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
-        self._num_seen = self.num_steps = self.num_tokens = 0
+        self._num_seen = self.num_steps = self.num_tokens = self.num_served = 0  # tokens learned, and to be learned
         self._seed = seed
 
     def findings(self) -> list[Finding]:
@@ -101,6 +101,7 @@ class LiveDraft:
         if served.number < self.settings.held_out:
             return True
         self._fresh.append(served)
+        self.num_served += self.length(served)
         return False
 
     @property

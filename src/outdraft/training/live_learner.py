@@ -75,7 +75,9 @@ class Pupil:
         return self._tenant.born != self._born
 
     def turn(self) -> bool:
-        """Take a few requests; whether there were any."""
+        """Take a few requests, or learn again from earlier ones; whether there was anything to do."""
+        if self._room.is_frozen or self.is_gone:
+            return False
         if self._tenant.version != self.version:
             self._follow(self._tenant.version)
         some = list(islice(read_spool(self._tenant.requests, self._seen), _SOME))
@@ -84,7 +86,7 @@ class Pupil:
                 return False
             self._seen[one.file] = one.line
             self.candidates.take(self._request(one))
-        return bool(some)
+        return bool(some) or self.candidates.rehearse()
 
     def _request(self, one: Spooled) -> ServedRequest:
         made = request_of(one)

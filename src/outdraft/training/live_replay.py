@@ -53,6 +53,8 @@ class LiveReplay:
                 yield Point(domain=one.domain, first=a, serving=b, version=self.version)
             for one in some:
                 self.candidates.take(one)
+            while self.candidates.rehearse():
+                pass
         self.candidates.end()
 
     def _hear(self, turn: Turn, weights: Weights, number: int, reason: str) -> None:
