@@ -4,14 +4,15 @@
     python -m lab.adapt_poisons toy.jsonl [--drafts 20] [--buffers 1000] [--tries 2000] [--target zoo:target]
 
 A poison is a draft that learned from requests whose answers were spoiled: shuffled, one token again and again, random
-ids, or the answers of other requests. An honest update learned from the answers themselves. Both are judged on requests
-that were held out, which are not spoiled. Then, from these pairs of accepted tokens a round:
+ids, or the answers of other requests. Not each of them harms: shuffled answers still teach the words of a domain. An
+honest update learned from the answers themselves. All are judged on requests that were held out, which are not spoiled.
+Then, from these pairs of accepted tokens a round:
 
     buffers    a poison, and held-out requests drawn again with replacement: does the gate let it in?
     equal      any pair of drafts, old and new changing places by a coin for each request: their expected lengths are
                equal, so every pass is a false one; the level of a first try is 6/pi^2 of alpha
 
-Data out: a line for each draft, and the two rates.
+Data out: a line for each draft, and these rates by kind.
 """
 
 import argparse
@@ -105,25 +106,23 @@ def main() -> int:
     held = [one for one in requests if one.number < _SETTINGS.held_out]
     served = [one for one in requests if one.number >= _SETTINGS.held_out]
     kinds = [*POISONS.items()]
-    found: dict[str, list[Pairs]] = {"poison": [], "honest": []}
+    found: dict[str, list[Pairs]] = {}
     for seed in range(2 * asked.drafts):
         name, kind = kinds[seed % len(kinds)] if seed < asked.drafts else ("honest", _honest)
         pairs = judged(live, kind, served, held, seed)
-        found["poison" if seed < asked.drafts else "honest"].append(pairs)
+        found.setdefault(name, []).append(pairs)
         sys.stdout.write(f"{seed:3d} {name}: gain {mean(new - old for old, new in pairs):+.3f}\n")
         sys.stdout.flush()
     options, dice, depth = GateOptions(margin=0.5), random.Random(0), _SETTINGS.depth
-    poisoned = sum(
-        passes(dice.choice(found["poison"]), options, depth, dice, swaps=False) for _ in range(asked.buffers)
-    )
-    every = found["poison"] + found["honest"]
+    for name, several in found.items():
+        count = asked.buffers // len(POISONS)
+        passed = sum(passes(dice.choice(several), options, depth, dice, swaps=False) for _ in range(count))
+        gains = [mean(new - old for old, new in pairs) for pairs in several]
+        sys.stdout.write(f"{name}: gain {min(gains):+.3f} to {max(gains):+.3f}; {passed} of {count} passed\n")
+    every = [pairs for several in found.values() for pairs in several]
     equal = sum(passes(dice.choice(every), options, depth, dice, swaps=True) for _ in range(asked.tries))
-    honest = sum(passes(dice.choice(found["honest"]), options, depth, dice, swaps=False) for _ in range(200))
     level = options.alpha * 6 / pi**2
-    sys.stdout.write(
-        f"passed: {poisoned} of {asked.buffers} poisoned buffers; {equal} of {asked.tries} equal pairs, "
-        f"{equal / asked.tries:.4f} (level {level:.4f}); {honest} of 200 honest updates\n"
-    )
+    sys.stdout.write(f"equal pairs: {equal} of {asked.tries} passed, {equal / asked.tries:.4f} (level {level:.4f})\n")
     return 0
 
 
