@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from outdraft.adapt.domains import Domains
 
 TEMPLATE = list(range(20))
@@ -32,18 +30,6 @@ def test_each_kind_has_domains_of_its_own():
 def test_no_more_than_so_many():
     domains = Domains(most=2)
     assert {domains.of(one) for kind in range(6) for one in prompts(kind, 5, kind)} == {"1", "2"}
-
-
-def test_the_same_again_after_a_restart():
-    domains, again = Domains(), Domains()
-    for kind in range(3):
-        for one in prompts(kind, 10, kind):
-            domains.of(one)
-    again.recall(domains.kept())
-    later = [one for kind in range(3) for one in prompts(kind, 5, kind + 50)]
-    assert [again.of(one) for one in later] == [domains.of(one) for one in later]
-    with pytest.raises((ValueError, KeyError, TypeError)):
-        Domains().recall({"met": [1], "num": 1, "centres": []})
 
 
 def test_an_empty_or_a_usual_prompt_has_a_name():

@@ -1,6 +1,5 @@
 """What is observed is what the engine counts, and what its rule looked at, in chains and trees, greedy and drawn."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from math import exp
@@ -186,7 +185,8 @@ def test_merging_adds_what_ran_side_by_side():
     assert both.whole.reached == (one.whole + other.whole).reached and len(both.blocks) == 9
     assert both.whole.sure == pytest.approx((one.whole + other.whole).sure) and both.whole.rounds == 1800
     assert both.recent.reached == pytest.approx((one.recent + other.recent).reached)
-    assert one.joined(Observed()).data() == one.data()
+    alone = one.joined(Observed())
+    assert (alone.blocks, alone.calibration, alone.block) == (one.blocks, one.calibration, one.block)
     long = filled(draw(Kind.DRIFT, 900, 3), block=10, most_blocks=8)
     assert long.joined(one).block == one.joined(long).block == max(long.block, 200)
     assert long.joined(one).whole.reached == both.whole.reached
@@ -194,13 +194,15 @@ def test_merging_adds_what_ran_side_by_side():
     assert marked.joined(marked).calibration[0] == Bin(count=4, sure=0.2, right=2)
 
 
-def test_data_is_plain_and_comes_back():
-    made = filled(draw(Kind.DRIFT, 900, 3))
-    again = Observed.of(json.loads(json.dumps(made.data())))
-    assert again.data() == made.data() and again.whole == made.whole
-    again.count(1, [1.0, 0.5], [])
-    made.count(1, [1.0, 0.5], [])
-    assert again.recent.near == pytest.approx(made.recent.near) and again.whole == made.whole
+def test_a_copy_is_of_its_moment():
+    made = filled(draw(Kind.DRIFT, 850, 3))
+    copy, rounds, recent = made.copied(), made.whole.rounds, made.recent
+    made.count(1, [1.0, 0.5], [0.9, 0.8])
+    made.calibration[0].add(0.05, is_right=True)
+    assert copy.whole.rounds == rounds == made.whole.rounds - 1 and copy.recent == recent != made.recent
+    assert copy.calibration[0].count == made.calibration[0].count - 1
+    copy.count(1, [1.0, 0.5], [0.9, 0.8])
+    assert copy.recent == made.recent and copy.whole == made.whole
 
 
 def test_depths_may_differ():

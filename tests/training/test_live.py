@@ -13,20 +13,17 @@ from outdraft.options.errors import ConfigError
 from outdraft.training.computing import open_target
 from outdraft.training.live import LiveDraft, ServedRequest, read_served
 from outdraft.training.live_replay import LiveReplay
+from tests.training.forms import filled_forms
 
 TARGET = zoo.path("target")
 QUICK = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3)
-BEGINNINGS = ["The rain", "A letter", "My brother", "The captain", "In spring", "The old house", "At noon", "Her coat"]
 
 
 @pytest.fixture(scope="module")
 def served():
-    """What the target wrote behind forms that are much alike, a domain of its own."""
-    prompts = [f"{one} came to the town of {other}, and" for one in BEGINNINGS for other in ("York", "Bath", "Leeds")]
-    with LLM("zoo:target", drafter="none") as llm:
-        found = llm.generate(prompts, SamplingParams(max_tokens=48, temperature=0.4, seed=1, ignore_eos=True))
     return [
-        ServedRequest(prompt=tuple(one.prompt_token_ids), answer=tuple(one.token_ids), domain="forms") for one in found
+        ServedRequest(prompt=tuple(one.prompt_token_ids), answer=tuple(one.token_ids), domain="forms")
+        for one in filled_forms()
     ]
 
 

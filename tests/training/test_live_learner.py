@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from outdraft import LLM, SamplingParams, zoo
+from outdraft import zoo
 from outdraft.adapt.gate import GateOptions
 from outdraft.adapt.learning import Learning
 from outdraft.adapt.room import SHARED, AdaptRoom, Pair
@@ -21,21 +21,17 @@ from outdraft.training import live_learner
 from outdraft.training.candidates import Candidates
 from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.live_learner import LiveLearner, request_of
+from tests.training.forms import filled_forms
 
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
 LEARN = {"lr": 3e-3, "muon_lr": 5e-3, "step_tokens": 512, "held_out": 0.25, "depth": 3}
 GATE = {"alpha": 0.5, "least": 2, "most": 60, "margin": 0.5}
 OPTIONS = {"learn": LEARN, "gate": GATE, "first": 2048}
-BEGINNINGS = ["The rain", "A letter", "My brother", "The captain", "In spring", "The old house", "At noon", "Her coat"]
 
 
 @pytest.fixture(scope="module")
 def served():
-    """What the target wrote behind forms that are much alike."""
-    prompts = [f"{one} came to the town of {other}, and" for one in BEGINNINGS for other in ("York", "Bath", "Leeds")]
-    with LLM("zoo:target", drafter="none") as llm:
-        found = llm.generate(prompts, SamplingParams(max_tokens=48, temperature=0.4, seed=1, ignore_eos=True))
-    return [{"prompt_token_ids": one.prompt_token_ids, "token_ids": one.token_ids, "domain": "1"} for one in found]
+    return [{"prompt_token_ids": one.prompt_token_ids, "token_ids": one.token_ids} for one in filled_forms()]
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ Each prompt is a vector of counts of its ids, hashed to 2,048 places; a place co
 cosine, or begins a new one where it is far from all. Names are "1", "2", ... in the order in which they were met.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +27,7 @@ class Centre:
     vector: Vector  # of length 1
 
     def add(self, vector: Vector) -> None:
-        """One more prompt."""
+        """A further prompt of this direction."""
         moved = self.vector * min(self.num, _LONGEST) + vector
         self.vector, self.num = moved / np.linalg.norm(moved), self.num + 1
 
@@ -63,17 +61,3 @@ class Domains:
         vector = np.sqrt(counts) * np.log((self._num + 1) / (self._met + 0.5)).clip(0)
         norm = float(np.linalg.norm(vector))
         return np.asarray(vector / norm if norm else vector)
-
-    def kept(self) -> dict[str, Any]:
-        """Plain data for JSON: sums over many prompts, and no prompt."""
-        centres = [[one.num, [round(float(x), 4) for x in one.vector]] for one in self._centres]
-        return {"met": [int(x) for x in self._met], "num": self._num, "centres": centres}
-
-    def recall(self, kept: Mapping[str, Any]) -> None:
-        """Go on from what `kept` gave. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
-        met = np.asarray(kept["met"], np.float64)
-        centres = [Centre(int(num), np.asarray(vector, np.float64)) for num, vector in kept["centres"]]
-        if met.shape != (_PLACES,) or any(one.vector.shape != (_PLACES,) for one in centres):
-            raise ValueError(f"vectors of {_PLACES} numbers are wanted")
-        self._met, self._num = met, int(kept["num"])
-        self._centres = centres[: self._most]

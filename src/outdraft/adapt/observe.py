@@ -1,4 +1,4 @@
-"""How the guesses of one drafter fare, position by position: counts that are cheap, bounded and plain data.
+"""How the guesses of one drafter fare, position by position: counts that are cheap and bounded.
 
              pending -> a -> b -> c        the rule kept a and b, and rejected c and its younger sibling
     examined            1    2    3        c stands for both: the eldest child is what the drafter would guess alone
@@ -12,11 +12,9 @@ tokens that a mask forced: drafters see those as text that was read (`decode/for
 drafter guessed, so the caller adds rounds of one drafter only.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
 
 import torch
 
@@ -111,7 +109,7 @@ class Observed:
 
     def joined(self, other: "Observed") -> "Observed":
         """Both, as of engines that ran beside each other: the first rounds of one beside the first of the other."""
-        ours, theirs = sorted((Observed.of(self.data()), Observed.of(other.data())), key=lambda one: one.block)
+        ours, theirs = sorted((self.copied(), other.copied()), key=lambda one: one.block)
         while ours.block < theirs.block:
             ours._join_neighbours()
         blocks = zip_longest(ours.blocks, theirs.blocks, fillvalue=Examined())
@@ -132,25 +130,4 @@ class Observed:
             blocks=[*self.blocks[:-1], *latest],
             calibration=[replace(one) for one in self.calibration],
             _fading=self._fading.scaled(1.0),
-        )
-
-    def data(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "options": asdict(self.options),
-            "block": self.block,
-            "blocks": [asdict(one) for one in self.blocks],
-            "calibration": [asdict(one) for one in self.calibration],
-            "recent": asdict(self.recent),
-        }
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "Observed":
-        """What `data` gave. Raises `KeyError` or `TypeError` for what is none."""
-        return cls(
-            options=ObserveOptions(**data["options"]),
-            block=data["block"],
-            blocks=[Examined(**one) for one in data["blocks"]],
-            calibration=[Bin(**one) for one in data["calibration"]],
-            _fading=Examined(**data["recent"]),
         )

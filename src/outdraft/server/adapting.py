@@ -34,7 +34,7 @@ class AdaptInstruments:
         }
 
     def update(self) -> None:
-        """As it is now."""
+        """Set all of them to what the status says."""
         status = self._adapting.status()
         for name, gauge in self._numbers.items():
             gauge.labels(self._name).set(float(status[name]))

@@ -98,7 +98,7 @@ class Pupil:
         if weights is None:
             return
         self.version = version
-        self._tenant.note("pointed", version=version, before=before, seen=self._kept_files())
+        self._tenant.note("pointed", version=version, before=before, seen=self.kept_files())
         self.candidates.replace(weights, known if version else None)
 
     def _weights(self, version: int) -> Weights | None:
@@ -121,10 +121,10 @@ class Pupil:
         went = turn in ("passed", "failed", "rolled back")  # back, or on to what serves: it is learned from here on
         more: dict[str, Any] = {"reason": reason} if reason else {}
         if went:
-            more["seen"] = self._kept_files()
+            more["seen"] = self.kept_files()
         self._tenant.note(turn, number=number, version=self.version, before=before, tokens=self.live.num_tokens, **more)
 
-    def _kept_files(self) -> dict[str, int]:
+    def kept_files(self) -> dict[str, int]:
         """How far each file has been read; it begins again there after a restart."""
         kept = {one.stem for one in spool_files(self._tenant.requests)}
         self._seen = {file: line for file, line in self._seen.items() if file in kept}
@@ -170,7 +170,7 @@ class LiveLearner:
             pupil = self._pupils.pop(name, None)
             _log.exception("a turn of %s broke", name)
             if pupil is not None and not pupil.is_gone:
-                seen = pupil._kept_files()  # what broke it is not read again
+                seen = pupil.kept_files()  # what broke it is not read again
                 self._room.tenant(name).note("broke", reason=f"{type(error).__name__}: {error}"[:300], seen=seen)
             self._not_before[name] = monotonic() + _AFTER_AN_ERROR
         return False

@@ -62,5 +62,5 @@ class LiveReplay:
             self.version += 1
         if turn == "rolled back":
             self.version -= 1
-        if turn != "tried":
+        if reason:  # it was decided, or ended
             self.turns.append(f"candidate {number} {turn}: {reason}")

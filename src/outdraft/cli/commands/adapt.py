@@ -1,18 +1,15 @@
 """`outdraft adapt`: what a draft has learned while it served, and what it would learn from recorded requests."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
-from statistics import mean
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.command import Command
+from outdraft.cli.learning_replay import ReplayOptions, replay
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
     from outdraft.adapt.room import AdaptRoom
-    from outdraft.training.live_replay import Point
 
 SUMMARY = "see what a draft learns while it serves, hold it, undo it; or try it on recorded requests"
 EPILOG = """ROOM is the directory that LLM(..., adapt=True) and `outdraft serve --adapt` write to; without one, the only
@@ -25,95 +22,11 @@ last if wanted, in the order of service: what `outdraft train answers` writes. N
   outdraft adapt replay served.jsonl --target smollm2
   outdraft adapt replay served.jsonl --target MODEL --draft DIR --learn lr=0.001 --gate alpha=0.01 --out DIR2
 see docs/adaptation.md"""
-WINDOW = 50  # requests of a row of the table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
-    """Which requests, which pair, and how it learns."""
-
-    trace: str | None = argument(None, "requests that the target answered, one a line", metavar="FILE")
-    target: str | None = flag(None, "the model that answered them: a directory, a hub name, or smollm2")
-    draft: str | None = flag(None, "a trained draft; default: the head that lies beside the target", metavar="DIR")
-    learn: Mapping[str, Any] = flag({}, "a setting of learning, e.g. lr=0.001, replay=0.5, step_tokens=2048")
-    gate: Mapping[str, Any] = flag({}, "a setting of the gate, e.g. alpha=0.01, margin=0.05")
-    first: int = flag(4096, "tokens learned before a draft is tried", metavar="N")
-    dtype: str = flag("auto", "the target's number format while it learns")
-    out: str | None = flag(None, "where the last draft that passed goes; without one it is only judged", metavar="DIR")
-    seed: int = flag(0, "of which earlier requests are learned from again")
-    json: bool = flag(False, "machine output: requests, verdicts, tokens_a_second")
-
-
-def replay(options: ReplayOptions) -> int:
-    """Replay the requests, and print how much each draft would have had accepted."""
-    from outdraft.adapt.gate import GateOptions
-    from outdraft.adapt.learning import Learning
-    from outdraft.cli.console import make_console, write_json
-    from outdraft.core.registry import read_options
-    from outdraft.options.paths import user_path
-    from outdraft.training.computing import open_target
-    from outdraft.training.live import LiveDraft, read_served
-    from outdraft.training.live_replay import LiveReplay
-    from outdraft.training.possible import require_own_target, require_room
-    from outdraft.weights.hub import resolve
-
-    if options.trace is None or options.target is None:
-        raise ConfigError("it needs requests and who answered them: outdraft adapt replay FILE --target MODEL")
-    learning = read_options(Learning, options.learn, "--learn")
-    gate = read_options(GateOptions, options.gate, "--gate")
-    target = resolve(options.target)
-    draft, out = _draft(options, target), None if options.out is None else user_path(options.out)
-    if out is not None:
-        require_room(out, [target.resolve(), draft.resolve()])
-    live = LiveDraft(open_target(target, options.dtype, "cpu"), draft, learning, seed=options.seed)
-    require_own_target(draft, live.teacher.target, target)
-    console = make_console(stderr=True)
-    told = partial(console.print, style="dim", markup=False, highlight=False, soft_wrap=True)
-    requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size, told)
-    console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
-    for finding in live.findings():
-        if finding.evidence.is_alarm:
-            console.print(finding.sentence, markup=False, highlight=False, soft_wrap=True)
-    run, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
-    for point in run.run(requests):
-        points.append(point)
-        if not options.json and (len(points) % WINDOW == 0 or len(points) == len(requests)):
-            some = points[-(len(points) % WINDOW or WINDOW) :]
-            line = (
-                f"{len(points):6d} requests: the first draft {mean(one.first for one in some):.3f} accepted a round, "
-                f"{mean(one.serving for one in some):.3f} by version {some[-1].version}"
-            )
-            console.print(line, markup=False, highlight=False)
-    pace = live.num_tokens / max(run.candidates.seconds, 1e-9)
-    if out is not None and run.version:
-        live.write(live.serving, out)
-    if options.json:
-        write_json(
-            {"requests": [asdict(one) for one in points], "verdicts": run.turns, "tokens_a_second": round(pace, 1)}
-        )
-        return 0
-    for said in run.turns:
-        told(said)
-    console.print(f"{live.num_steps} steps at {pace:.0f} tokens a second; version {run.version} serves", markup=False)
-    return 0
-
-
-def _draft(options: ReplayOptions, target: Any) -> Any:
-    """What was named, or the head beside the target."""
-    from outdraft.engine.naming.roles import read_companions
-    from outdraft.options.paths import user_path
-
-    if options.draft is not None:
-        return user_path(options.draft)
-    heads = read_companions(target).get("head", {})
-    if not heads:
-        raise ConfigError(f"no head lies beside {options.target}: name a draft with --draft DIR")
-    return user_path(next(iter(heads.values())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomOptions:
-    """Which room."""
+    """Which room to show, and how."""
 
     room: str | None = argument(None, "the directory of a draft that learns; default: the only one in the cache")
     json: bool = flag(False, "machine output")
@@ -147,7 +60,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnOptions:
-    """Which room."""
+    """Where to learn, and for how long."""
 
     room: str | None = argument(None, "the directory of a draft that learns; default: the only one in the cache")
     parent: int | None = flag(None, "the process that it ends with", metavar="PID")

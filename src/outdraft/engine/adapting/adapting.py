@@ -101,6 +101,7 @@ class Adapting:
             "version": self.serving.get(SHARED, ("", 0))[1],
             "tenants": len(self.watch.domains),
             "requests_kept": self._num_kept,
+            "requests_left_out": self.watch.num_left_out,
             "learner": learner if self.learner is None or self.learner.is_alive else "not running",
             "frozen": self.room.is_frozen,
             "is_alive": self._thread.is_alive(),
