@@ -78,6 +78,18 @@ def test_a_line_that_was_cut_off_is_not_read_and_not_written_on(tmp_path):
     assert [(one.file, one.line, one.said["i"]) for one in found] == [("000001", 1, 0), ("000002", 1, 1)]
 
 
+def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path):
+    spool = writer(tmp_path)
+    spool.put({"i": 0})
+    (place,) = spool_files(tmp_path)
+    with place.open("a") as file:
+        file.write('{"i": 1}')
+    assert [one.said["i"] for one in read_spool(tmp_path)] == [0]
+    with place.open("a") as file:
+        file.write("\n")
+    assert [one.said["i"] for one in read_spool(tmp_path)] == [0, 1]
+
+
 def test_a_number_is_not_given_again_after_its_file_went(tmp_path):
     spool = writer(tmp_path)
     spool.put({"i": 0})

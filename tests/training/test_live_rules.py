@@ -1,6 +1,7 @@
 """The rules of a learner beside a service, one by one; and a replay over a draft whose worth is known."""
 
 from dataclasses import dataclass, field, replace
+from math import nan
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from outdraft import zoo
 from outdraft.adapt.gate import GateOptions
 from outdraft.adapt.learning import Learning
+from outdraft.training.candidates import Candidates
 from outdraft.training.computing import open_target
 from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.live_replay import LiveReplay
@@ -106,12 +108,13 @@ class Known:
     now: float = 1.0
     num_tokens: int = 0
     num_waiting: int = 0
+    num_served: int = 0
     gone_back: list[float] = field(default_factory=list)
 
     def add(self, one):
         if one.number < self.settings.held_out:
             return True
-        self.num_waiting += 32
+        self.num_waiting, self.num_served = self.num_waiting + 32, self.num_served + 32
         return False
 
     def learn(self):
@@ -139,3 +142,31 @@ def test_a_candidate_that_gains_serves_and_one_that_loses_is_undone(worth, serve
         assert replay.version >= 1 and 1.2 < points[-1].serving == live.serving
     else:
         assert replay.version == 0 and points[-1].serving == live.serving == 1.0 and min(live.gone_back) < 0.95
+
+
+def candidates(live, **gate):
+    heard = []
+    options = GateOptions(**{"alpha": 0.4, "margin": 0.05, "least": 2, "most": 60, **gate})
+    return Candidates(live=live, gate=options, tell=lambda *turn: heard.append(turn), first=640), heard
+
+
+def test_weights_that_broke_accept_nothing_and_fail():
+    live = Known(nan)
+    live.judge = lambda some, drafts: [[one] * len(some) for one in drafts]
+    made, heard = candidates(live)
+    for one in requests(200):
+        made.take(one)
+    assert "failed" in [turn for turn, *_ in heard] and live.serving == 1.0
+    assert "passed" not in [turn for turn, *_ in heard]
+
+
+@pytest.mark.parametrize("epochs", [1.0, 3.0])
+def test_what_was_served_is_learned_from_again_so_often(epochs):
+    live = Known(0.0, settings=replace(SETTINGS, epochs=epochs))
+    made, _ = candidates(live)
+    for one in requests(20):
+        made.take(one)
+    before = live.num_tokens
+    while made.rehearse():
+        pass
+    assert live.num_tokens == before if epochs == 1 else 0 <= live.num_tokens - epochs * live.num_served < 64
