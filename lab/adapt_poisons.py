@@ -113,7 +113,7 @@ def main() -> int:
         found.setdefault(name, []).append(pairs)
         sys.stdout.write(f"{seed:3d} {name}: gain {mean(new - old for old, new in pairs):+.3f}\n")
         sys.stdout.flush()
-    options, dice, depth = GateOptions(margin=0.5), random.Random(0), _SETTINGS.depth
+    options, dice, depth = GateOptions(), random.Random(0), _SETTINGS.depth
     for name, several in found.items():
         count = asked.buffers // len(POISONS)
         passed = sum(passes(dice.choice(several), options, depth, dice, swaps=False) for _ in range(count))

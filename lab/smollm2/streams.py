@@ -6,8 +6,10 @@
     moves    chats, then code, then arithmetic, then chats again, as many of each
     rfcs     questions about passages of the Rust RFCs
     forms    product forms that are much alike, as one tenant sends them
+    german   a tenant who writes German
 
-The shipped head learned from other questions of the first kinds, from passages of the RFCs too, and from no form. An
+The shipped head learned from other questions of the first kinds, from passages of the RFCs too, from no form, and from
+English alone. An
 interrupted run goes on. Data out: lines {"prompt_token_ids", "token_ids", "domain"} in the order of service.
 """
 
@@ -52,6 +54,29 @@ def forms(rng: random.Random) -> Iterator[str]:
         yield FORM.format(**named, price=rng.randint(9, 400))
 
 
+GERMAN = (
+    "Was ist {}?",
+    "Erkläre mir kurz, wie {} entsteht.",
+    "Schreibe einen kurzen Text über {}.",
+    "Nenne drei Gründe, warum {} wichtig ist.",
+    "Erzähle eine kleine Geschichte über {}.",
+    "Was sollte ein Kind über {} wissen?",
+    "Welche Vorteile und Nachteile hat {}?",
+    "Schreibe eine freundliche E-Mail über {}.",
+)
+THEMEN = (
+    "Regen,Brot,die Eisenbahn,Musik,Schlaf,der Garten,ein Fluss,Kaffee,der Hund,der Winter,Schach,die Wolke,Salz,Glas,"
+    "Papier,das Fahrrad,die Schule,der Markt,Honig,Holz,die Uhr,das Meer,ein Berg,Feuer,Käse,die Stadt,das Dorf,Wolle,"
+    "der Mond,Licht,Tee,die Brücke,der Wald,Eis,die Biene,Geld,der Sommer,Gold"
+).split(",")
+
+
+def german(rng: random.Random) -> Iterator[str]:
+    """Everyday questions of a tenant who writes German; all of them, in an order of the seed."""
+    asked = [one.format(theme) for one in GERMAN for theme in THEMEN]
+    yield from rng.sample(asked, len(asked))
+
+
 def rfcs(data: Path, rng: random.Random) -> Iterator[str]:
     """Instructions over passages of 60 to 160 words."""
     texts = [str(record["text"]) for record in lines(data / "corpus-rust-rfcs/rust-rfcs.jsonl.gz")]
@@ -71,6 +96,8 @@ def prompts(data: Path, stream: str, count: int) -> list[tuple[str, str]]:
 
     if stream == "forms":
         return some("forms", forms(rng), count)
+    if stream == "german":
+        return some("german", german(rng), count)
     if stream == "rfcs":
         return some("rfcs", rfcs(data, rng), count)
     talk, questions = chats(rng), list(gsm8k(data))
@@ -84,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--stream", choices=("moves", "rfcs", "forms"), required=True)
+    parser.add_argument("--stream", choices=("moves", "rfcs", "forms", "german"), required=True)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--model", default=usual_model("smollm2")[0])
     asked = parser.parse_args()

@@ -110,7 +110,7 @@ def test_a_replay_lets_in_what_helps_and_nothing_else(target, served):
         replay = LiveReplay(live=LiveDraft(target, zoo.path("eagle3"), settings), gate=gate, first=2048)
         return replay, list(replay.run(served * 4))
 
-    replay, points = after(QUICK, GateOptions(alpha=0.5, least=2, most=60, margin=0.5))
+    replay, points = after(QUICK, GateOptions(alpha=0.5, least=2, most=60, margin=0.4))
     assert replay.version > 0 and points[0].version == 0 and points[0].first == points[0].serving
     late = [one for one in points if one.version]
     assert sum(one.serving for one in late) > sum(one.first for one in late)

@@ -25,7 +25,7 @@ from tests.training.forms import filled_forms
 
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
 LEARN = {"lr": 3e-3, "muon_lr": 5e-3, "step_tokens": 512, "held_out": 0.25, "depth": 3}
-GATE = {"alpha": 0.5, "least": 2, "most": 60, "margin": 0.5}
+GATE = {"alpha": 0.5, "least": 2, "most": 60, "margin": 0.4}
 OPTIONS = {"learn": LEARN, "gate": GATE, "first": 2048}
 
 

@@ -14,7 +14,7 @@ from outdraft.training.computing import open_target
 from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.live_replay import LiveReplay
 
-SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, depth=3, share=0.75)
+SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, trained=0.0, depth=3, share=0.75)
 
 
 def requests(count, domain="forms"):
@@ -57,6 +57,22 @@ def test_a_step_learns_answers_and_earlier_requests_in_their_share(live, lessons
         counted = rows.ids[0, 1:][rows.counts[0]].tolist()
         assert counted == [token for one in prompts for token in by_answer[one]], "no token of a prompt"
     assert not seen & held
+
+
+def test_a_share_of_a_step_is_of_the_drafts_own_training(live, lessons, monkeypatch):
+    own, given = requests(60)[50:], requests(40)
+    monkeypatch.setattr(live, "_trained", own)
+    monkeypatch.setattr(live, "settings", replace(SETTINGS, replay=0.25, trained=0.5))
+    for one in given:
+        live.add(one)
+    assert live.fresh_share == 0.25
+    for _ in range(4):
+        live.learn()
+    trained = {one.prompt for one in own}
+    shares = [sum(one in trained for one in prompts) / len(prompts) for prompts in map(prompts_in, lessons)]
+    assert shares == [0.5] * 4 and not any(map(live.knows, own))
+    learned = {one for prompts in map(prompts_in, lessons) for one in prompts} - trained
+    assert all(live.knows(one) == (one.prompt in learned) for one in given if one.prompt in learned)
 
 
 def test_judging_leaves_what_was_learned(live):
@@ -109,6 +125,7 @@ class Known:
     num_tokens: int = 0
     num_waiting: int = 0
     num_served: int = 0
+    known: frozenset = frozenset()  # prompts that were learned from
     gone_back: list[float] = field(default_factory=list)
 
     def add(self, one):
@@ -116,6 +133,13 @@ class Known:
             return True
         self.num_waiting, self.num_served = self.num_waiting + 32, self.num_served + 32
         return False
+
+    def knows(self, one):
+        return one.prompt in self.known
+
+    @property
+    def fresh_share(self):
+        return 1 - self.settings.replay
 
     def learn(self):
         self.num_tokens, self.num_waiting, self.now = self.num_tokens + 64, 0, self.now + self.worth
@@ -158,6 +182,25 @@ def test_weights_that_broke_accept_nothing_and_fail():
         made.take(one)
     assert "failed" in [turn for turn, *_ in heard] and live.serving == 1.0
     assert "passed" not in [turn for turn, *_ in heard]
+
+
+def test_every_request_judges_before_it_is_learned_from_but_for_prompts_that_were(monkeypatch):
+    live, given = Known(0.0), requests(120)
+    made, heard = candidates(live)
+    seen = []
+    judge = live.judge
+    monkeypatch.setattr(
+        live, "judge", lambda some, drafts: (seen.extend(one.prompt for one in some), judge(some, drafts))[1]
+    )
+    for one in given[:60]:
+        made.take(one)
+    assert heard[-1][0] == "tried"
+    assert set(seen) > {one.prompt for one in given[:60] if one.number < SETTINGS.held_out}
+    seen.clear()
+    live.known = frozenset(one.prompt for one in given[60:70])
+    for one in given[60:75]:
+        made.take(one)
+    assert seen == [one.prompt for one in given[70:75]]
 
 
 @pytest.mark.parametrize("epochs", [1.0, 3.0])

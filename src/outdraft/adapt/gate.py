@@ -12,12 +12,15 @@ a false pass takes an error of the first line: a_j. Else a domain loses, and a f
 such domain that becomes large, or, before that, about the pool. The pool changes whenever a domain becomes large, so it
 is one process for each number of large domains; the levels of these and of that domain add up to a_j. All candidates
 together pass falsely with at most alpha. The processes and their source: `wealth.py`.
+
+All means are of differences that are cut to -cut..cut: a process that must allow for a loss of the whole depth in one
+request needs depth / cut times as many. What that hides: of a request that loses more than `cut`, the rest.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import log, pi
-from typing import Any, Literal
+from typing import Literal
 
 from outdraft.adapt.wealth import Wealth
 from outdraft.options.checked import check_fields, check_value
@@ -34,6 +37,7 @@ class GateOptions:
 
     alpha: float = 0.05  # the probability that any of a draft's candidates passes although it should not, at most
     margin: float = 0.1  # tokens a round that a domain may lose
+    cut: float = 0.5  # tokens a round: a greater gain or loss of one request counts as so much
     least: int = 20  # held-out requests from which on a domain is tested by itself, not in the pool
     most: int = 500  # held-out requests after which a candidate that has not passed has failed
 
@@ -41,6 +45,7 @@ class GateOptions:
         check_fields(self)
         check_range(self, "alpha", least=1e-9, most=0.5)
         check_range(self, "margin", least=0, most=MOST_NODES)
+        check_range(self, "cut", least=1e-6, most=MOST_NODES)
         check_range(self, "least", "most", least=1)
         if self.least > self.most:
             raise ConfigError(f"least={self.least}: must be at most most={self.most}, or no domain is tested by itself")
@@ -89,8 +94,11 @@ class Gate:
     def __init__(self, options: GateOptions, depth: int, tries: int) -> None:
         check_number("depth", check_value("depth", depth, int), least=1, most=MOST_NODES)
         check_number("tries", check_value("tries", tries, int), least=1)
-        if options.margin >= depth:
-            raise ConfigError(f"margin={options.margin:g}: must be below the depth, {depth}: give tokens a round")
+        self._cut = min(options.cut, float(depth))
+        if options.margin >= self._cut:
+            raise ConfigError(
+                f"margin={options.margin:g}: must be below cut={options.cut:g} and depth={depth}, all in tokens a round"
+            )
         self.options, self.depth, self.tries = options, depth, tries
         self._seen: list[tuple[str, float, float]] = []
         self._all, self._pool = Wealth(), Wealth()
@@ -111,7 +119,7 @@ class Gate:
         if self._verdict is not None:
             raise RequestError(f"this gate has decided: {self._verdict.outcome}; give the next candidate its own")
         self._seen.append((domain, float(old), float(new)))
-        self._enter(domain, float(new) - float(old))
+        self._enter(domain, self._difference(old, new))
         self._verdict = self._decided()
 
     @property
@@ -126,30 +134,17 @@ class Gate:
             return self._verdict
         return self._say("undecided", f"{self._furthest()}; give more held-out requests")
 
-    def kept(self) -> dict[str, Any]:
-        """Plain data for JSON, of which `recalled` makes the same gate."""
-        seen = [list(one) for one in self._seen]
-        return {"options": asdict(self.options), "depth": self.depth, "tries": self.tries, "seen": seen}
-
-    @classmethod
-    def recalled(cls, kept: Mapping[str, Any]) -> "Gate":
-        """The gate that `kept` was called of. Raises `ConfigError` for what is none."""
-        try:
-            gate = cls(GateOptions(**kept["options"]), kept["depth"], kept["tries"])
-            for domain, old, new in kept["seen"]:
-                gate.add(domain, old, new)
-        except (KeyError, TypeError, ValueError, RequestError) as error:
-            raise ConfigError(f"this is no kept gate ({error}): begin a new one, with tries one higher") from error
-        return gate
+    def _difference(self, old: float, new: float) -> float:
+        return max(-self._cut, min(self._cut, new - old))
 
     def _enter(self, name: str, difference: float) -> None:
         """Each process gets the difference on its own scale, where the least possible number is -1."""
         domain = self._domains.setdefault(name, _Domain(place=len(self._domains) + 1))
         domain.differences.append(difference)
         kept, margin = self._above_margin(difference), self.options.margin
-        self._all.add(difference / self.depth)
+        self._all.add(difference / self._cut)
         domain.keeps.add(kept)
-        domain.loses.add(-(difference + margin) / (self.depth + margin))
+        domain.loses.add(-(difference + margin) / (self._cut + margin))
         if len(domain.differences) < self.options.least:
             self._pool.add(kept)
         elif len(domain.differences) == self.options.least:
@@ -157,10 +152,10 @@ class Gate:
             self._pool = Wealth()  # as if the domain had never been in it
             for other, old, new in self._seen:
                 if not self._is_large(other):
-                    self._pool.add(self._above_margin(new - old))
+                    self._pool.add(self._above_margin(self._difference(old, new)))
 
     def _above_margin(self, difference: float) -> float:
-        return (difference + self.options.margin) / (self.depth - self.options.margin)
+        return (difference + self.options.margin) / (self._cut - self.options.margin)
 
     def _is_large(self, name: str) -> bool:
         return len(self._domains[name].differences) >= self.options.least

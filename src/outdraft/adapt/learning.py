@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
+
+_MOST_OLD = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +19,7 @@ class Learning:
     step_tokens: int = 1024  # rows of a step
     held_out: float = 0.2  # the share of requests that only judge
     replay: float = 0.3  # the share of a step that is of earlier requests
+    trained: float = 0.2  # the share that is of the draft's own training, where answers.jsonl lies beside it
     epochs: float = 1.0  # times that what was served is learned from, where there is time; 1: once, and the replays
     kept: int = 2000  # earlier requests that are kept for it, each as likely as any
     window: int = 256  # tokens of a prompt that are read before the answer, the last ones
@@ -27,7 +31,12 @@ class Learning:
         check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
         check_range(self, "clip", least=1e-6)
         check_range(self, "step_tokens", least=64, most=1 << 20)
-        check_range(self, "held_out", "replay", least=0.0, most=0.9)
+        check_range(self, "held_out", "replay", "trained", least=0.0, most=0.9)
+        if self.replay + self.trained > _MOST_OLD:
+            raise ConfigError(
+                f"replay={self.replay:g}, trained={self.trained:g}: give at most {_MOST_OLD} together, so that "
+                "something new is learned"
+            )
         check_range(self, "epochs", least=1.0, most=1000.0)
         check_range(self, "kept", least=1, most=1 << 20)
         check_range(self, "window", "depth", least=1, most=1 << 16)

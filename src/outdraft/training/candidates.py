@@ -1,12 +1,13 @@
 """Candidates of a draft that learns, one after the other, and the gate that lets one serve, or takes it back.
 
-    request -> watched?  the version before it, on the same request: better after all -> rolled back
-            -> held out: the candidate's gate, which all earlier ones that are held have met; passed: it serves
-            -> else learned from, a step whenever so much is fresh; and again, while there is nothing else to do
+    request -> watched?    the version before it, on the same request: better after all -> rolled back
+            -> candidate?  its gate, which the requests that are held out have met; passed: it serves
+            -> held out, or learned from, a step whenever so much is fresh; and again, while there is nothing else to do
 
-A candidate stays until it is decided, or until twice as much has been learned: so a few tries are enough, and each is
-another test. The watch is a gate with the roles changed: what served before must be shown to accept more. It meets
-every request, before it is learned from, so the roll-back does not wait for held-out ones.
+A candidate is judged by every request that comes after it was taken, before any learns from it, unless the same prompt
+was learned from: prompts that come again prove memory alone. It stays until it is decided, or until half as much again
+has been learned: so a few tries are enough, and each is another test. The watch is a gate with the roles changed: what
+served before must be shown to accept more.
 """
 
 from collections import deque
@@ -54,11 +55,11 @@ class Candidates:
         """The next request."""
         if self._before is not None:
             self._watch(*self._before, one)
+        if self._candidate is not None and not self.live.knows(one):
+            self._judge(*self._candidate, [one])
         if self.live.add(one):
             self.held.append(one)
-            if self._candidate is not None:
-                self._judge(*self._candidate, [one])
-        while self.live.num_waiting >= self.live.settings.step_tokens * (1 - self.live.settings.replay):
+        while self.live.num_waiting >= self.live.settings.step_tokens * self.live.fresh_share:
             self._learn()
 
     def rehearse(self) -> bool:
@@ -75,7 +76,7 @@ class Candidates:
         self.seconds += perf_counter() - began
         if self.live.num_tokens >= self._due:
             self.end()  # and what was learned goes on
-            self.tries, self._due = self.tries + 1, 2 * self.live.num_tokens
+            self.tries, self._due = self.tries + 1, self._next()
             self.tell("tried", self.live.serving, self.tries, "")  # before it is judged: no try goes uncounted
             self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
             self._judge(*self._candidate, list(self.held))
@@ -119,14 +120,20 @@ class Candidates:
                     gate.add(one.domain, a, b if isfinite(b) else 0.0)  # weights that broke accept nothing
         if gate.outcome == "undecided":
             return
-        self._candidate, self._due = None, self.live.num_tokens + self.first
+        self._candidate, self._due = None, self._next()
         if gate.outcome == "failed":
             self.live.go_back()
+            self._due = self.live.num_tokens + self.first
             self.tell("failed", self.live.serving, gate.tries, gate.verdict.reason)
             return
         before, self.live.serving = self.live.serving, weights
         self.tell("passed", weights, gate.tries, gate.verdict.reason)
         self.watch(before)
+
+    def _next(self) -> int:
+        """Tokens learned at the next candidate, which has learned half as much again."""
+        now = self.live.num_tokens
+        return now + max(self.first, now // 2)
 
     def _watch(self, before: Weights, gate: Gate, one: ServedRequest) -> None:
         """Does what served before accept more than what serves?"""

@@ -1,7 +1,8 @@
 """Learn from what a target writes while it serves, and judge what was learned; no text is written for it.
 
     served requests --+-- a share, by a hash of the prompt: held out --> both drafts judged on it --> the gate
-                      +-- the rest: fresh, and a share of earlier ones --> one step of the optimiser
+                      +-- the rest: fresh, a share of earlier ones, a share of the draft's own training
+                          (answers.jsonl, where it lies beside the draft) --> one step of the optimiser
 
 A pass of the target over what it wrote gives its states and distributions again, so a request is kept as ids alone.
 Nothing here knows an engine: the server's learner and a replay in simulated time run the same code. The draft that
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copyfile
 
 import numpy as np
 import torch
@@ -44,7 +46,9 @@ from outdraft.training.packing import PackedRows, answer_rows
 from outdraft.training.record import RECORD, read_record, write_record
 from outdraft.training.specimens import take_specimen
 
+ANSWERS = "answers.jsonl"  # beside a draft: answers that it was trained on, as `outdraft train answers` writes them
 _ENDLESS = 1 << 30  # steps of a run that has no end
+_MOST_KNOWN = 1 << 16  # prompts that were learned from, the latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,9 @@ class LiveDraft:
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
+        beside = draft / ANSWERS
+        self._trained = read_served(beside, self._decoder.config.vocab_size) if beside.is_file() else []
+        self._known: dict[float, None] = {}  # numbers of what was learned from
         self._num_seen = self.num_steps = self.num_tokens = self.num_served = 0  # tokens learned, and to be learned
         self._seed = seed
 
@@ -103,6 +110,11 @@ class LiveDraft:
         self._fresh.append(served)
         self.num_served += self.length(served)
         return False
+
+    @property
+    def fresh_share(self) -> float:
+        """Of a step."""
+        return 1 - self.settings.replay - (self.settings.trained if self._trained else 0.0)
 
     @property
     def num_waiting(self) -> int:
@@ -167,6 +179,8 @@ class LiveDraft:
             record["specimen"] = take_specimen(self.learner, self.teacher, directory, known.ids).data()
         put_back(self.learner.module, now)
         write_record(directory, record)
+        if (self._draft / ANSWERS).is_file():
+            copyfile(self._draft / ANSWERS, directory / ANSWERS)
 
     def read(self, directory: Path) -> Weights:
         """What another draft of the same kind has learned."""
@@ -203,10 +217,11 @@ class LiveDraft:
         if not self._fresh and not self._earlier:
             raise ConfigError("there is nothing to learn from yet: no request has been answered")
         room, chosen = self.settings.step_tokens, list[ServedRequest]()
-        share = self.settings.replay if self._fresh else 1.0
-        while self._earlier and room > (1 - share) * self.settings.step_tokens:
-            chosen.append(one := self._coins.choice(self._earlier))
-            room -= self.length(one)
+        trained = 1 - self.settings.trained if self._trained else 1.0
+        for pool, rest in ((self._trained, trained), (self._earlier, self.fresh_share if self._fresh else 0.0)):
+            while pool and room > rest * self.settings.step_tokens:
+                chosen.append(one := self._coins.choice(pool))
+                room -= self.length(one)
         while self._fresh and room > 0:
             chosen.append(one := self._fresh.pop(0))
             room -= self.length(one)
@@ -219,10 +234,17 @@ class LiveDraft:
         Vitter, "Random sampling with a reservoir", 1985, https://doi.org/10.1145/3147.3165.
         """
         self._num_seen += 1
+        self._known[one.number] = None
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
         if len(self._earlier) < self.settings.kept:
             self._earlier.append(one)
         elif (place := self._coins.randrange(self._num_seen)) < self.settings.kept:
             self._earlier[place] = one
+
+    def knows(self, one: ServedRequest) -> bool:
+        """Whether a request with this prompt was learned from."""
+        return one.number in self._known
 
     def length(self, one: ServedRequest) -> int:
         return min(len(one.prompt), self.settings.window) + len(one.answer)

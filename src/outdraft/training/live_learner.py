@@ -19,7 +19,7 @@ from typing import Any
 
 from outdraft.adapt.domains import Domains
 from outdraft.adapt.options import AdaptOptions
-from outdraft.adapt.room import AdaptRoom
+from outdraft.adapt.room import SHARED, AdaptRoom
 from outdraft.adapt.spool import Spooled, read_spool, spool_files
 from outdraft.core.registry import read_options
 from outdraft.models.networks.base import Decoder
@@ -154,9 +154,8 @@ class LiveLearner:
                 sleep(_REST)
 
     def _names(self) -> list[str]:
-        """Whose turn it is, those first who have a draft in memory."""
-        names = self._room.tenants()
-        return sorted(names, key=lambda name: name not in self._pupils)[: self._options.max_tenants + 1]
+        """Whose turn it is: requests without a tenant's name, then those who have a draft in memory."""
+        return sorted(self._room.tenants(), key=lambda name: (name != SHARED, name not in self._pupils))
 
     def _attempt(self, name: str) -> bool:
         """A turn; one that breaks costs the other tenants nothing, and is not tried again at once."""
