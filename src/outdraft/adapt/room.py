@@ -35,6 +35,7 @@ from outdraft.weights.digest import digest_weights
 SHARED = "shared"
 _FORMAT = 1
 _KEPT = 3  # versions beside the current one, and the one before it
+_VERDICTS = ("passed", "failed", "undecided", "kept", "rolled back")  # of the ledger's words
 _VERSION = re.compile(r"\d{6,}")
 _TENANT = re.compile(rf"{SHARED}|[0-9a-f]{{16}}")
 
@@ -155,6 +156,12 @@ class TenantRoom:
         with suppress(FileNotFoundError):
             self.path.rename(gone)  # at once, for processes that are at work in it
             shutil.rmtree(gone)
+
+
+def last_verdict(tenant: TenantRoom) -> dict[str, Any] | None:
+    """What the gate, or the watch, last decided of a tenant's drafts: {what, number, version, reason}."""
+    decided = [one for one in tenant.ledger() if one["what"] in _VERDICTS]
+    return {key: decided[-1].get(key) for key in ("what", "number", "version", "reason")} if decided else None
 
 
 class AdaptRoom:
