@@ -45,7 +45,13 @@ def begun(target, served, tmp_path):
         learner, ids = method.new(method.options(), target[0], 0), [*served[0].prompt, *served[0].answer]
         learner.save(tmp_path / "begun")
         specimen = take_specimen(learner, Teacher(target[0], learner.taps), tmp_path / "begun", ids).data()
-        said = {"kind": kind, "dtype": "float32", "target": fingerprint(target[0]), "promises": [], "specimen": specimen}
+        said = {
+            "kind": kind,
+            "dtype": "float32",
+            "target": fingerprint(target[0]),
+            "promises": [],
+            "specimen": specimen,
+        }
         write_record(tmp_path / "begun", said)
         return tmp_path / "begun"
 

@@ -205,6 +205,12 @@ class AdaptRoom:
         """Whether nothing is learned for now."""
         return (self.path / "frozen").exists()
 
+    def observed(self) -> dict[str, Any]:
+        """What an engine last said of the guesses; {} where none did."""
+        with suppress(OSError, ValueError):
+            return dict(load_json(self.path / "observed.json"))
+        return {}
+
     def name_of(self, tenant: str | None) -> str:
         """The folder of a tenant; it says nothing of the name."""
         if not tenant:

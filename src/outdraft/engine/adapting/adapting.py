@@ -265,7 +265,9 @@ def _trained(drafter: RenewingDrafter) -> Path:
     """The directory of its draft, which says what kind is learned."""
     home = drafter.traits.home
     if home is None:  # another use of a draft model: with a vocabulary of its own, or by a rule of its own
-        raise CapabilityError("adapt= learns a draft model for drafter 'draft_model' alone: name that, or leave adapt out")
+        raise CapabilityError(
+            "adapt= learns a draft model for drafter 'draft_model' alone: name that, or leave adapt out"
+        )
     if not (home / _RECORD).is_file():
         raise CapabilityError(
             f"adapt= needs the record of the draft's training, and {home} holds no {_RECORD}: train it on "
