@@ -1,4 +1,4 @@
-"""Every kind of draft that `adapt=` takes learns what was served, judges it, and changes places while a text is written."""
+"""Every kind of draft that `adapt=` takes learns what was served, judges it, and is replaced within a text."""
 
 import pytest
 import torch
@@ -88,10 +88,11 @@ def test_it_learns_and_changes_places_in_the_midst_of_a_text(kind, target, serve
     assert set(later.stats.rounds_by_version) == {1}
 
 
-@pytest.mark.parametrize("kind", FIXED)
-def test_a_kind_whose_network_stays_is_refused_by_name(kind, begun, tmp_path):
-    with pytest.raises(CapabilityError, match=rf"here are 0 \(of {kind}\): name one of a kind that learns"):
-        with_draft(kind, begun(kind), tmp_path / "room")
+@pytest.mark.parametrize("drafter", [*FIXED, "sequoia"])
+def test_a_drafter_whose_network_stays_is_refused_by_name(drafter, begun, tmp_path):
+    described = {"name": drafter, "model": str(begun(drafter) if drafter in FIXED else zoo.path("draft"))}
+    with pytest.raises(CapabilityError, match=rf"here are 0 \(of {drafter}\): name one of a kind that learns"):
+        LLM("zoo:target", drafter=described, adapt={"room": str(tmp_path / "room"), "learner": False})
 
 
 def test_a_draft_without_a_record_is_refused(begun, tmp_path):

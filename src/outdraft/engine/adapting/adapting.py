@@ -59,8 +59,8 @@ class Adapting:
     def __init__(self, thread: EngineThread, target: Path, options: AdaptOptions) -> None:
         self.options = options
         self._engine = ref(thread)  # it ends with its `LLM`, and so does this
-        self._drafter = _only_drafter(thread.engine.parts)
-        pair = Pair(target=target, draft=_trained(self._drafter))
+        self._drafter, home = _only_drafter(thread.engine.parts)
+        pair = Pair(target=target, draft=home)
         self.room = AdaptRoom.open(_place(options, pair), pair, _told(options))
         self.learner = LearnerProcess(self.room.path, options.threads) if options.learner else None
         self.watch = ServedWatch(
@@ -250,30 +250,24 @@ class Adapting:
             return None
 
 
-def _only_drafter(parts: Parts) -> RenewingDrafter:
-    found = [one for one in inner(parts.drafter) if isinstance(one, RenewingDrafter)]
+def _only_drafter(parts: Parts) -> tuple[RenewingDrafter, Path]:
+    """The one that learns, and where its draft lies."""
+    found = [
+        (one, home) for one in inner(parts.drafter) if isinstance(one, RenewingDrafter) and (home := one.traits.home)
+    ]
     if len(found) != 1:
         raise CapabilityError(
             f"adapt= is for one head or draft model whose network can be replaced, and here are {len(found)} (of "
             f"{', '.join(parts.held.methods)}): name one of a kind that learns (docs/adaptation.md), or leave adapt out"
         )
     only_adoption(parts.drafter)
-    return found[0]
-
-
-def _trained(drafter: RenewingDrafter) -> Path:
-    """The directory of its draft, which says what kind is learned."""
-    home = drafter.traits.home
-    if home is None:  # another use of a draft model: with a vocabulary of its own, or by a rule of its own
-        raise CapabilityError(
-            "adapt= learns a draft model for drafter 'draft_model' alone: name that, or leave adapt out"
-        )
+    drafter, home = found[0]
     if not (home / _RECORD).is_file():
         raise CapabilityError(
             f"adapt= needs the record of the draft's training, and {home} holds no {_RECORD}: train it on "
             f"(outdraft train KIND --init {home}), name another draft, or leave adapt out"
         )
-    return home
+    return drafter, home
 
 
 def _place(options: AdaptOptions, pair: Pair) -> Path:
