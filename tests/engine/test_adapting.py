@@ -117,11 +117,11 @@ def test_tenants_beyond_the_most_leave_nothing(tmp_path):
 
 
 def test_one_key_opens_so_many_tenants_and_no_more(tmp_path):
-    with learning(tmp_path / "room", max_tenants=4, tenants_a_key=2) as llm:
-        for salt in ("key/", "key/a", "key/b", "key/a", "other/", "/a", "/b", "/c", None):
+    with learning(tmp_path / "room", max_tenants=6, tenants_a_key=2) as llm:
+        for salt in ("key/", "key/a", "key/b", "key/a", "other/", "/a", "/b", "/c", "/d", None):
             llm.generate(PROMPTS[0], GREEDY, cache_salt=salt)
-        assert list(llm.adapting.watch.domains) == ["key/", "key/a", "other/", "/a", ""]
-        assert llm.adapting.watch.num_left_out == 3
+        assert list(llm.adapting.watch.domains) == ["key/", "key/a", "other/", "/a", "/b", "/c", ""]
+        assert llm.adapting.watch.num_left_out == 2
 
 
 def test_texts_are_the_same_through_many_swaps(tmp_path, plain, worse):
