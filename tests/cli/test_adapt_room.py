@@ -75,3 +75,17 @@ def test_what_is_no_room_and_a_second_learner_are_refused(outdraft, room: AdaptR
     with one_at_a_time(room.path / "learner.lock", "taken"):
         ran = outdraft("adapt", "learn", room.path)
     assert ran.code == 2 and "has a learner already" in ran.err
+
+
+def test_info_shows_the_drafts_that_learn(outdraft, room: AdaptRoom, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("OUTDRAFT_CACHE", str(tmp_path / "cache"))
+    assert "drafts that learn" not in json.loads(outdraft("info", "--json").out)
+    seen = {"acceptance": [0.5, 0.25], "rounds": 90.0, "diagnosis": "Too few rounds to tell."}
+    (room.path / "observed.json").write_text(json.dumps(seen))
+    shutil.copytree(room.path, tmp_path / "cache/adapt/one")
+    shutil.copytree(room.path, tmp_path / "cache/adapt/two")
+    (tmp_path / "cache/adapt/two/room.json").write_text("{")
+    told = json.loads(outdraft("info", "--json").out)["drafts that learn"]
+    line = "zoo/eagle3, version 1, 2 requests kept; accepted by position 0.50 0.25; Too few rounds to tell."
+    assert told["one"] == line and "is damaged" in told["two"]
+    assert line in outdraft("info").out

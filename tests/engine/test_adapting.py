@@ -116,6 +116,14 @@ def test_tenants_beyond_the_most_leave_nothing(tmp_path):
     assert len(AdaptRoom(tmp_path / "room").tenants()) == 2
 
 
+def test_one_key_opens_so_many_tenants_and_no_more(tmp_path):
+    with learning(tmp_path / "room", max_tenants=6, tenants_a_key=2) as llm:
+        for salt in ("key/", "key/a", "key/b", "key/a", "other/", "/a", "/b", "/c", "/d", None):
+            llm.generate(PROMPTS[0], GREEDY, cache_salt=salt)
+        assert list(llm.adapting.watch.domains) == ["key/", "key/a", "other/", "/a", "/b", "/c", ""]
+        assert llm.adapting.watch.num_left_out == 2
+
+
 def test_texts_are_the_same_through_many_swaps(tmp_path, plain, worse):
     """Greedy and seeded, in batches, forwards and back to the draft of the beginning."""
     expected = [(settings, plain.generate(PROMPTS, settings)) for settings in (GREEDY, SEEDED)]
@@ -242,6 +250,28 @@ def test_what_was_observed_is_left_for_others_to_read(tmp_path):
     assert told["rounds"] > 0 and len(told["acceptance"]) == len(told["marginal_acceptance"]) == 3
     assert all(a <= m + 0.3 for a, m in zip(told["acceptance"], told["marginal_acceptance"], strict=True))
     assert told["diagnosis"]
+
+
+def test_the_status_has_hazards_calibration_and_the_last_verdict(tmp_path):
+    drafter = {"name": "eagle3", "model": "zoo:eagle3", "width": 1, "confidence_threshold": 0.3}
+    adapt = {"room": str(tmp_path / "room"), "learner": False}
+    with LLM("zoo:target", drafter=drafter, num_speculative_tokens=3, adapt=adapt) as llm:
+        stats = [one.stats for one in llm.generate(PROMPTS, GREEDY)]
+        tenant = AdaptRoom(tmp_path / "room").tenant(SHARED)
+        tenant.note("failed", number=2, version=0, before=0, tokens=9, reason="failed after 9 held-out requests")
+        tenant.note("tried", number=3, version=0, before=0, tokens=9)
+        told = llm.adapting.status()
+    verdict = {"what": "failed", "number": 2, "version": 0, "reason": "failed after 9 held-out requests"}
+    assert told["verdict"] == verdict
+    rejected, reached = (
+        [sum(getattr(one, name)[i] for one in stats) for i in (1, 2, 3)] for name in ("first_rejection", "reached")
+    )
+    assert told["first_rejection"] == rejected
+    assert told["hazards"] == pytest.approx([a / b for a, b in zip(rejected, reached, strict=True)], abs=1e-4)
+    assert stats[0].hazards == pytest.approx([1 - one for one in stats[0].acceptance_by_position])
+    right = sum(one["accepted"] * one["of"] for one in told["calibration"])
+    assert right == pytest.approx(sum(one.num_accepted_tokens for one in stats), abs=0.1)
+    assert all(0 <= one["confidence"] <= 1 for one in told["calibration"])
 
 
 def test_what_cannot_learn_is_refused(tmp_path):

@@ -27,6 +27,7 @@ class AdaptOptions:
     num_kept: int = 2000  # requests of a tenant that are kept, the latest
     days: float = 30.0  # after which they are deleted
     max_tenants: int = 16  # that are learned from; requests of further ones leave nothing
+    tenants_a_key: int = 4  # of one API key, by its requests' `cache_salt`; in Python of one word before a slash in it
     learn: Mapping[str, Any] = field(default_factory=dict)  # of `Learning`
     gate: Mapping[str, Any] = field(default_factory=dict)  # of `GateOptions`
 
@@ -37,7 +38,7 @@ class AdaptOptions:
         check_range(self, "first", least=1)
         check_range(self, "num_kept", least=8, most=1 << 20)
         check_range(self, "days", least=1e-6)
-        check_range(self, "max_tenants", least=1, most=4096)
+        check_range(self, "max_tenants", "tenants_a_key", least=1, most=4096)
         for name, options in _TABLES.items():
             read_options(options, getattr(self, name), f"adapt {name}")
 

@@ -35,6 +35,7 @@ from outdraft.weights.digest import digest_weights
 SHARED = "shared"
 _FORMAT = 1
 _KEPT = 3  # versions beside the current one, and the one before it
+_VERDICTS = ("passed", "failed", "undecided", "kept", "rolled back")  # of the ledger's words
 _VERSION = re.compile(r"\d{6,}")
 _TENANT = re.compile(rf"{SHARED}|[0-9a-f]{{16}}")
 
@@ -157,6 +158,12 @@ class TenantRoom:
             shutil.rmtree(gone)
 
 
+def last_verdict(tenant: TenantRoom) -> dict[str, Any] | None:
+    """What the gate, or the watch, last decided of a tenant's drafts: {what, number, version, reason}."""
+    decided = [one for one in tenant.ledger() if one["what"] in _VERDICTS]
+    return {key: decided[-1].get(key) for key in ("what", "number", "version", "reason")} if decided else None
+
+
 class AdaptRoom:
     """A folder that is one."""
 
@@ -197,6 +204,12 @@ class AdaptRoom:
     def is_frozen(self) -> bool:
         """Whether nothing is learned for now."""
         return (self.path / "frozen").exists()
+
+    def observed(self) -> dict[str, Any]:
+        """What an engine last said of the guesses; {} where none did."""
+        with suppress(OSError, ValueError):
+            return dict(load_json(self.path / "observed.json"))
+        return {}
 
     def name_of(self, tenant: str | None) -> str:
         """The folder of a tenant; it says nothing of the name."""

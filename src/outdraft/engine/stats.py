@@ -89,6 +89,11 @@ class RequestStats(Counters):
         return [1 - self.first_rejection[i] / self.reached[i] for i in range(1, max(self.reached, default=0) + 1)]
 
     @property
+    def hazards(self) -> list[float]:
+        """P(first rejected at i | examined at i), i = 1, 2, ..."""
+        return [1 - one for one in self.acceptance_by_position]
+
+    @property
     def first_rejection_histogram(self) -> list[int]:
         """Times that the first rejection fell on draft position 1, 2, ..."""
         return [self.first_rejection[i] for i in range(1, max(self.first_rejection, default=0) + 1)]

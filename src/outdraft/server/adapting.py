@@ -19,6 +19,8 @@ _NUMBERS = {
 _RATES = {
     "acceptance": "guesses accepted of those reached, by position from 0; a moving average",
     "marginal_acceptance": "mean of p(guess) over the largest p, by position from 0; a moving average",
+    "hazards": "guesses rejected of those reached, by position from 0, of all rounds observed of this version",
+    "first_rejection": "rounds whose first rejection fell on this position, from 0, of the same",
 }
 
 

@@ -83,7 +83,7 @@ def status(options: RoomOptions) -> int:
             "requests": kept,
             "ledger": tenant.ledger(),
         }
-    observed = _observed(room)
+    observed = room.observed()
     if options.json:
         write_json({"room": str(room.path), "frozen": room.is_frozen, "tenants": found, "observed": observed})
         return 0
@@ -186,15 +186,6 @@ def _room(named: str | None) -> "AdaptRoom":
         listed = "".join(f"\n  {one.parent}" for one in found)
         raise ConfigError(f"{home} holds {len(found)} rooms of drafts that learn: name one{listed}")
     return AdaptRoom(found[0].parent)
-
-
-def _observed(room: "AdaptRoom") -> dict[str, Any]:
-    from outdraft.options.read_file import load_json
-
-    try:
-        return dict(load_json(room.path / "observed.json"))
-    except (OSError, ValueError):
-        return {}
 
 
 def _say(line: str) -> None:

@@ -71,6 +71,8 @@ def look(model: str | None = None) -> dict[str, dict[str, Any]]:
     told = {"machine": machine, "kernels": _kernels(), "memory": _memory(), "packages": _packages()}
     told["models"] = _models()
     told["models of other programs"] = _others()
+    if learning := _learning():
+        told["drafts that learn"] = learning
     return told | ({"model": _model(model)} if model is not None else {})
 
 
@@ -134,6 +136,29 @@ def _others() -> dict[str, Any]:
         told["none"] = "in " + ", ".join(map(str, folders()))
     if len(found) > MOST:
         told["not all"] = f"more than {MOST} are there"
+    return told
+
+
+def _learning() -> dict[str, Any]:
+    """What is known of each draft that learns, by its folder in the cache."""
+    from outdraft.adapt.room import SHARED, AdaptRoom
+    from outdraft.adapt.spool import read_spool
+    from outdraft.options.errors import ConfigError
+    from outdraft.weights.user_cache import user_cache
+
+    told = {}
+    for place in sorted(user_cache("adapt").glob("*/room.json")):
+        try:
+            room = AdaptRoom(place.parent)
+            draft, shared, seen = room.pair.draft, room.tenant(SHARED), room.observed()
+            kept = sum(1 for name in room.tenants() for _ in read_spool(room.tenant(name).requests))
+            parts = [f"{draft.parent.name}/{draft.name}, version {shared.version}, {kept} requests kept"]
+            if seen:
+                rates = " ".join(f"{one:.2f}" for one in seen["acceptance"])
+                parts += [f"accepted by position {rates or 'nothing'}", seen["diagnosis"]]
+            told[place.parent.name] = "; ".join(parts)
+        except ConfigError as error:
+            told[place.parent.name] = str(error)
     return told
 
 

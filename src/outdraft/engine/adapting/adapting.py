@@ -22,12 +22,13 @@ from weakref import ref
 
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.diagnose import diagnose
-from outdraft.adapt.examined import Examined
+from outdraft.adapt.examined import Bin, Examined
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.options import AdaptOptions
-from outdraft.adapt.room import SHARED, AdaptRoom, Pair
+from outdraft.adapt.room import SHARED, AdaptRoom, Pair, last_verdict
 from outdraft.adapt.spool import SpoolWriter, clean_spool, spool_files
-from outdraft.core.drafter import Drafter, inner
+from outdraft.core.drafter import inner
+from outdraft.decode.parts import Parts
 from outdraft.drafters.shared.renewing import RenewingDrafter
 from outdraft.engine.adapting.learner_process import LearnerProcess
 from outdraft.engine.adapting.served import Served, ServedWatch
@@ -40,6 +41,7 @@ from outdraft.options.paths import user_path
 from outdraft.weights.user_cache import is_kept, user_cache
 
 _DAY = 86400.0
+_RECORD = "training.json"
 _CLEAN = 3600.0  # seconds between two looks for what is too old
 _FRESH = 3.0  # seconds for which a status is given again
 _TOGETHER = 64  # requests that are written between two other things
@@ -51,14 +53,13 @@ _log = logging.getLogger("outdraft.adapt")
 
 
 class Adapting:
-    """Of one engine. Raises `CapabilityError` where not exactly one drafter has a network that can be replaced."""
+    """Of one engine. Raises `CapabilityError` where not exactly one drafter has a network that can be replaced, and for
+    a draft without the record of its training."""
 
     def __init__(self, thread: EngineThread, target: Path, options: AdaptOptions) -> None:
         self.options = options
         self._engine = ref(thread)  # it ends with its `LLM`, and so does this
-        self._drafter = _only_drafter(thread.engine.parts.drafter)
-        home = self._drafter.traits.home
-        assert home is not None, "a network that can be replaced came from a directory"
+        self._drafter, home = _only_drafter(thread.engine.parts)
         pair = Pair(target=target, draft=home)
         self.room = AdaptRoom.open(_place(options, pair), pair, _told(options))
         self.learner = LearnerProcess(self.room.path, options.threads) if options.learner else None
@@ -66,6 +67,7 @@ class Adapting:
             opt_in=options.opt_in,
             window=options.learning.window,
             max_tenants=options.max_tenants,
+            tenants_a_key=options.tenants_a_key,
             busy=self._pause,
             idle=self._note_idle,
         )
@@ -109,7 +111,10 @@ class Adapting:
             "marginal_acceptance": _rounded(whole.recent.nearness),
             "acceptance": _rounded(whole.recent.acceptance),
             "first_rejection": whole.whole.first_rejection,
+            "hazards": _rounded(whole.whole.hazards),
+            "calibration": [_told_of(one) for one in whole.calibration if one.count],
             "domains": {kind: _rates(one.whole) for kind, one in domains.items()},
+            "verdict": last_verdict(self.room.tenant(SHARED)),
             "diagnosis": diagnose(whole, self._record()).sentence,
         }
 
@@ -239,21 +244,30 @@ class Adapting:
         """What the draft promised when it was trained."""
         place = self.room.tenant(SHARED).draft or self.room.pair.draft
         try:
-            promise = json.loads((place / "training.json").read_text(encoding="utf-8"))["promises"][-1]
+            promise = json.loads((place / _RECORD).read_text(encoding="utf-8"))["promises"][-1]
             return AcceptanceRecord(acceptance=tuple(map(float, promise["conditional"])))
         except (OSError, ValueError, KeyError, TypeError, IndexError, ConfigError):
             return None
 
 
-def _only_drafter(drafter: Drafter) -> RenewingDrafter:
-    found = [one for one in inner(drafter) if isinstance(one, RenewingDrafter)]
+def _only_drafter(parts: Parts) -> tuple[RenewingDrafter, Path]:
+    """The one that learns, and where its draft lies."""
+    found = [
+        (one, home) for one in inner(parts.drafter) if isinstance(one, RenewingDrafter) and (home := one.traits.home)
+    ]
     if len(found) != 1:
         raise CapabilityError(
-            f"adapt= is for one head or draft model that learns, and here are {len(found)}: name a trained head or a "
-            "draft model (`outdraft methods`), or leave adapt out"
+            f"adapt= is for one head or draft model whose network can be replaced, and here are {len(found)} (of "
+            f"{', '.join(parts.held.methods)}): name one of a kind that learns (docs/adaptation.md), or leave adapt out"
         )
-    only_adoption(drafter)
-    return found[0]
+    only_adoption(parts.drafter)
+    drafter, home = found[0]
+    if not (home / _RECORD).is_file():
+        raise CapabilityError(
+            f"adapt= needs the record of the draft's training, and {home} holds no {_RECORD}: train it on "
+            f"(outdraft train KIND --init {home}), name another draft, or leave adapt out"
+        )
+    return drafter, home
 
 
 def _place(options: AdaptOptions, pair: Pair) -> Path:
@@ -275,6 +289,10 @@ def _told(options: AdaptOptions) -> dict[str, Any]:
 
 def _rates(whole: Examined) -> dict[str, Any]:
     return {"rounds": whole.rounds, "acceptance": _rounded(whole.acceptance)}
+
+
+def _told_of(one: Bin) -> dict[str, Any]:
+    return {"confidence": round(one.sure / one.count, 4), "accepted": round(one.right / one.count, 4), "of": one.count}
 
 
 def _rounded(rates: list[float]) -> list[float]:

@@ -41,13 +41,21 @@ class ServedWatch:
     """Hears one engine, in its thread. `window`: ids of a prompt that are kept, its last ones."""
 
     def __init__(
-        self, *, opt_in: bool, window: int, max_tenants: int, busy: Callable[[], None], idle: Callable[[], None]
+        self,
+        *,
+        opt_in: bool,
+        window: int,
+        max_tenants: int,
+        tenants_a_key: int,
+        busy: Callable[[], None],
+        idle: Callable[[], None],
     ) -> None:
         self.ended_requests: SimpleQueue[Served] = SimpleQueue()
         self.observed: dict[tuple[str, str], Observed] = {}  # by salt and domain
         self.domains: dict[str, Domains] = {}
         self.num_left_out = 0  # requests of tenants beyond the most
-        self._opt_in, self._window, self._max_tenants = opt_in, window, max_tenants
+        self._opt_in, self._window = opt_in, window
+        self._max_tenants, self._tenants_a_key = max_tenants, tenants_a_key
         self._busy, self._idle = busy, idle
         self.is_frozen = False
         self.salts: dict[str, None] = {}  # that requests had, so that their versions are found
@@ -71,7 +79,7 @@ class ServedWatch:
             self.salts[salt] = None
         if self.is_frozen or not self._may_learn(seq):
             return
-        if salt not in self.domains and len(self.domains) >= self._max_tenants + (salt == ""):
+        if salt not in self.domains and self._is_full(salt):
             self.num_left_out += 1
             return
         kind = self.domains.setdefault(salt, Domains()).of(seq.request.prompt_token_ids)
@@ -106,6 +114,12 @@ class ServedWatch:
         """Nothing is known of the guesses of this salt, as of another network's."""
         for whose in [one for one in self.observed if one[0] == salt]:
             del self.observed[whose]
+
+    def _is_full(self, salt: str) -> bool:
+        """Whether there is no room for another tenant, or for another of its key: KEY/SALT, as a server joins them."""
+        key = salt.partition("/")[0]
+        of_key = sum(one.partition("/")[0] == key for one in self.domains) if key else 0
+        return bool(salt) and (of_key >= self._tenants_a_key or sum(map(bool, self.domains)) >= self._max_tenants)
 
     def _may_learn(self, seq: Sequence) -> bool:
         """Whether it said so, and whether its answer is the model's own behind its prompt."""

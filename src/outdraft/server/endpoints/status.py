@@ -104,6 +104,7 @@ def _model(service: Service, name: str) -> dict[str, Any]:
         "variant": config["variant"],
         "speculative": service.speculation,
         "lossless": service.llm.lossless,
+        "adapts": service.llm.adapting is not None,
         "tool_call_parser": formats.tools.name if formats.tools else None,
         "reasoning_parser": formats.reasoning.name if formats.reasoning else None,
     }

@@ -1,5 +1,6 @@
 // The page: what is typed becomes a request, and its answer grows token by token.
 
+import * as adapt from "./adapt.js";
 import { copy } from "./copy.js";
 import { Panel } from "./panel.js";
 import { Race } from "./race.js";
@@ -53,6 +54,7 @@ async function learn() {
     field("model").textContent = `${served.id} · ${drafts.length ? `drafted by ${drafts.join(", ")}` : "plain decoding"}`;
     field("race").hidden = !drafts.length;
     if (isFirst) settings.offer(served);
+    adapt.follow(served, settings.key);
     changeMode();
     complain(null);
   } catch (error) {

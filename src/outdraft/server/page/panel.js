@@ -47,23 +47,32 @@ function end(metrics) {
     : `Estimated, at most: no pass without a draft was measured, so one of ${found.rows} rows stands in for it.`;
 }
 
-/** `rates`: shares from 0 to 1, by position. */
 function draw(rates) {
-  const chart = field("chart");
-  chart.replaceChildren(...rates.map((rate, i) => bar(rate, i, rates.length)));
-  chart.setAttribute("aria-label", rates.map((rate, i) => `position ${i + 1}: ${percent(rate)}`).join(", ") || "none");
+  bars(field("chart"), rates);
   field("chart-note").textContent = rates.length ? "Share kept of the drafted tokens that were examined there." : "Nothing was drafted.";
 }
 
-function bar(rate, i, count) {
-  const height = element("i");
-  height.style.height = `${Math.round(rate * 100)}%`;
-  const every = Math.ceil(count / FEW);
-  const over = element("span", [count <= FEW ? percent(rate) : ""]);
-  const under = element("span", [i % every === 0 ? String(i + 1) : ""]);
-  return Object.assign(block("div", "bar", over, block("div", "rail", height), under), {
-    title: `position ${i + 1}: ${percent(rate)}`,
+/** `rates`: shares from 0 to 1, by position, each perhaps with another beside it. */
+export function bars(chart, rates, beside = null) {
+  const pairs = rates.map((rate, i) => (beside ? [rate, beside[i]] : [rate]));
+  chart.replaceChildren(...pairs.map((pair, i) => bar(pair, i, rates.length)));
+  chart.setAttribute("aria-label", pairs.map(spoken).join("; ") || "none");
+}
+
+function bar(pair, i, count) {
+  const heights = pair.map((rate) => {
+    const made = element("i");
+    made.style.height = `${Math.round(rate * 100)}%`;
+    return made;
   });
+  const every = Math.ceil(count / FEW);
+  const over = pair.map((rate) => element("span", [count <= FEW ? percent(rate) : ""]));
+  const under = element("span", [i % every === 0 ? String(i + 1) : ""]);
+  return Object.assign(block("div", "bar", ...over, block("div", "rail", ...heights), under), { title: spoken(pair, i) });
+}
+
+function spoken(pair, i) {
+  return `position ${i + 1}: ${pair.map(percent).join(", ")}`;
 }
 
 function percent(rate) {

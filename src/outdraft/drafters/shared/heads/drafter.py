@@ -7,6 +7,7 @@ states; data out: chains or trees, as deep as there are heads.
 
 from collections.abc import Sequence as Seq
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -39,9 +40,9 @@ from outdraft.options.paths import user_path
 class HeadDrafter(StateDrafter):
     """One head a step or level, over all sequences that still want one."""
 
-    def __init__(self, options: HeadOptions, net: HeadNet, port: TargetPort, weights: Weights) -> None:
+    def __init__(self, options: HeadOptions, net: HeadNet, port: TargetPort, weights: Weights, home: Path) -> None:
         self._states = states_of(net, port)
-        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,)))
+        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,), home=home))
         self._options, self._net, self._port = options, net, port
         self._template = None if options.tree is None else read_template(user_path(options.tree)).paths
 
@@ -124,6 +125,6 @@ def head_method(
 def _build(
     kind: type[HeadNet], formats: Formats, also: Seq[str], options: HeadOptions, port: TargetPort
 ) -> HeadDrafter:
-    net, weights = open_heads(kind, options.model, options.quantization, port, formats, also)
-    native = port.layers.native
-    return HeadDrafter(options.fitted(None if native is None else native.kernels), net, port, weights)
+    home, native = chosen_model(options.model, kind.kind, also=also), port.layers.native
+    net, weights = open_heads(kind, str(home), options.quantization, port, formats, also)
+    return HeadDrafter(options.fitted(None if native is None else native.kernels), net, port, weights, home)
