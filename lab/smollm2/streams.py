@@ -6,11 +6,10 @@
     moves    chats, then code, then arithmetic, then chats again, as many of each
     rfcs     questions about passages of the Rust RFCs
     forms    product forms that are much alike, as one tenant sends them
-    german   a tenant who writes German
+    letters  one letter of a shop, filled in for each customer
 
-The shipped head learned from other questions of the first kinds, from passages of the RFCs too, from no form, and from
-English alone. An
-interrupted run goes on. Data out: lines {"prompt_token_ids", "token_ids", "domain"} in the order of service.
+The shipped head learned from other questions of the first kinds, from passages of the RFCs too, and from no form or
+letter. An interrupted run goes on. Data out: lines {"prompt_token_ids", "token_ids", "domain"} in the order of service.
 """
 
 import argparse
@@ -54,27 +53,26 @@ def forms(rng: random.Random) -> Iterator[str]:
         yield FORM.format(**named, price=rng.randint(9, 400))
 
 
-GERMAN = (
-    "Was ist {}?",
-    "Erkläre mir kurz, wie {} entsteht.",
-    "Schreibe einen kurzen Text über {}.",
-    "Nenne drei Gründe, warum {} wichtig ist.",
-    "Erzähle eine kleine Geschichte über {}.",
-    "Was sollte ein Kind über {} wissen?",
-    "Welche Vorteile und Nachteile hat {}?",
-    "Schreibe eine freundliche E-Mail über {}.",
+LETTER = (
+    "Write the reply to this customer. Copy the letter below, fill in the name and the item, and write nothing else."
+    "\n\nDear NAME,\n\nThank you for writing to Larkspur and Finch. We are sorry that your ITEM {trouble}. "
+    "Please send it back to our workshop in Bristol within thirty days, in its box, with this letter on top. "
+    "We will mend it or send you another one, and we pay for the postage both ways. You need not do anything else."
+    "\n\nWith kind regards,\nThe Larkspur and Finch workshop\n\nCustomer: {name}\nItem: {make} {good}, {colour}"
 )
-THEMEN = (
-    "Regen,Brot,die Eisenbahn,Musik,Schlaf,der Garten,ein Fluss,Kaffee,der Hund,der Winter,Schach,die Wolke,Salz,Glas,"
-    "Papier,das Fahrrad,die Schule,der Markt,Honig,Holz,die Uhr,das Meer,ein Berg,Feuer,Käse,die Stadt,das Dorf,Wolle,"
-    "der Mond,Licht,Tee,die Brücke,der Wald,Eis,die Biene,Geld,der Sommer,Gold"
-).split(",")
+TROUBLES = ("does not work", "arrived broken", "came too late", "has a scratch", "is not the one that you ordered")
+NAMES = "Ada Ben Clara David Emma Frank Grace Henry Ivy Jack Kate Leo Mia Noah Olive Paul Rose Sam Tess Will".split()
+FAMILIES = (
+    "Abbott Barker Cole Dalton Ellis Foster Grant Hughes Irwin Jensen Keller Lowe Marsh Norton Parker Reed".split()
+)
 
 
-def german(rng: random.Random) -> Iterator[str]:
-    """Everyday questions of a tenant who writes German; all of them, in an order of the seed."""
-    asked = [one.format(theme) for one in GERMAN for theme in THEMEN]
-    yield from rng.sample(asked, len(asked))
+def letters(rng: random.Random) -> Iterator[str]:
+    """A shop's, which answers with one letter."""
+    while True:
+        named = {"make": rng.choice(MAKES), "good": rng.choice(GOODS), "colour": rng.choice(COLOURS)}
+        name = f"{rng.choice(NAMES)} {rng.choice(FAMILIES)}"
+        yield LETTER.format(**named, name=name, trouble=rng.choice(TROUBLES))
 
 
 def rfcs(data: Path, rng: random.Random) -> Iterator[str]:
@@ -96,8 +94,8 @@ def prompts(data: Path, stream: str, count: int) -> list[tuple[str, str]]:
 
     if stream == "forms":
         return some("forms", forms(rng), count)
-    if stream == "german":
-        return some("german", german(rng), count)
+    if stream == "letters":
+        return some("letters", letters(rng), count)
     if stream == "rfcs":
         return some("rfcs", rfcs(data, rng), count)
     talk, questions = chats(rng), list(gsm8k(data))
@@ -111,7 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--stream", choices=("moves", "rfcs", "forms", "german"), required=True)
+    parser.add_argument("--stream", choices=("moves", "rfcs", "forms", "letters"), required=True)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--model", default=usual_model("smollm2")[0])
     asked = parser.parse_args()
