@@ -49,6 +49,7 @@ def main() -> int:
         temperature=asked.temperature,
         states_bytes=asked.bytes,
         share=asked.share,
+        rank=asked.rank,
     )
     about = {**asdict(settings), "stream": asked.stream.name, "old": asked.old_count, "dtype": asked.dtype}
     record: Record = {"about": about, "judged": {}}
@@ -97,6 +98,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--depth", type=int, default=Learning().depth)
     parser.add_argument("--temperature", type=float, default=Learning().temperature)
     parser.add_argument("--share", type=float, default=1.0, help="judge a share of the way from the head to there, too")
+    parser.add_argument("--rank", type=int, default=0, help="of what a matrix learns; 0: any")
     parser.add_argument("--old-count", type=int, default=60)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="of the target's states in memory")

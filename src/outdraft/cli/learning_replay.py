@@ -36,8 +36,11 @@ class ReplayOptions:
 
 def replay(options: ReplayOptions) -> int:
     """Replay the requests, and print how much each draft would have had accepted."""
+    from outdraft.adapt.diagnose import diagnose
     from outdraft.adapt.gate import GateOptions
+    from outdraft.adapt.kinds import Cure
     from outdraft.adapt.learning import Learning
+    from outdraft.adapt.observe import Observed
     from outdraft.cli.console import make_console, write_json
     from outdraft.core.registry import read_options
     from outdraft.options.paths import user_path
@@ -61,9 +64,11 @@ def replay(options: ReplayOptions) -> int:
     told = partial(console.print, style="dim", markup=False, highlight=False, soft_wrap=True)
     requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size, told)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
-    for finding in live.findings():
-        if finding.evidence.is_alarm:
-            console.print(finding.sentence, markup=False, highlight=False, soft_wrap=True)
+    found = diagnose(Observed(), findings=live.findings())
+    if found.cure is not Cure.NOTHING:
+        console.print(found.sentence, markup=False, highlight=False, soft_wrap=True)
+        if learning.weigh == "auto":
+            live.treat(found.cure)
     run, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in run.run(requests):
         points.append(point)

@@ -22,13 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.adapt.kinds import Finding
+from outdraft.adapt.kinds import Cure, Finding
 from outdraft.adapt.learning import Learning
 from outdraft.adapt.specimen import compare
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
 from outdraft.learn.compare import said_of_text
 from outdraft.learn.losses import mixed
+from outdraft.learn.low_rank import LowRank
 from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
 from outdraft.models.networks.base import Decoder
@@ -45,6 +46,7 @@ from outdraft.training.record import RECORD, read_record, write_record
 from outdraft.training.specimens import take_specimen
 
 _ENDLESS = 1 << 30  # steps of a run that has no end
+_LEAN = {Cure.LEARN_EARLY: 0.5, Cure.LEARN_LATE: 2.0}  # weight of a position against the one before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +80,21 @@ class LiveDraft:
         self._objective = DraftObjective(
             self.learner, self.teacher, loss.rows, temperature=settings.temperature or 1.0, beside=loss.beside
         )
-        self.serving = self.weights()
+        self.serving, self._seed, self.window = self.weights(), seed, settings.window
         self.optimizer = self._fresh_optimizer()
         self._origin = self.serving  # where learning began
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
         self._num_seen = self.num_steps = self.num_tokens = self.num_served = 0  # tokens learned, and to be learned
-        self._seed = seed
+        self.treat(settings.cure)
+
+    def treat(self, cure: Cure) -> None:
+        """Learn by this cure from now on. `Cure.MEND`: nothing; requests are kept, as if they had been learned from."""
+        self.cure, self._objective.lean = cure, _LEAN.get(cure, 1.0)
+        self.window = self.settings.window * (2 if cure is Cure.LEARN_LATE else 1)
+        while self._fresh and cure is Cure.MEND:
+            self.remember(self._fresh.pop(0))
 
     def findings(self) -> list[Finding]:
         """What a specimen shows of the pair, before anything was learned; nothing where the record holds none."""
@@ -100,6 +109,9 @@ class LiveDraft:
             return False
         if served.number < self.settings.held_out:
             return True
+        if self.cure is Cure.MEND:
+            self.remember(served)
+            return False
         self._fresh.append(served)
         self.num_served += self.length(served)
         return False
@@ -136,7 +148,7 @@ class LiveDraft:
         """
         if not requests:
             return [[] for _ in drafts]
-        rows = answer_rows([(one.prompt[-self.settings.window :], one.answer) for one in requests])
+        rows = answer_rows([(one.prompt[-self.window :], one.answer) for one in requests])
         now, found, depth = self.weights(), list[list[float]](), self.settings.depth
         temperature = self.settings.temperature if temperature is None else temperature
         with self.teacher.computing():
@@ -188,15 +200,15 @@ class LiveDraft:
         self.optimizer = self._fresh_optimizer()
         self._origin = self.serving
 
-    def _fresh_optimizer(self) -> Optimizer:
+    def _fresh_optimizer(self) -> Optimizer | LowRank:
+        """Of a module that holds what serves."""
         named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
-        return Optimizer(
-            named,
-            lr=self.settings.lr,
-            muon_lr=self.settings.muon_lr,
-            weight_decay=0.0,
-            vocab_size=self._decoder.config.vocab_size,
-        )
+        own, size = self.settings, self._decoder.config.vocab_size
+        if own.rank:
+            return LowRank(
+                named, self.serving, rank=own.rank, lr=own.lr, muon_lr=own.muon_lr, vocab_size=size, seed=self._seed
+            )
+        return Optimizer(named, lr=own.lr, muon_lr=own.muon_lr, weight_decay=0.0, vocab_size=size)
 
     def _chosen(self) -> list[ServedRequest]:
         """Of a step: the oldest fresh ones, and earlier ones; both in their shares as far as there are any."""
@@ -225,11 +237,11 @@ class LiveDraft:
             self._earlier[place] = one
 
     def length(self, one: ServedRequest) -> int:
-        return min(len(one.prompt), self.settings.window) + len(one.answer)
+        return min(len(one.prompt), self.window) + len(one.answer)
 
     def _ids(self, one: ServedRequest) -> tuple[list[int], int]:
         """What is read of a request, and how much of it is the prompt."""
-        before = one.prompt[-self.settings.window :]
+        before = one.prompt[-self.window :]
         return [*before, *one.answer], len(before)
 
     def _rows(self, requests: Seq[ServedRequest]) -> PackedRows:

@@ -192,7 +192,9 @@ def _observed(room: "AdaptRoom") -> dict[str, Any]:
     from outdraft.options.read_file import load_json
 
     try:
-        return dict(load_json(room.path / "observed.json"))
+        found = dict(load_json(room.path / "observed.json"))
+        found.pop("examined", None)  # round by round, for the learner
+        return found
     except (OSError, ValueError):
         return {}
 
