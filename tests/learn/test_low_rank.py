@@ -75,6 +75,15 @@ def test_a_change_has_that_rank_and_small_ones_are_whole(muon_lr):
     assert not any(weight is net.narrow for weight, *_ in optimizer._factors)
 
 
+def test_factors_learn_at_a_multiple_of_the_rate_that_falls_with_the_root_of_the_rank():
+    net = Net()
+    began, optimizer = made(net, muon_lr=0.0)
+    step(net, optimizer)
+    moved = {tuple(b.shape): b.abs().max().item() for *_, b, _ in optimizer._factors}
+    assert moved == pytest.approx(dict.fromkeys(moved, 20 / RANK**0.5 * RATES["lr"]), rel=1e-3)
+    assert (net.norm - began["norm"]).abs().max().item() == pytest.approx(RATES["lr"], rel=1e-3), "a norm at the rate"
+
+
 def test_the_optimiser_remembers_the_factors_alone():
     net = Net()
     _, optimizer = made(net)

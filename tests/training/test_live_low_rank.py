@@ -14,7 +14,7 @@ from outdraft.training.live import LiveDraft, ServedRequest
 from outdraft.training.live_learner import LiveLearner
 
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
-LEARN = {"lr": 3e-3, "muon_lr": 0.05, "step_tokens": 128, "held_out": 0.0, "depth": 3, "rank": 3}
+LEARN = {"lr": 3e-4, "muon_lr": 1e-3, "step_tokens": 128, "held_out": 0.0, "depth": 3, "rank": 3}
 
 
 def requests(count):

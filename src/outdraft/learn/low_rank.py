@@ -5,9 +5,11 @@
 By the chain rule these are the gradients of A and B themselves, so the network need not know of them, and everything
 behind it sees whole weights. The gradient of W is made whole, too: it is the optimiser that becomes small, not a pass.
 
-Hu et al., "LoRA: low-rank adaptation of large language models", 2021, https://arxiv.org/abs/2106.09685. Their alpha is
-r here, since a rate says the same. B begins at zero, and the rows of A are nearly of length 1 and orthogonal: a step of
-Muon on B then moves W as far, in spectral norm, as one on W itself.
+Hu et al., "LoRA: low-rank adaptation of large language models", 2021, https://arxiv.org/abs/2106.09685. B begins at
+zero, and A with rows of length 1, nearly. Their alpha is r here, and rates do what it is for: few directions have to go
+farther than all of them, so A and B learn at many times the rates of a whole draft, which then serve for any rank. How
+many falls with the root of r, as alpha does in Kalajdzievski, "A rank stabilization scaling factor for fine-tuning
+with LoRA", 2023, https://arxiv.org/abs/2312.03732. How large it is was tried (docs/adaptation.md).
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,6 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.learn.step import Optimizer
+
+_FASTER = 20.0  # times the rates, at rank 1
 
 
 class LowRank:
@@ -47,7 +51,10 @@ class LowRank:
             b = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
             self._factors.append((weight, began[name], b, a))
             learned += [(f"{name}.b", b), (f"{name}.a", a)]
-        self._optimizer = Optimizer(learned, lr=lr, muon_lr=muon_lr, weight_decay=0.0, vocab_size=vocab_size)
+        shares = {one: _FASTER / rank**0.5 for *_, b, a in self._factors for one in (b, a)}
+        self._optimizer = Optimizer(
+            learned, lr=lr, muon_lr=muon_lr, weight_decay=0.0, vocab_size=vocab_size, shares=shares
+        )
 
     @torch.no_grad()
     def update(self, factor: float, clip: float) -> bool:
