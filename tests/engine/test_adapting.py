@@ -238,11 +238,12 @@ def test_a_frozen_room_takes_no_request(tmp_path):
 def test_what_was_observed_is_left_for_others_to_read(tmp_path):
     room = tmp_path / "room"
     with learning(room) as llm:
+        AdaptRoom(room).tenant(SHARED).note("diagnosed", reason="taps are off")
         llm.generate(PROMPTS, GREEDY)
     told = json.loads((room / "observed.json").read_text())
     assert told["rounds"] > 0 and len(told["acceptance"]) == len(told["marginal_acceptance"]) == 3
     assert all(a <= m + 0.3 for a, m in zip(told["acceptance"], told["marginal_acceptance"], strict=True))
-    assert told["diagnosis"] and told["treatment"] == ""
+    assert told["diagnosis"] and told["treatment"] == "taps are off"
     assert Observed.of(told["examined"]).whole.rounds == told["rounds"]
 
 

@@ -119,10 +119,23 @@ def test_rates_that_were_observed_choose_the_weights(room, kind, cure, expected,
     assert live.num_steps > 0 and weights(live) == expected
     one = requests(1)[0]
     assert live.length(one) == window + 24 and live._rows([one]).ids.shape == (1, window + 24)
+    read, lesson = [], live.teacher.lesson
+    live.teacher.lesson = lambda rows: (read.append(rows.ids.shape[1]), lesson(rows))[1]
+    live.judge([one], (live.serving,))
+    assert read == [window + 24], "judged as it is learned"
     told = diagnosed(made)
     assert [(one["kind"], one["cure"]) for one in told] == ([] if kind is Kind.HEALTHY else [(kind, cure)])
     learn(made)
     assert len(diagnosed(made)) == len(told), "it says so once"
+
+
+def test_the_ledger_has_a_line_for_each_change(room):
+    made = room()
+    serve(made, requests(8))
+    for kind in (Kind.ANCHOR, Kind.UNIFORM, Kind.UNIFORM, Kind.ANCHOR, Kind.HEALTHY, Kind.HEALTHY):
+        observe(made, kind)
+        learn(made, turns=1)
+    assert [one["kind"] for one in diagnosed(made)] == [Kind.ANCHOR, Kind.UNIFORM, Kind.ANCHOR, Kind.HEALTHY]
 
 
 def test_early_weights_change_what_is_learned():
@@ -195,6 +208,24 @@ def test_a_run_that_has_begun_goes_on_as_it_began(room):
         assert learner._turn(SHARED)
     assert live.cure is Cure.LEARN_EARLY and live.num_tokens >= 512
     assert [one["what"] for one in made.tenant(SHARED).ledger()][:2] == ["tried", "diagnosed"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "begins"),
+    [(one, True) for one in ("tried", "passed", "failed", "rolled back")]
+    + [(one, False) for one in ("watched", "kept", "undecided")],
+)
+def test_which_turns_begin_a_run(room, turn, begins):
+    made = room()
+    observe(made, Kind.ANCHOR)
+    serve(made, requests(8))
+    learner = LiveLearner(made)
+    learner._turn(SHARED)
+    pupil = learner._pupils[SHARED]
+    observe(made, Kind.UNIFORM)  # of version 0; of the one that passed nothing is known
+    pupil._tell(turn, pupil.live.serving, 1, "")
+    expected = Cure.LEARN_EARLY if not begins else Cure.NOTHING if turn == "passed" else Cure.LEARN
+    assert pupil.live.cure is expected
 
 
 def test_a_run_that_may_not_go_on_leaves_what_waits(room):
