@@ -29,7 +29,8 @@ from outdraft import zoo
 from outdraft.adapt.gate import Gate, GateOptions
 from outdraft.adapt.learning import Learning
 from outdraft.training.computing import open_target
-from outdraft.training.live import LiveDraft, ServedRequest, read_served
+from outdraft.training.live import LiveDraft
+from outdraft.training.served import ServedRequest, read_served
 from outdraft.weights.hub import resolve
 
 _STEPS = 8

@@ -11,7 +11,7 @@ import random
 import sys
 from pathlib import Path
 
-from outdraft.training.live import ANSWERS, read_served
+from outdraft.training.served import ANSWERS, read_served
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, replace
+from io import BytesIO
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -27,7 +28,8 @@ from outdraft.adapt.learning import Learning
 from outdraft.learn.save import put_back
 from outdraft.options.new_file import new_file
 from outdraft.training.computing import open_target
-from outdraft.training.live import LiveDraft, ServedRequest, read_served
+from outdraft.training.live import LiveDraft
+from outdraft.training.served import ServedRequest, read_served
 from outdraft.weights.hub import resolve
 from outdraft.weights.known import usual_model
 
@@ -49,6 +51,8 @@ def main() -> int:
         temperature=asked.temperature,
         states_bytes=asked.bytes,
         share=asked.share,
+        rank=asked.rank,
+        weigh=asked.weigh,
     )
     about = {**asdict(settings), "stream": asked.stream.name, "old": asked.old_count, "dtype": asked.dtype}
     record: Record = {"about": about, "judged": {}}
@@ -97,6 +101,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--depth", type=int, default=Learning().depth)
     parser.add_argument("--temperature", type=float, default=Learning().temperature)
     parser.add_argument("--share", type=float, default=1.0, help="judge a share of the way from the head to there, too")
+    parser.add_argument("--rank", type=int, default=0, help="of what a matrix learns; 0: any")
+    parser.add_argument("--weigh", default="even", help="positions of a guess: early, late, even")
     parser.add_argument("--old-count", type=int, default=60)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="of the target's states in memory")
@@ -122,7 +128,10 @@ def train(
             if len(losses) % 10 == 0:
                 say(f"rate {rate:g}, epoch {epoch + 1}, {len(losses)} steps, {monotonic() - began:.0f} s")
         seconds += monotonic() - began
-        say(f"rate {rate:g}: {epoch + 1} epochs, loss {sum(losses) / len(losses):.4f}, {seconds:.0f} s")
+        remembered = BytesIO()
+        torch.save(live.optimizer.state(), remembered)
+        told = f"loss {sum(losses) / len(losses):.4f}, {seconds:.0f} s, the optimiser {remembered.tell()} bytes"
+        say(f"rate {rate:g}: {epoch + 1} epochs, {told}")
         if epoch + 1 in CHECKPOINTS:
             keep(f"rate {rate:g}, {epoch + 1} epochs", seconds)
             if asked.share < 1:

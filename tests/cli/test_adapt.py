@@ -1,6 +1,7 @@
 """`outdraft adapt`: requests of a file are learned from in simulated time; what is not theirs is refused."""
 
 import json
+import shutil
 
 import pytest
 
@@ -40,6 +41,18 @@ def test_a_replay_tells_each_request_and_each_verdict(outdraft, served, tmp_path
     assert (
         ran.code == 0 and "3 requests: the first draft" in ran.err + ran.out and "version 0 serves" in ran.err + ran.out
     )
+
+
+def test_a_draft_that_learning_would_not_cure_learns_nothing(outdraft, served, tmp_path):
+    draft = shutil.copytree(zoo.path("eagle3"), tmp_path / "draft")
+    record, ids = json.loads((draft / "training.json").read_text()), list(range(9, 40))
+    said = {"ids": ids, "target": [-9.0] * 30, "draft": [[-9.0] * 30] * 2, "taps": [1, 3, 5], "tensors": {}}
+    (draft / "training.json").write_text(json.dumps({**record, "specimen": {**said, "config": ""}}))
+    words = (served(), "--target", "zoo:target", "--draft", draft, *WORDS)
+    ran = outdraft("adapt", "replay", *words)
+    assert ran.code == 0 and "otherwise than then" in ran.out + ran.err and "\n0 steps" in ran.out + ran.err
+    ran = outdraft("adapt", "replay", *words, "--learn", "weigh=even")
+    assert "otherwise than then" in ran.out + ran.err and "\n0 steps" not in ran.out + ran.err
 
 
 def test_what_was_trained_for_another_target_is_refused(outdraft, served, tmp_path):

@@ -31,6 +31,9 @@ def test_status(outdraft, room: AdaptRoom):
     assert "passed 1: passed after 14 held-out requests" in ran.out and "aaaa: version 1" in ran.out
     told = json.loads(outdraft("adapt", "status", room.path, "--json").out)
     assert told["tenants"][SHARED]["versions"] == [1] and not told["frozen"]
+    (room.path / "observed.json").write_text('{"rounds": 3, "examined": {"blocks": []}}')
+    told = json.loads(outdraft("adapt", "status", room.path, "--json").out)
+    assert told["observed"] == {"rounds": 3}, "round by round it is the learner's to read"
 
 
 def test_freeze_and_go_on(outdraft, room: AdaptRoom):

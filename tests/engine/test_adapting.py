@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from outdraft import LLM, SamplingParams, zoo
+from outdraft.adapt.observe import Observed
 from outdraft.adapt.room import SHARED, AdaptRoom
 from outdraft.adapt.spool import read_spool
 from outdraft.options.errors import CapabilityError, ConfigError, RequestError
@@ -49,7 +50,7 @@ def kept(room, folder=SHARED):
 
 def test_requests_leave_as_ids_and_nothing_else(tmp_path):
     room = tmp_path / "room"
-    with learning(room, learn={"window": 2}) as llm:
+    with learning(room, learn={"window": 1}) as llm:  # and twice that for a cure
         results = [llm.generate(one, GREEDY) for one in PROMPTS]
         ids = [llm.encode(one) for one in PROMPTS]
     assert [one["token_ids"] for one in kept(room)] == [list(one.token_ids) for one in results]
@@ -245,11 +246,13 @@ def test_a_frozen_room_takes_no_request(tmp_path):
 def test_what_was_observed_is_left_for_others_to_read(tmp_path):
     room = tmp_path / "room"
     with learning(room) as llm:
+        AdaptRoom(room).tenant(SHARED).note("diagnosed", reason="taps are off")
         llm.generate(PROMPTS, GREEDY)
     told = json.loads((room / "observed.json").read_text())
     assert told["rounds"] > 0 and len(told["acceptance"]) == len(told["marginal_acceptance"]) == 3
     assert all(a <= m + 0.3 for a, m in zip(told["acceptance"], told["marginal_acceptance"], strict=True))
-    assert told["diagnosis"]
+    assert told["diagnosis"] and told["treatment"] == "taps are off"
+    assert Observed.of(told["examined"]).whole.rounds == told["rounds"]
 
 
 def test_the_status_has_hazards_calibration_and_the_last_verdict(tmp_path):

@@ -20,7 +20,8 @@ from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.between_steps import adopt
 from outdraft.kernels.library import library
 from outdraft.training.computing import open_target
-from outdraft.training.live import LiveDraft, ServedRequest
+from outdraft.training.live import LiveDraft
+from outdraft.training.served import ServedRequest
 
 TEXTS = list(zoo.heldout_prompts().values())
 GREEDY = SamplingParams(max_tokens=200, ignore_eos=True)

@@ -11,8 +11,9 @@ from outdraft.adapt.gate import GateOptions
 from outdraft.adapt.learning import Learning
 from outdraft.options.errors import ConfigError
 from outdraft.training.computing import open_target
-from outdraft.training.live import LiveDraft, ServedRequest, read_served
+from outdraft.training.live import LiveDraft
 from outdraft.training.live_replay import LiveReplay
+from outdraft.training.served import ServedRequest, read_served
 from tests.training.forms import filled_forms
 
 TARGET = zoo.path("target")

@@ -10,8 +10,9 @@ from outdraft.engine.between_steps import adopt
 from outdraft.options.errors import CapabilityError
 from outdraft.training.computing import open_target
 from outdraft.training.lessons import Teacher
-from outdraft.training.live import LiveDraft, ServedRequest
+from outdraft.training.live import LiveDraft
 from outdraft.training.record import fingerprint, write_record
+from outdraft.training.served import ServedRequest
 from outdraft.training.specimens import take_specimen
 from tests.training.forms import filled_forms
 

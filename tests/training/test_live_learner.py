@@ -19,8 +19,9 @@ from outdraft.adapt.room import SHARED, AdaptRoom, Pair
 from outdraft.adapt.spool import SpoolWriter, read_spool
 from outdraft.training import live_learner
 from outdraft.training.candidates import Candidates
-from outdraft.training.live import LiveDraft, ServedRequest
+from outdraft.training.live import LiveDraft
 from outdraft.training.live_learner import LiveLearner, request_of
+from outdraft.training.served import ServedRequest
 from tests.training.forms import filled_forms
 
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))

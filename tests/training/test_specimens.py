@@ -26,8 +26,9 @@ from outdraft.training.check import compare_specimen
 from outdraft.training.computing import open_target
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.lessons import Teacher
-from outdraft.training.live import LiveDraft, ServedRequest
+from outdraft.training.live import LiveDraft
 from outdraft.training.record import read_record
+from outdraft.training.served import ServedRequest
 from outdraft.training.specimens import known_signs, marks_of, specimen_ids, take_specimen
 
 TARGET = zoo.path("target")
@@ -125,7 +126,7 @@ def test_another_quantization_and_another_target(known, tmp_path):
     rounded = quantize_decoder(whole, QuantConfig(bits=4, group_size=64))
     target, draft = compare(known, take(zoo.path("eagle3"), rounded))
     assert target.kind is Kind.QUANTIZATION and target.evidence.is_alarm and not draft.evidence.is_alarm
-    assert diagnose(Observed(), findings=[target, draft]).cure is Cure.LEARN
+    assert diagnose(Observed(), findings=[target, draft]).cure is Cure.MEND
     stranger = initialise(whole, 1, std=0.3)
     target, draft = compare(known, take(zoo.path("eagle3"), stranger))
     found = diagnose(Observed(), findings=[target, draft])

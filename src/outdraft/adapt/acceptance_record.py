@@ -1,7 +1,9 @@
 """What a draft's guesses fare by when it is sound: the reference of a diagnosis."""
 
+import json
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 
 from outdraft.adapt.observe import Observed
 from outdraft.options.errors import ConfigError
@@ -12,7 +14,7 @@ from outdraft.options.ranges import check_range
 class AcceptanceRecord:
     """What a draft did when it was known to be sound; the first number is of position 1. Raises `ConfigError`.
 
-    `Promise.conditional` of its training record is such an acceptance.
+    `promised` reads the one of its training record.
     """
 
     acceptance: tuple[float, ...]  # P(accepted at i | reached i)
@@ -29,6 +31,15 @@ class AcceptanceRecord:
                 raise ConfigError(
                     f"{name} has {len(column)} positions, acceptance {len(self.acceptance)}: give as many"
                 )
+
+    @classmethod
+    def promised(cls, draft: Path) -> "AcceptanceRecord | None":
+        """What the draft in a folder promised when it was trained; None where it says nothing that can be read."""
+        try:
+            promise = json.loads((draft / "training.json").read_text(encoding="utf-8"))["promises"][-1]
+            return cls(acceptance=tuple(map(float, promise["conditional"])))
+        except (OSError, ValueError, KeyError, TypeError, IndexError, ConfigError):
+            return None
 
     @classmethod
     def of(cls, observed: Observed) -> "AcceptanceRecord":

@@ -6,7 +6,7 @@
        template           prompts do not end as those of the training did        the same
     2  drift              acceptance kept the record, and fell at some point     learn from the new traffic
     3  mismatch           acceptance far below the draft's own probability       train nothing: mend what is wrong
-    4  quantization       the specimen: the target says nearly the same             learn
+    4  quantization       the specimen: the target says nearly the same            train nothing, unless it is asked for
     5  anchor             positions 1..3 below the record, the later ones hold   learn, early positions weighted
        long_range         those behind the 5th below it, the others hold         learn, late ones, longer windows
        uniform            all below it alike                                     learn

@@ -39,7 +39,7 @@ CURES: Mapping[Kind, Cure] = MappingProxyType(
         Kind.MISMATCH: Cure.MEND,
         Kind.TEMPLATE: Cure.MEND,
         Kind.DRIFT: Cure.LEARN,
-        Kind.QUANTIZATION: Cure.LEARN,
+        Kind.QUANTIZATION: Cure.MEND,
         Kind.ANCHOR: Cure.LEARN_EARLY,
         Kind.LONG_RANGE: Cure.LEARN_LATE,
         Kind.UNIFORM: Cure.LEARN,

@@ -1,7 +1,10 @@
 """How a draft learns beside its service: settings alone, which the engine checks and the learner reads."""
 
 from dataclasses import dataclass
+from typing import Literal
 
+from outdraft.adapt.kinds import Cure
+from outdraft.options.checked import check_fields
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
@@ -14,6 +17,8 @@ class Learning:
 
     lr: float = 3e-4  # AdamW: norms, tables, heads
     muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
+    rank: int = 0  # of what a matrix learns, and of a table, which takes little memory (`learn/low_rank.py`); 0: any
+    weigh: Literal["auto", "early", "late", "even"] = "auto"  # positions of a guess; auto: as the diagnosis says
     clip: float = 1.0
     share: float = 0.75  # of the way from where learning began to what was learned, at which a candidate lies
     step_tokens: int = 1024  # rows of a step
@@ -28,7 +33,9 @@ class Learning:
     states_bytes: int = 1 << 28  # of the target's states that are kept, so that a request is read once
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_range(self, "lr", "muon_lr", least=0.0, most=1.0)
+        check_range(self, "rank", least=0, most=1 << 16)
         check_range(self, "clip", least=1e-6)
         check_range(self, "step_tokens", least=64, most=1 << 20)
         check_range(self, "held_out", "replay", "trained", least=0.0, most=0.9)
@@ -43,3 +50,13 @@ class Learning:
         check_range(self, "share", least=0.0, most=1.0)
         check_range(self, "temperature", least=0.0, most=10.0)
         check_range(self, "states_bytes", least=0)
+
+    @property
+    def cure(self) -> Cure:
+        """How is learned while no diagnosis says anything else."""
+        return {"early": Cure.LEARN_EARLY, "late": Cure.LEARN_LATE}.get(self.weigh, Cure.LEARN)
+
+    @property
+    def longest_window(self) -> int:
+        """Tokens of a prompt that are kept: `Cure.LEARN_LATE` reads twice as many as the others."""
+        return self.window * (2 if self.weigh in ("auto", "late") else 1)

@@ -12,9 +12,11 @@ tokens that a mask forced: drafters see those as text that was read (`decode/for
 drafter guessed, so the caller adds rounds of one drafter only.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
+from typing import Any
 
 import torch
 
@@ -130,4 +132,21 @@ class Observed:
             blocks=[*self.blocks[:-1], *latest],
             calibration=[replace(one) for one in self.calibration],
             _fading=self._fading.scaled(1.0),
+        )
+
+    def data(self) -> dict[str, Any]:
+        """Plain data for JSON; what is recent is not in it."""
+        return {
+            "block": self.block,
+            "blocks": [asdict(one) for one in self.blocks],
+            "calibration": [asdict(one) for one in self.calibration],
+        }
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Observed":
+        """What `data` gave. Raises `KeyError`, `TypeError` or `ValueError` for what is none."""
+        return cls(
+            block=int(data["block"]),
+            blocks=[Examined(**one) for one in data["blocks"]],
+            calibration=[Bin(**one) for one in data["calibration"]],
         )

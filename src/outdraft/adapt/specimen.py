@@ -96,7 +96,7 @@ def compare(record: Specimen, now: Specimen) -> list[Finding]:
             sentence=f"The target {by}, so it is another model: name the one that the draft was trained for."
             if other
             else f"The target {by}, as another quantization or a fine-tuned one does: serve the one that the draft was "
-            "trained for, or let the draft learn from this one's answers.",
+            "trained for, or let the draft learn from this one's answers (weigh=even).",
         ),
         Finding(
             kind=Kind.MISMATCH,

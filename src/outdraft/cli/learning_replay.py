@@ -36,15 +36,19 @@ class ReplayOptions:
 
 def replay(options: ReplayOptions) -> int:
     """Replay the requests, and print how much each draft would have had accepted."""
+    from outdraft.adapt.diagnose import diagnose
     from outdraft.adapt.gate import GateOptions
+    from outdraft.adapt.kinds import Cure
     from outdraft.adapt.learning import Learning
+    from outdraft.adapt.observe import Observed
     from outdraft.cli.console import make_console, write_json
     from outdraft.core.registry import read_options
     from outdraft.options.paths import user_path
     from outdraft.training.computing import open_target
-    from outdraft.training.live import LiveDraft, read_served
+    from outdraft.training.live import LiveDraft
     from outdraft.training.live_replay import LiveReplay
     from outdraft.training.possible import require_own_target, require_room
+    from outdraft.training.served import read_served
     from outdraft.weights.hub import resolve
 
     if options.trace is None or options.target is None:
@@ -61,9 +65,11 @@ def replay(options: ReplayOptions) -> int:
     told = partial(console.print, style="dim", markup=False, highlight=False, soft_wrap=True)
     requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size, told)
     console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
-    for finding in live.findings():
-        if finding.evidence.is_alarm:
-            console.print(finding.sentence, markup=False, highlight=False, soft_wrap=True)
+    found = diagnose(Observed(), findings=live.findings())
+    if found.cure is not Cure.NOTHING:
+        console.print(found.sentence, markup=False, highlight=False, soft_wrap=True)
+        if learning.weigh == "auto":
+            live.treat(found.cure)
     run, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
     for point in run.run(requests):
         points.append(point)

@@ -20,7 +20,8 @@ from typing import Literal
 
 from outdraft.adapt.gate import Gate, GateOptions
 from outdraft.options.ranges import check_range
-from outdraft.training.live import LiveDraft, ServedRequest, Weights
+from outdraft.training.live import LiveDraft, Weights
+from outdraft.training.served import ServedRequest
 
 _TOGETHER = 16  # requests of one pass
 Turn = Literal["tried", "passed", "failed", "undecided", "watched", "kept", "rolled back"]

@@ -33,6 +33,7 @@ class DraftObjective:
         beside: Mapping[str, float] | None = None,
         reinforce: Reinforcement | None = None,
     ) -> None:
+        self.lean = 1.0  # weight of a depth against the one before, beside what the learner says of it
         self.learner, self.teacher = learner, teacher
         self._loss, self._temperature, self._beside = loss, temperature, dict(beside or {})
         self._reinforce = reinforce
@@ -78,7 +79,8 @@ class DraftObjective:
                 f"loss {lacking[0]} compares the target's states with those that a draft guesses, and this kind "
                 "guesses tokens alone: take a loss between distributions"
             )
-        return outlook
+        weighed = [replace(one, weight=one.weight * self.lean**i) for i, one in enumerate(outlook.guesses)]
+        return replace(outlook, guesses=weighed)
 
     def _compare(self, rows: PackedRows) -> Compared:
         lesson = self.teacher.lesson(rows)

@@ -14,55 +14,41 @@ repeated is lost. Data in: requests; data out: weights, and what several of them
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from outdraft.adapt.kinds import Finding
+from outdraft.adapt.kinds import Cure, Finding
 from outdraft.adapt.learning import Learning
 from outdraft.adapt.specimen import compare
 from outdraft.core.learner import Learner, Moment
 from outdraft.core.registry import find_learner
 from outdraft.learn.compare import said_of_text
 from outdraft.learn.losses import mixed
+from outdraft.learn.low_rank import LowRank
 from outdraft.learn.save import learned, put_back
 from outdraft.learn.step import Optimizer
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.read_file import load_json
 from outdraft.training.computing import Format, without_denormals
-from outdraft.training.corpus import LEAST, number_of
+from outdraft.training.corpus import LEAST
 from outdraft.training.document_states import DocumentStates
 from outdraft.training.draft import DraftObjective, walk_of
-from outdraft.training.examples import read_records
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows, answer_rows
 from outdraft.training.record import RECORD, read_record, write_record
+from outdraft.training.served import ANSWERS, ServedRequest, read_served
 from outdraft.training.specimens import take_specimen
 
-ANSWERS = "answers.jsonl"  # beside a draft: answers that it was trained on, as `outdraft train answers` writes them
 _ENDLESS = 1 << 30  # steps of a run that has no end
 _MOST_KNOWN = 1 << 16  # prompts that were learned from, the latest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedRequest:
-    """One request, as it was answered."""
-
-    prompt: tuple[int, ...]
-    answer: tuple[int, ...]
-    domain: str = ""
-
-    @property
-    def number(self) -> float:
-        """In 0..1, decided by the prompt: requests that ask the same are all held out, or none."""
-        return number_of(np.array(self.prompt, np.int64))
+_LEAN = {Cure.LEARN_EARLY: 0.5, Cure.LEARN_LATE: 2.0}  # weight of a position against the one before
 
 
 Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
@@ -82,7 +68,7 @@ class LiveDraft:
         self._objective = DraftObjective(
             self.learner, self.teacher, loss.rows, temperature=settings.temperature or 1.0, beside=loss.beside
         )
-        self.serving = self.weights()
+        self.serving, self._seed, self.window = self.weights(), seed, settings.window
         self.optimizer = self._fresh_optimizer()
         self._origin = self.serving  # where learning began
         self._coins = random.Random(seed)
@@ -92,7 +78,14 @@ class LiveDraft:
         self._trained = read_served(beside, self._decoder.config.vocab_size) if beside.is_file() else []
         self._known: dict[float, None] = {}  # numbers of what was learned from
         self._num_seen = self.num_steps = self.num_tokens = self.num_served = 0  # tokens learned, and to be learned
-        self._seed = seed
+        self.treat(settings.cure)
+
+    def treat(self, cure: Cure) -> None:
+        """Learn by this cure from now on. `Cure.MEND`: nothing; requests are kept, as if they had been learned from."""
+        self.cure, self._objective.lean = cure, _LEAN.get(cure, 1.0)
+        self.window = self.settings.window * (2 if cure is Cure.LEARN_LATE else 1)
+        while self._fresh and cure is Cure.MEND:
+            self.remember(self._fresh.pop(0))
 
     def findings(self) -> list[Finding]:
         """What a specimen shows of the pair, before anything was learned; nothing where the record holds none."""
@@ -107,6 +100,9 @@ class LiveDraft:
             return False
         if served.number < self.settings.held_out:
             return True
+        if self.cure is Cure.MEND:
+            self.remember(served)
+            return False
         self._fresh.append(served)
         self.num_served += self.length(served)
         return False
@@ -148,7 +144,7 @@ class LiveDraft:
         """
         if not requests:
             return [[] for _ in drafts]
-        rows = answer_rows([(one.prompt[-self.settings.window :], one.answer) for one in requests])
+        rows = answer_rows([(one.prompt[-self.window :], one.answer) for one in requests])
         now, found, depth = self.weights(), list[list[float]](), self.settings.depth
         temperature = self.settings.temperature if temperature is None else temperature
         with self.teacher.computing():
@@ -202,15 +198,15 @@ class LiveDraft:
         self.optimizer = self._fresh_optimizer()
         self._origin = self.serving
 
-    def _fresh_optimizer(self) -> Optimizer:
+    def _fresh_optimizer(self) -> Optimizer | LowRank:
+        """Of a module that holds what serves."""
         named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
-        return Optimizer(
-            named,
-            lr=self.settings.lr,
-            muon_lr=self.settings.muon_lr,
-            weight_decay=0.0,
-            vocab_size=self._decoder.config.vocab_size,
-        )
+        own, size = self.settings, self._decoder.config.vocab_size
+        if own.rank:
+            return LowRank(
+                named, self.serving, rank=own.rank, lr=own.lr, muon_lr=own.muon_lr, vocab_size=size, seed=self._seed
+            )
+        return Optimizer(named, lr=own.lr, muon_lr=own.muon_lr, weight_decay=0.0, vocab_size=size)
 
     def _chosen(self) -> list[ServedRequest]:
         """Of a step: the oldest fresh ones, and earlier ones; both in their shares as far as there are any."""
@@ -247,11 +243,11 @@ class LiveDraft:
         return one.number in self._known
 
     def length(self, one: ServedRequest) -> int:
-        return min(len(one.prompt), self.settings.window) + len(one.answer)
+        return min(len(one.prompt), self.window) + len(one.answer)
 
     def _ids(self, one: ServedRequest) -> tuple[list[int], int]:
         """What is read of a request, and how much of it is the prompt."""
-        before = one.prompt[-self.settings.window :]
+        before = one.prompt[-self.window :]
         return [*before, *one.answer], len(before)
 
     def _rows(self, requests: Seq[ServedRequest]) -> PackedRows:
@@ -265,29 +261,3 @@ class LiveDraft:
         return PackedRows(
             ids=torch.tensor([ids]), documents=torch.tensor([documents]), counts=torch.tensor([counts[:-1]])
         )
-
-
-def read_served(path: Path, vocab_size: int | None = None, tell: Callable[[str], object] = str) -> list[ServedRequest]:
-    """Requests of a file, in its order; `tell` hears of those with too short an answer, which are left out.
-
-    Raises `ConfigError` for a line without a prompt or an answer, or with ids outside the vocabulary.
-    """
-    found, num_short = list[ServedRequest](), 0
-    for where, record in read_records(path):
-        ids = [record.get(name) for name in ("prompt_token_ids", "token_ids")]
-        if not all(isinstance(one, list) and all(type(token) is int for token in one) for one in ids):
-            raise ConfigError(
-                f"{where}: a served request has prompt_token_ids and token_ids, lists of ids; the target writes them "
-                "(outdraft train answers)"
-            )
-        prompt, answer = (tuple(one or ()) for one in ids)
-        if not prompt or not answer:
-            raise ConfigError(f"{where}: a prompt of {len(prompt)} ids, an answer of {len(answer)}: leave it out")
-        num_short += len(answer) < LEAST
-        if vocab_size is not None and not 0 <= min(prompt + answer) <= max(prompt + answer) < vocab_size:
-            raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}: name who wrote them")
-        if len(answer) >= LEAST:
-            found.append(ServedRequest(prompt=prompt, answer=answer, domain=str(record.get("domain") or "")))
-    if num_short:
-        tell(f"{path}: {num_short} answers of one token are left out: no token of them can be guessed")
-    return found

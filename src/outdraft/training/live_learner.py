@@ -18,6 +18,7 @@ from time import monotonic, process_time, sleep
 from typing import Any
 
 from outdraft.adapt.domains import Domains
+from outdraft.adapt.kinds import Cure
 from outdraft.adapt.options import AdaptOptions
 from outdraft.adapt.room import SHARED, AdaptRoom
 from outdraft.adapt.spool import Spooled, read_spool, spool_files
@@ -26,7 +27,9 @@ from outdraft.models.networks.base import Decoder
 from outdraft.training.candidates import Candidates, Turn
 from outdraft.training.computing import Format, open_target
 from outdraft.training.corpus import LEAST
-from outdraft.training.live import LiveDraft, ServedRequest, Weights
+from outdraft.training.live import LiveDraft, Weights
+from outdraft.training.served import ServedRequest
+from outdraft.training.treatment import Treatment
 
 _SOME = 4  # requests of a turn
 _MOST_PUPILS = 4  # drafts in memory; one with nothing to do makes room, and begins again at its last decision
@@ -45,7 +48,7 @@ class Pupil:
         self._born = self._tenant.born
         self.version = self._tenant.version
         self.live = LiveDraft(target, self._tenant.draft or self._begun, options.learning)
-        self._domains = Domains()
+        self._domains, self._treatment = Domains(), Treatment(self.live, room, name)
         ledger = self._tenant.ledger()
         self._seen: dict[str, int] = next((dict(one["seen"]) for one in reversed(ledger) if "seen" in one), {})
         self.candidates = Candidates(
@@ -59,6 +62,7 @@ class Pupil:
         known = (one for one in read_spool(self._tenant.requests) if one.line <= self._seen.get(one.file, 0))
         self.candidates.recall(self._request(one) for one in known)
         self._watch_on([one for one in ledger if one["what"] in ("passed", "kept", "rolled back", "pointed")])
+        self._treatment.begin_run()
 
     def _watch_on(self, served: list[dict[str, Any]]) -> None:
         """Watch what serves, where an earlier process had not decided about it. `served`: how versions changed."""
@@ -86,10 +90,15 @@ class Pupil:
                 return False
             self._seen[one.file] = one.line
             self.candidates.take(self._request(one))
+        if self.live.cure is Cure.MEND:
+            if some:
+                self._treatment.begin_run()
+            return bool(some)
         return bool(some) or self.candidates.rehearse()
 
     def _request(self, one: Spooled) -> ServedRequest:
         made = request_of(one)
+        self._treatment.see(made.prompt)
         return replace(made, domain=self._domains.of(made.prompt))
 
     def _follow(self, version: int) -> None:
@@ -100,6 +109,7 @@ class Pupil:
         self.version = version
         self._tenant.note("pointed", version=version, before=before, seen=self.kept_files())
         self.candidates.replace(weights, known if version else None)
+        self._treatment.begin_run()
 
     def _weights(self, version: int) -> Weights | None:
         place = self._tenant.place(version) if version else self._begun
@@ -123,6 +133,8 @@ class Pupil:
         if went:
             more["seen"] = self.kept_files()
         self._tenant.note(turn, number=number, version=self.version, before=before, tokens=self.live.num_tokens, **more)
+        if went or turn == "tried":
+            self._treatment.begin_run()
 
     def kept_files(self) -> dict[str, int]:
         """How far each file has been read; it begins again there after a restart."""

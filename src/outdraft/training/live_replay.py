@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from outdraft.adapt.gate import GateOptions
 from outdraft.training.candidates import Candidates, Turn
-from outdraft.training.live import LiveDraft, ServedRequest, Weights
+from outdraft.training.live import LiveDraft, Weights
+from outdraft.training.served import ServedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ def status(options: RoomOptions) -> int:
             "ledger": tenant.ledger(),
         }
     observed = room.observed()
+    observed.pop("examined", None)  # round by round, for the learner
     if options.json:
         write_json({"room": str(room.path), "frozen": room.is_frozen, "tenants": found, "observed": observed})
         return 0

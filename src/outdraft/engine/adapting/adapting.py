@@ -10,9 +10,9 @@ back. Nothing here can stop a request: what fails is logged once, and the draft 
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from queue import Empty
 from threading import Event, Thread, current_thread
@@ -65,7 +65,7 @@ class Adapting:
         self.learner = LearnerProcess(self.room.path, options.threads) if options.learner else None
         self.watch = ServedWatch(
             opt_in=options.opt_in,
-            window=options.learning.window,
+            window=options.learning.longest_window,
             max_tenants=options.max_tenants,
             tenants_a_key=options.tenants_a_key,
             busy=self._pause,
@@ -94,9 +94,7 @@ class Adapting:
 
     def _look(self) -> dict[str, Any]:
         domains = self._observed()
-        whole = Observed()
-        for one in domains.values():
-            whole = whole.joined(one)
+        whole, shared = _joined(domains), self.room.tenant(SHARED)
         learner = "none" if self.learner is None else "paused" if self.learner.is_paused else "running"
         return {
             "room": str(self.room.path),
@@ -114,8 +112,9 @@ class Adapting:
             "hazards": _rounded(whole.whole.hazards),
             "calibration": [_told_of(one) for one in whole.calibration if one.count],
             "domains": {kind: _rates(one.whole) for kind, one in domains.items()},
-            "verdict": last_verdict(self.room.tenant(SHARED)),
-            "diagnosis": diagnose(whole, self._record()).sentence,
+            "verdict": last_verdict(shared),
+            "diagnosis": diagnose(whole, AcceptanceRecord.promised(shared.draft or self.room.pair.draft)).sentence,
+            "treatment": next((one["reason"] for one in reversed(shared.ledger()) if one["what"] == "diagnosed"), ""),
         }
 
     def _observed(self) -> dict[str, Observed]:
@@ -234,20 +233,16 @@ class Adapting:
                 _log.warning("adaptation: %s", said)
 
     def _tell(self) -> None:
-        """Leave what was observed for `outdraft adapt status`."""
+        """Leave what was observed for `outdraft adapt status`, and for the learner."""
         if self._engine() is None:
             return
         with new_file(self.room.path / "observed.json") as beside:
-            beside.write_text(json.dumps(self._look()) + "\n", encoding="utf-8")
+            said = {**self._look(), "examined": _joined(self._observed()).data()}
+            beside.write_text(json.dumps(said) + "\n", encoding="utf-8")
 
-    def _record(self) -> AcceptanceRecord | None:
-        """What the draft promised when it was trained."""
-        place = self.room.tenant(SHARED).draft or self.room.pair.draft
-        try:
-            promise = json.loads((place / _RECORD).read_text(encoding="utf-8"))["promises"][-1]
-            return AcceptanceRecord(acceptance=tuple(map(float, promise["conditional"])))
-        except (OSError, ValueError, KeyError, TypeError, IndexError, ConfigError):
-            return None
+
+def _joined(domains: Mapping[str, Observed]) -> Observed:
+    return reduce(Observed.joined, domains.values(), Observed())
 
 
 def _only_drafter(parts: Parts) -> tuple[RenewingDrafter, Path]:
