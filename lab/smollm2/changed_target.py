@@ -2,8 +2,8 @@
 
     python -m lab.smollm2.changed_target train.jsonl OUT [--steps 40]
 
-Its own answers (`train_all.split` writes train.jsonl) are rewritten by a rule: every sentence becomes a line of its own,
-"STEP 1: THE FIRST THREE words in capitals". The rewritten ones are learned, an interrupted run goes on. Data out:
+Its own answers (`train_all.split` writes train.jsonl) are rewritten by a rule: every sentence becomes a line, "STEP 1:
+THE FIRST THREE words in capitals". The rewritten ones are learned; an interrupted run goes on. Data out:
 OUT/target, a model directory; OUT/prompts.jsonl, 300 prompts for it to answer, none of which was learned from;
 OUT/losses.json, nats a token before and after, of held-out answers, rewritten and as they were.
 """
