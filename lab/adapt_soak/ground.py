@@ -11,7 +11,12 @@ from typing import Any
 from outdraft import LLM, SamplingParams, zoo
 
 HEAD: dict[str, Any] = {"num_speculative_tokens": 3, "max_num_seqs": 8}
-EAGER = {"first": 500, "while_busy": True, "learn": {"epochs": 1000.0, "step_tokens": 256}, "gate": {"alpha": 0.5}}
+EAGER = {
+    "first": 500,
+    "while_busy": True,
+    "learn": {"epochs": 1000.0, "step_tokens": 256},
+    "gate": {"alpha": 0.5, "margin": 2.0},
+}
 BATCH = 24  # requests that are asked together
 Record = dict[str, Any]
 Asked = tuple[dict[str, Any], SamplingParams]
