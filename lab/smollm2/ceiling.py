@@ -55,6 +55,7 @@ def main() -> int:
         weigh=asked.weigh,
     )
     about = {**asdict(settings), "stream": asked.stream.name, "old": asked.old_count, "dtype": asked.dtype}
+    about |= {"last": asked.last} if asked.last else {}
     record: Record = {"about": about, "judged": {}}
     if asked.out.exists():
         record = json.loads(asked.out.read_text(encoding="utf-8"))
@@ -64,6 +65,8 @@ def main() -> int:
     requests, old = read_served(asked.stream), read_served(asked.old)[: asked.old_count]
     held = [one for one in requests if one.number < settings.held_out]
     learned = [one for one in requests if one.number >= settings.held_out]
+    if asked.last:
+        learned, held = requests[: -asked.last], requests[-asked.last :]
     say(f"{live.line}; {len(learned)} requests to learn from, {len(held)} held out, {len(old)} of before")
 
     def keep(name: str, seconds: float) -> None:
@@ -99,6 +102,7 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--held-out", type=float, default=Learning().held_out)
     parser.add_argument("--depth", type=int, default=Learning().depth)
+    parser.add_argument("--last", type=int, default=0, help="hold out the last requests, in place of a share")
     parser.add_argument("--temperature", type=float, default=Learning().temperature)
     parser.add_argument("--share", type=float, default=1.0, help="judge a share of the way from the head to there, too")
     parser.add_argument("--rank", type=int, default=0, help="of what a matrix learns; 0: any")
@@ -166,10 +170,13 @@ def line_of(name: str, judged: Record) -> str:
     """The gain on held-out requests, and the change of tokens a pass on answers of before, in shares."""
     one, frozen = judged[name], judged["frozen"]
     gain = interval(one["held"], frozen["held"], lambda new, old: (new - old).mean(-1))
-    lost = interval(one["old"], frozen["old"], lambda new, old: (new.mean(-1) + 1) / (old.mean(-1) + 1) - 1)
-    shown = [f"{mean:+.3f} ({low:+.3f} to {high:+.3f})" for mean, low, high in (gain, lost)]
+    told = [("gain", gain)]
+    if one["old"]:
+        lost = interval(one["old"], frozen["old"], lambda new, old: (new.mean(-1) + 1) / (old.mean(-1) + 1) - 1)
+        told.append(("before", lost))
+    shown = "; ".join(f"{what} {mean:+.3f} ({low:+.3f} to {high:+.3f})" for what, (mean, low, high) in told)
     level = sum(one["held"]) / len(one["held"])
-    return f"{name:20s} {level:.3f} accepted a round, gain {shown[0]}; before {shown[1]}; {one['seconds']} s"
+    return f"{name:20s} {level:.3f} accepted a round, {shown}; {one['seconds']} s"
 
 
 def interval(new: Seq[float], old: Seq[float], statistic: Any) -> tuple[float, float, float]:

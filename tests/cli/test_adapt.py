@@ -4,6 +4,8 @@ import json
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from outdraft import zoo
 
@@ -55,7 +57,7 @@ def test_a_draft_that_learning_would_not_cure_learns_nothing(outdraft, served, t
     assert "otherwise than then" in ran.out + ran.err and "\n0 steps" not in ran.out + ran.err
 
 
-def test_what_was_trained_for_another_target_is_refused(outdraft, served, tmp_path):
+def test_what_was_trained_for_another_target_is_refused_until_it_follows(outdraft, served, tmp_path):
     draft = tmp_path / "draft"
     draft.mkdir()
     for file in zoo.path("eagle3").iterdir():
@@ -65,6 +67,30 @@ def test_what_was_trained_for_another_target_is_refused(outdraft, served, tmp_pa
     (draft / "training.json").write_text(json.dumps(record))
     ran = outdraft("adapt", "replay", served(), "--target", "zoo:target", "--draft", draft, *WORDS)
     assert ran.code == 2 and "was trained for another target" in ran.err and "0123456789abcdef" in ran.err
+    assert "outdraft train eagle3 --target" in ran.err
+    follows = (
+        "--data",
+        served(),
+        "--out",
+        tmp_path / "own",
+        "--loop",
+        "steps=1",
+        "--loop",
+        "lr=0",
+        "--loop",
+        "muon_lr=0",
+    )
+    ran = outdraft("train", "eagle3", "--target", "zoo:target", "--init", draft, *follows)
+    assert ran.code == 0, ran.err
+    same = [load_file(place / "model.safetensors") for place in (draft, tmp_path / "own")]
+    assert all(torch.equal(one.float(), same[1][name].float()) for name, one in same[0].items())
+    ran = outdraft("adapt", "replay", served(), "--target", "zoo:target", "--draft", tmp_path / "own", *WORDS)
+    assert ran.code == 0, ran.err
+
+
+def test_a_draft_is_named_as_elsewhere(outdraft, served):
+    ran = outdraft("adapt", "replay", served(count=3), "--target", "zoo:target", "--draft", "zoo:eagle3", *WORDS)
+    assert ran.code == 0, ran.err
 
 
 def test_ids_that_the_target_does_not_know_are_refused(outdraft, served):

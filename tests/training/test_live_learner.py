@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -249,6 +250,7 @@ def test_the_process_pauses_goes_on_and_ends_with_its_engine(room, tmp_path):
     try:
         pid = int(engine.stdout.readline())
         wait_for(lambda: (room.path / "learner.lock").exists())
+        assert b"LRU_CACHE_CAPACITY=16\0" in Path(f"/proc/{pid}/environ").read_bytes()  # else it takes a gigabyte
         engine.stdin.write("\n")
         engine.stdin.flush()
         assert engine.stdout.readline() == "paused\n"

@@ -98,9 +98,10 @@ def _draft(options: ReplayOptions, target: Any) -> Any:
     """What was named, or the head beside the target."""
     from outdraft.engine.naming.roles import read_companions
     from outdraft.options.paths import user_path
+    from outdraft.weights.hub import resolve
 
     if options.draft is not None:
-        return user_path(options.draft)
+        return resolve(options.draft)
     heads = read_companions(target).get("head", {})
     if not heads:
         raise ConfigError(f"no head lies beside {options.target}: name a draft with --draft DIR")

@@ -118,7 +118,8 @@ def require_target(record: TrainingRecord, directory: Path, target: str, known: 
             f"name the one that was trained with it, --target {directory / TARGET}"
         )
     raise ConfigError(
-        f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"
+        f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own, or have "
+        f"the draft follow (outdraft train {record.kind} --target {target} --init {directory} --data ANSWERS --out DIR)"
     )
 
 

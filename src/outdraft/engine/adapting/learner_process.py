@@ -17,6 +17,7 @@ from time import monotonic
 
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds before it is begun again
 _MOST_LOG = 1 << 20
+_KERNELS = "16"  # that torch keeps: each length of a step has some of its own, and 1,024 by default take a gigabyte
 TAKEN = 75  # exit code of a learner whose room has one
 
 
@@ -50,6 +51,7 @@ class LearnerProcess:
         self._not_before = monotonic() + self._wait
         log = self._room / "learner.log"
         fresh = not log.exists() or log.stat().st_size > _MOST_LOG
+        kept = dict.fromkeys(("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"), _KERNELS)
         with self._lock, log.open("wb" if fresh else "ab") as told:
             self.is_paused = False
             self._process = subprocess.Popen(
@@ -57,7 +59,7 @@ class LearnerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=told,
                 stderr=told,
-                env={**os.environ, "OMP_NUM_THREADS": str(self._threads)},
+                env={**kept, **os.environ, "OMP_NUM_THREADS": str(self._threads)},
                 start_new_session=True,  # Ctrl-C at a terminal is for the engine
             )
         if died is None or is_taken:
