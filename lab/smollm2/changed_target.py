@@ -32,8 +32,8 @@ from outdraft.nn.packed import PackedContext
 from outdraft.options.new_file import new_file
 from outdraft.training.computing import computing, open_target
 from outdraft.training.lessons import make_plain, places_of
-from outdraft.training.live import ServedRequest, read_served
 from outdraft.training.packing import answer_rows
+from outdraft.training.served import ServedRequest, read_served
 from outdraft.weights.hub import resolve
 from outdraft.weights.known import usual_model
 
