@@ -17,7 +17,7 @@ from outdraft.training.served import ServedRequest, read_served
 from tests.training.forms import filled_forms
 
 TARGET = zoo.path("target")
-QUICK = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3)
+QUICK = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3, epochs=1.0)
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def with_draft(kind, place, room):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_changes_places_in_the_midst_of_a_text(kind, target, served, plain, begun, tmp_path):
-    settings = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3)
+    settings = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3, epochs=1.0)
     live = LiveDraft(target, begun(kind), settings)
     held = [one for one in served if live.add(one)]
     losses = [live.learn() for _ in range(6)]

@@ -26,7 +26,7 @@ from outdraft.training.served import ServedRequest
 from tests.training.forms import filled_forms
 
 PAIR = Pair(target=zoo.path("target"), draft=zoo.path("eagle3"))
-LEARN = {"lr": 3e-3, "muon_lr": 5e-3, "step_tokens": 512, "held_out": 0.25, "depth": 3}
+LEARN = {"lr": 3e-3, "muon_lr": 5e-3, "step_tokens": 512, "held_out": 0.25, "depth": 3, "epochs": 1.0}
 GATE = {"alpha": 0.5, "least": 2, "most": 60, "margin": 0.4}
 OPTIONS = {"learn": LEARN, "gate": GATE, "first": 2048}
 
@@ -279,3 +279,14 @@ def wait_for(holds):
             return
         time.sleep(0.05)
     raise AssertionError("it did not come")
+
+
+def test_tenants_take_turns_even_where_each_has_work_for_ever(room, served, monkeypatch):
+    names = [SHARED, "a" * 16, "b" * 16]
+    for name in names:
+        room.tenant(name).begin()
+        SpoolWriter(room.tenant(name).requests, num_kept=100, seconds=3600).put(served[0])
+    worked = []
+    monkeypatch.setattr(live_learner.Pupil, "turn", lambda pupil: worked.append(pupil._tenant.path.name) or True)
+    learn(room, 6)
+    assert worked == sorted(names) * 2

@@ -15,7 +15,9 @@ from outdraft.training.live import LiveDraft
 from outdraft.training.live_replay import LiveReplay
 from outdraft.training.served import ServedRequest
 
-SETTINGS = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, trained=0.0, depth=3, share=0.75)
+SETTINGS = Learning(
+    lr=3e-3, muon_lr=5e-3, step_tokens=128, held_out=0.3, replay=0.5, trained=0.0, epochs=1.0, depth=3, share=0.75
+)
 
 
 def requests(count, domain="forms"):

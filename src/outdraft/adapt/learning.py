@@ -25,7 +25,7 @@ class Learning:
     held_out: float = 0.2  # the share of requests that only judge
     replay: float = 0.3  # the share of a step that is of earlier requests
     trained: float = 0.2  # the share that is of the draft's own training, where answers.jsonl lies beside it
-    epochs: float = 1.0  # times that what was served is learned from, where there is time; 1: once, and the replays
+    epochs: float = 4.0  # times that what was served is learned from, where there is time; 1: once, and the replays
     kept: int = 2000  # earlier requests that are kept for it, each as likely as any
     window: int = 256  # tokens of a prompt that are read before the answer, the last ones
     depth: int = 5  # tokens of a guess that are judged

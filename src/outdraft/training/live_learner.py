@@ -10,6 +10,7 @@ import ctypes
 import logging
 import os
 import signal
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from typing import Any
 from outdraft.adapt.domains import Domains
 from outdraft.adapt.kinds import Cure
 from outdraft.adapt.options import AdaptOptions
-from outdraft.adapt.room import SHARED, AdaptRoom
+from outdraft.adapt.room import AdaptRoom
 from outdraft.adapt.spool import Spooled, read_spool, spool_files
 from outdraft.core.registry import read_options
 from outdraft.models.networks.base import Decoder
@@ -155,6 +156,7 @@ class LiveLearner:
         self._room, self._options = room, read_options(AdaptOptions, room.said["options"], "the room")
         self._target = open_target(room.pair.target, "auto", "cpu")
         self._pupils: dict[str, Pupil] = {}
+        self._worked = ""  # who worked last
         self._at_work = set[str]()  # who had something to do
         self._not_before: dict[str, float] = {}  # of tenants whose turn broke
         self._hour, self._spent = monotonic(), process_time()
@@ -166,15 +168,19 @@ class LiveLearner:
                 sleep(_REST)
 
     def _names(self) -> list[str]:
-        """Whose turn it is: requests without a tenant's name, then those who have a draft in memory."""
-        return sorted(self._room.tenants(), key=lambda name: (name != SHARED, name not in self._pupils))
+        """Whose turn it is, the one that worked last at the end."""
+        names = sorted(self._room.tenants())
+        after = bisect_right(names, self._worked)
+        return names[after:] + names[:after]
 
     def _attempt(self, name: str) -> bool:
         """A turn; one that breaks costs the other tenants nothing, and is not tried again at once."""
         if monotonic() < self._not_before.get(name, 0.0):
             return False
         try:
-            return self._turn(name)
+            if self._turn(name):
+                self._worked = name
+                return True
         except TenantGoneError:
             self._pupils.pop(name, None)
         except Exception as error:
