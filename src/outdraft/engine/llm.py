@@ -6,7 +6,7 @@ What a prompt may be is in `engine/callers/prompts.py`, how several callers shar
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, overload
+from typing import Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.codec import Codec
@@ -32,9 +32,6 @@ from outdraft.options.checked import check_arguments
 from outdraft.options.params import SamplingParams
 from outdraft.options.sizes import read_bytes
 from outdraft.weights.hub import resolve
-
-if TYPE_CHECKING:
-    from outdraft.engine.adapting.adapting import Adapting
 
 
 class LLM(Streaming, Siblings):
@@ -70,8 +67,7 @@ class LLM(Streaming, Siblings):
             the difference of two logits could alter it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else
             off.
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
-        max_model_len: a shorter context than the model's own.
-        max_num_seqs: the most requests that are decoded together.
+        max_model_len, max_num_seqs: a shorter context than the model's own; the most requests of a batch.
         model_impl: which library computes the target's layers: "outdraft"; "transformers" (slower, for most other
             models); "auto" is outdraft where it knows the architecture (docs/models.md).
         weights_memory: the most memory for the target's weights ("512MiB", or bytes); what does not fit is read from
@@ -90,14 +86,13 @@ class LLM(Streaming, Siblings):
             these that leaves memory free when a request is admitted. Results name their `variant`
             (docs/quantization.md).
         precision_options: options of "elastic": `min_free` and `margin`.
-        adapt: the head or draft model keeps learning from what is served (docs/adaptation.md): True, or options of
-            `AdaptOptions` as {"room": DIR, "opt_in": True}; `llm.adapting` knows how it fares.
+        adapt: True, or `AdaptOptions` as {"room": DIR}: its draft learns from what is served (docs/adaptation.md).
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
     """
 
-    adapting: "Adapting | None" = None  # how its draft learns, where it does
+    adapting: Any = None  # an `Adapting`, where its draft learns
 
     @check_arguments
     def __init__(
@@ -189,23 +184,21 @@ class LLM(Streaming, Siblings):
 
     def _run(self, setup: Setup, made: Assembled) -> None:
         size = made.engine.composition.terms.vocab_size
-        if setup.codec is not None:  # beside a GGUF file it may be another model's
-            require_rows(setup.codec, size, setup.directory)
-        self.codec = setup.codec
+        self.codec = codec = setup.codec
+        if codec is not None:  # beside a GGUF file it may be another model's
+            require_rows(codec, size, setup.directory)
         self.engine = made.engine
         self._setup = setup
         self._config = made.config
-        grammars = None
-        if isinstance(setup.codec, TextCodec):
-            grammars = Grammars(setup.codec, vocab_size=size, ends=made.engine.eos_token_ids)
-        self._prompts = PromptReader(
-            name=setup.directory.name,
-            codec=setup.codec,
-            grammars=grammars,
-            logprobs_mode=setup.logprobs_mode,
-            parts=setup.prompt_parts,
+        ends, name, mode, parts = (
+            made.engine.eos_token_ids,
+            setup.directory.name,
+            setup.logprobs_mode,
+            setup.prompt_parts,
         )
-        self._thread = EngineThread(made.engine, setup.codec, native=made.native)
+        grammars = Grammars(codec, vocab_size=size, ends=ends) if isinstance(codec, TextCodec) else None
+        self._prompts = PromptReader(name=name, codec=codec, grammars=grammars, logprobs_mode=mode, parts=parts)
+        self._thread = EngineThread(made.engine, codec, native=made.native)
 
     @overload
     def generate(self, prompts: Prompt, params: SamplingParams | None = None, **others: Any) -> Result: ...
@@ -226,11 +219,9 @@ class LLM(Streaming, Siblings):
         `negative_prompt=` (text or ids), also as a key of a prompt's mapping: what guidance leads away from, with
         `SamplingParams(guidance_scale=1.5)`; without one it is the prompt's last token alone.
         `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the
-        lower joins first. `timeout=`: seconds from this call on; then the text ends as it is, with
-        finish_reason="timeout".
-        `logprobs_mode=` overrides the engine's. `constraint=`: a function that makes an object which says, for one
-        text, which tokens may follow (`outdraft.core.constraint`).
-        `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
+        lower joins first. `timeout=`: seconds from this call on; then the text ends (finish_reason="timeout").
+        `logprobs_mode=` overrides the engine's. `constraint=`: makes what says, for one text, which tokens may follow
+        (`outdraft.core.constraint`). `sampling_params` is `params`. `use_tqdm`: a progress bar; None: at a terminal.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it
         had written. A single prompt's error is raised.
