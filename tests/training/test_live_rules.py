@@ -78,6 +78,19 @@ def test_a_share_of_a_step_is_of_the_drafts_own_training(live, lessons, monkeypa
     assert all(live.knows(one) == (one.prompt in learned) for one in given if one.prompt in learned)
 
 
+def test_long_answers_of_its_training_leave_room_for_a_fresh_request(live, monkeypatch):
+    """Else what waits would wait for ever."""
+    own = [replace(one, answer=one.answer * 9) for one in requests(60)[50:]]
+    monkeypatch.setattr(live, "_trained", own)
+    monkeypatch.setattr(live, "settings", replace(SETTINGS, replay=0.25, trained=0.5))
+    live._fresh.clear()
+    for one in requests(8):
+        live.add(one)
+    waiting = live.num_waiting
+    live.learn()
+    assert live.num_waiting == waiting - 32
+
+
 def test_judging_leaves_what_was_learned(live):
     live.step(requests(2))
     before = live.weights()

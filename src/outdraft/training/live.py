@@ -209,7 +209,7 @@ class LiveDraft:
         return Optimizer(named, lr=own.lr, muon_lr=own.muon_lr, weight_decay=0.0, vocab_size=size)
 
     def _chosen(self) -> list[ServedRequest]:
-        """Of a step: the oldest fresh ones, and earlier ones; both in their shares as far as there are any."""
+        """Of a step: the oldest fresh ones, one at least, and others; in their shares as far as there are any."""
         if not self._fresh and not self._earlier:
             raise ConfigError("there is nothing to learn from yet: no request has been answered")
         room, chosen = self.settings.step_tokens, list[ServedRequest]()
@@ -218,9 +218,10 @@ class LiveDraft:
             while pool and room > rest * self.settings.step_tokens:
                 chosen.append(one := self._coins.choice(pool))
                 room -= self.length(one)
-        while self._fresh and room > 0:
+        has_fresh = False
+        while self._fresh and (room > 0 or not has_fresh):
             chosen.append(one := self._fresh.pop(0))
-            room -= self.length(one)
+            room, has_fresh = room - self.length(one), True
             self.remember(one)
         return chosen
 
