@@ -25,7 +25,16 @@ from outdraft.training.specimens import take_specimen
 from tests.adapt.planted import RATES, draw
 
 TARGET = zoo.path("target")
-LEARN = {"lr": 1e-3, "muon_lr": 1e-3, "step_tokens": 64, "held_out": 0.0, "window": 8, "depth": 3}
+LEARN = {
+    "lr": 1e-3,
+    "muon_lr": 1e-3,
+    "step_tokens": 64,
+    "held_out": 0.0,
+    "window": 8,
+    "depth": 3,
+    "epochs": 1.0,
+    "trained": 0.0,
+}
 IDS = torch.randint(4, 4000, (65,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
