@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from itertools import compress
 from math import pi
 from pathlib import Path
 from statistics import mean
@@ -116,10 +117,13 @@ def main() -> int:
         sys.stdout.flush()
     options, dice, depth = GateOptions(), random.Random(0), _SETTINGS.depth
     for name, several in found.items():
-        count = asked.buffers // len(POISONS)
-        passed = sum(passes(dice.choice(several), options, depth, dice, swaps=False) for _ in range(count))
         gains = [mean(new - old for old, new in pairs) for pairs in several]
-        sys.stdout.write(f"{name}: gain {min(gains):+.3f} to {max(gains):+.3f}; {passed} of {count} passed\n")
+        sys.stdout.write(f"{name}: gain {min(gains):+.3f} to {max(gains):+.3f}\n")
+        for what, some in (("harm", [one <= 0 for one in gains]), ("gain", [one > 0 for one in gains])):
+            chosen = list(compress(several, some))
+            count = asked.buffers // len(POISONS) * len(chosen) // len(several)
+            passed = sum(passes(dice.choice(chosen), options, depth, dice, swaps=False) for _ in range(count))
+            sys.stdout.write(f"  {len(chosen)} that {what}: {passed} of {count} passed\n")
     every = [pairs for several in found.values() for pairs in several]
     equal = sum(passes(dice.choice(every), options, depth, dice, swaps=True) for _ in range(asked.tries))
     level = options.alpha * 6 / pi**2
