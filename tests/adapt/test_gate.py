@@ -195,6 +195,14 @@ def test_a_difference_counts_up_to_the_cut():
     assert outcomes == ["passed", "undecided"]
 
 
+def test_the_pool_that_is_made_anew_has_cut_differences_too():
+    one = gate(depth=3, margin=0.1, cut=0.5, least=8)
+    for domain, difference, count in (("rare", 0.5, 5), ("rare", -2.5, 1), ("chat", 0.0, 8)):
+        for _ in range(count):
+            one.add(domain, 2.5, 2.5 + difference)
+    assert one.outcome == "undecided" and "passed" not in one.verdict.reason
+
+
 def test_cut_drafts_of_equal_length_pass_seldom():
     """Two that change places by a coin, so that every cut mean is 0, too; a cut on one side alone would pass."""
     rng = np.random.default_rng(9)

@@ -220,6 +220,23 @@ def test_every_request_judges_before_it_is_learned_from_but_for_prompts_that_wer
     assert [turn for turn, *_ in heard] == ["tried"] and seen == [one.prompt for one in some[3:]]
 
 
+@pytest.mark.parametrize(
+    ("worth", "turn", "waits"), [(0.0, "tried", lambda now: max(640, now // 2)), (-0.05, "failed", lambda now: 640)]
+)
+def test_when_the_next_candidate_is_taken(worth, turn, waits):
+    """After half as much again; after one that failed, as if learning began."""
+    live, told = Known(worth), []
+    made, _ = candidates(live, most=5000)
+    made.tell = lambda turn, *_: told.append((turn, live.num_tokens))
+    for one in requests(1500):
+        made.take(one)
+    places = [i for i, (what, _) in enumerate(told) if what == turn and told[i + 1 :]]
+    for i in places:
+        later = next((now for what, now in told[i + 1 :] if what == "tried"), None)
+        assert later is None or 0 <= later - told[i][1] - waits(told[i][1]) < 64
+    assert len(places) >= 3 and told[places[-1]][1] > 2560
+
+
 @pytest.mark.parametrize("epochs", [1.0, 3.0])
 def test_what_was_served_is_learned_from_again_so_often(epochs):
     live = Known(0.0, settings=replace(SETTINGS, epochs=epochs))

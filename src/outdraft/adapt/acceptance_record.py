@@ -9,6 +9,8 @@ from outdraft.adapt.observe import Observed
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
+RECORD = "training.json"  # which `outdraft train` writes beside a draft
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptanceRecord:
@@ -36,7 +38,7 @@ class AcceptanceRecord:
     def promised(cls, draft: Path) -> "AcceptanceRecord | None":
         """What the draft in a folder promised when it was trained; None where it says nothing that can be read."""
         try:
-            promise = json.loads((draft / "training.json").read_text(encoding="utf-8"))["promises"][-1]
+            promise = json.loads((draft / RECORD).read_text(encoding="utf-8"))["promises"][-1]
             return cls(acceptance=tuple(map(float, promise["conditional"])))
         except (OSError, ValueError, KeyError, TypeError, IndexError, ConfigError):
             return None

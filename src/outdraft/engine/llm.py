@@ -190,14 +190,11 @@ class LLM(Streaming, Siblings):
         self.engine = made.engine
         self._setup = setup
         self._config = made.config
-        ends, name, mode, parts = (
-            made.engine.eos_token_ids,
-            setup.directory.name,
-            setup.logprobs_mode,
-            setup.prompt_parts,
-        )
+        ends, parts = made.engine.eos_token_ids, setup.prompt_parts
         grammars = Grammars(codec, vocab_size=size, ends=ends) if isinstance(codec, TextCodec) else None
-        self._prompts = PromptReader(name=name, codec=codec, grammars=grammars, logprobs_mode=mode, parts=parts)
+        self._prompts = PromptReader(
+            name=setup.directory.name, codec=codec, grammars=grammars, logprobs_mode=setup.logprobs_mode, parts=parts
+        )
         self._thread = EngineThread(made.engine, codec, native=made.native)
 
     @overload

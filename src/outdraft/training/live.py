@@ -109,7 +109,7 @@ class LiveDraft:
 
     @property
     def fresh_share(self) -> float:
-        """Of a step."""
+        """The share of a step that is of fresh requests."""
         return 1 - self.settings.replay - (self.settings.trained if self._trained else 0.0)
 
     @property

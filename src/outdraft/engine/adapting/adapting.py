@@ -20,7 +20,7 @@ from time import monotonic, time
 from typing import Any
 from weakref import ref
 
-from outdraft.adapt.acceptance_record import AcceptanceRecord
+from outdraft.adapt.acceptance_record import RECORD, AcceptanceRecord
 from outdraft.adapt.diagnose import diagnose
 from outdraft.adapt.examined import Bin, Examined
 from outdraft.adapt.observe import Observed
@@ -41,7 +41,6 @@ from outdraft.options.paths import user_path
 from outdraft.weights.user_cache import is_kept, user_cache
 
 _DAY = 86400.0
-_RECORD = "training.json"
 _CLEAN = 3600.0  # seconds between two looks for what is too old
 _FRESH = 3.0  # seconds for which a status is given again
 _TOGETHER = 64  # requests that are written between two other things
@@ -257,9 +256,9 @@ def _only_drafter(parts: Parts) -> tuple[RenewingDrafter, Path]:
         )
     only_adoption(parts.drafter)
     drafter, home = found[0]
-    if not (home / _RECORD).is_file():
+    if not (home / RECORD).is_file():
         raise CapabilityError(
-            f"adapt= needs the record of the draft's training, and {home} holds no {_RECORD}: train it on "
+            f"adapt= needs the record of the draft's training, and {home} holds no {RECORD}: train it on "
             f"(outdraft train KIND --init {home}), name another draft, or leave adapt out"
         )
     return drafter, home
