@@ -29,7 +29,7 @@ class Course:
     def __init__(self, teacher: Teacher, nets: list[Eagle3Net], rows: int, length: int) -> None:
         device, width = teacher.target.device, teacher.target.config.hidden_size
         self.teacher, self.nets, self.device = teacher, nets, device
-        self.unrolled: type[UnrolledContext] = FusedUnrolled
+        self.unrolled: type[UnrolledContext | FusedUnrolled] = FusedUnrolled
         self.ids = torch.zeros(rows, length + 1, dtype=torch.long, device=device)
         self.documents = torch.zeros_like(self.ids)
         self.answer = torch.zeros(rows, length + 1, dtype=torch.bool, device=device)

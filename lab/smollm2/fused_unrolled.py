@@ -14,16 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outdraft.drafters.shared.learning.unrolled import UnrolledContext
+from outdraft.nn.packed import sees
 
 _HIDDEN = -30_000.0  # finite: a row that sees nothing of the main part has a result all the same
 
 
-class FusedUnrolled(UnrolledContext):
-    """As its base; `bfloat16` or float32 as the rows come."""
+class FusedUnrolled:
+    """`documents` and `places` [B, T]. `bfloat16` or float32 as the rows come."""
 
     def __init__(self, documents: Tensor, places: Tensor) -> None:
-        super().__init__(documents, places)
+        self.batch, self.length = documents.shape
+        self.bulk = ((0, documents.numel()),)
+        self._keys: dict[int, list[Tensor]] = {}  # of each layer, of each step [B, H, T, d]
+        self._values: dict[int, list[Tensor]] = {}
+        self._sees, self._places = sees(documents), places[:, None]  # [B, 1, T, T], [B, 1, T]
         self._biases: dict[tuple[int, torch.dtype], Tensor] = {}
 
     def attend(
@@ -33,12 +37,15 @@ class FusedUnrolled(UnrolledContext):
         if torch.is_autocast_enabled(q.device.type):
             q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
         q, k, v = (x.reshape(self.batch, self.length, -1, width).transpose(1, 2) for x in (q, k, v))
-        keys, values = self.keys.setdefault(layer, []), self.values.setdefault(layer, [])
+        keys, values = self._keys.setdefault(layer, []), self._values.setdefault(layer, [])
         keys.append(k.repeat_interleave(group, 1))
         values.append(v.repeat_interleave(group, 1))
         step = len(keys) - 1
         out = _Attention.apply(q.contiguous(), self._bias(step, q), self._places, scale, *keys, *values)  # type: ignore[no-untyped-call]
         return out.transpose(1, 2).flatten(2).flatten(0, 1)  # type: ignore[no-any-return]
+
+    def spans(self) -> None:
+        """Rows are asked for layer by layer."""
 
     def _bias(self, step: int, q: Tensor) -> Tensor:
         if (step, q.dtype) not in self._biases:

@@ -232,7 +232,7 @@ def test_a_try_is_counted_before_it_is_judged(served, monkeypatch):
     judge = live.judge
     monkeypatch.setattr(live, "judge", lambda *all: (judged.append(len(hears.turns)), judge(*all))[1])
     for one in served:
-        candidates.take(ServedRequest(prompt=tuple(one["prompt_token_ids"]), answer=tuple(one["token_ids"])))
+        candidates.take([ServedRequest(prompt=tuple(one["prompt_token_ids"]), answer=tuple(one["token_ids"]))])
     assert hears.turns[0] == ("tried", 4) and judged[0] >= 1
 
 

@@ -195,7 +195,7 @@ def test_weights_that_broke_accept_nothing_and_fail():
     live.judge = lambda some, drafts: [[one] * len(some) for one in drafts]
     made, heard = candidates(live)
     for one in requests(200):
-        made.take(one)
+        made.take([one])
     assert "failed" in [turn for turn, *_ in heard] and live.serving == 1.0
     assert "passed" not in [turn for turn, *_ in heard]
 
@@ -210,14 +210,45 @@ def test_every_request_judges_before_it_is_learned_from_but_for_prompts_that_wer
     )
     rest = iter(given)
     while not heard:
-        made.take(next(rest))
+        made.take([next(rest)])
     assert set(seen) == {one.prompt for one in made.held}
     seen.clear()
     some = [next(rest) for _ in range(6)]
     live.known = frozenset(one.prompt for one in some[:3])
     for one in some:
-        made.take(one)
+        made.take([one])
     assert [turn for turn, *_ in heard] == ["tried"] and seen == [one.prompt for one in some[3:]]
+
+
+def test_requests_that_come_together_meet_the_watch_and_the_candidate_in_one_pass():
+    live, given, asked = Known(0.0), iter(requests(200)), list[tuple[int, int]]()
+    made, heard = candidates(live, most=1000)
+    while not heard:
+        made.take([next(given)])
+    made.watch(1.0)
+    judge = live.judge
+
+    def counted(some, drafts):
+        asked.append((len(some), len(drafts)))
+        return judge(some, drafts)
+
+    live.judge = counted
+    made.take([next(given) for _ in range(4)])
+    assert asked == [(4, 3)] and made._before[1].verdict.reason.startswith("undecided after 4")
+
+
+def test_what_begins_to_serve_among_requests_that_come_together_meets_the_next_ones():
+    """It is watched from there on; and those left are learned from all the same."""
+    live, given = Known(0.0), iter(requests(300))
+    made, heard = candidates(live)
+    while not heard:
+        made.take([next(given)])
+    better = 1.4
+    made._candidate = (better, made._candidate[1])
+    before = live.num_served
+    made.take([next(given) for _ in range(100)])
+    assert [turn for turn, *_ in heard[:3]] == ["tried", "passed", "watched"] and live.serving == better
+    assert "undecided after 0" in made._before[1].verdict.reason and live.num_served > before
 
 
 @pytest.mark.parametrize(
@@ -229,7 +260,7 @@ def test_when_the_next_candidate_is_taken(worth, turn, waits):
     made, _ = candidates(live, most=5000)
     made.tell = lambda turn, *_: told.append((turn, live.num_tokens))
     for one in requests(1500):
-        made.take(one)
+        made.take([one])
     places = [i for i, (what, _) in enumerate(told) if what == turn and told[i + 1 :]]
     for i in places:
         later = next((now for what, now in told[i + 1 :] if what == "tried"), None)
@@ -242,7 +273,7 @@ def test_what_was_served_is_learned_from_again_so_often(epochs):
     live = Known(0.0, settings=replace(SETTINGS, epochs=epochs))
     made, _ = candidates(live)
     for one in requests(20):
-        made.take(one)
+        made.take([one])
     before = live.num_tokens
     while made.rehearse():
         pass

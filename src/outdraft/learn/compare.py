@@ -73,29 +73,33 @@ def compare(
     judged = lesson.states if outlook.states is None else outlook.states
     kept = [lesson.counts[guess.rows].nonzero()[:, 0] for guess in outlook.guesses]
     vocab_size = logits_of(lesson.states[:1]).shape[-1]
-    again = sum(len(rows) * _width(guess, vocab_size) for guess, rows in zip(outlook.guesses, kept, strict=True)) > held
+    widths = [_width(guess.vocab, vocab_size) for guess in outlook.guesses]
+    again = sum(len(rows) * width for rows, width in zip(kept, widths, strict=True)) > held
     looked, place = _looked_at(outlook, lesson)
-    p_of_all = _logits(logits_of, judged[looked], chunk) if len(looked) * vocab_size <= held else None  # [n, V]
+    vocabs = {id(guess.vocab): guess.vocab for guess in outlook.guesses}
+    is_kept = len(looked) * sum(_width(one, vocab_size) for one in vocabs.values()) <= held
+    said_of = {key: _said(logits_of, judged[looked], one, chunk) for key, one in vocabs.items()} if is_kept else {}
     for guess, counted in zip(outlook.guesses, kept, strict=True):
 
-        def judge(own: Tensor, theirs: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
-            with torch.no_grad():
-                p = theirs if p_of_all is not None else logits_of(theirs)
+        def judge(own: Tensor, theirs: Tensor, whole: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
+            if not said_of:
+                theirs, whole = _said(logits_of, theirs, guess.vocab, chunk)
             q = guess.head(own)
-            asked = _inside(p, guess)
-            said = x if guess.vocab is None else _places(guess.vocab, p.shape[-1])[x]
-            log_p, log_q = logs(asked, temperature), logs(q, temperature)
+            log_p, log_q = logs(theirs, temperature), logs(q, temperature)
+            said = x if guess.vocab is None else _places(guess.vocab, vocab_size)[x]
             far = loss(log_p, log_q, said).sum() * temperature**2
             with torch.no_grad():
-                if guess.vocab is not None or temperature != 1:
-                    log_p, log_q = _inside(logs(p), guess), logs(q)
-                mass = torch.minimum(log_p, log_q).exp_().sum()
+                log_q = log_q if temperature == 1 else logs(q)
+                mass = torch.minimum(theirs - whole[:, None], log_q).exp_().sum()
             return torch.stack([far, mass])
 
         sums = torch.zeros(2, device=guess.states.device)
-        for part in _parts(counted, vocab_size, chunk):
+        for part in _parts(counted, _width(guess.vocab, vocab_size) if said_of else vocab_size, chunk):
             rows = guess.rows[part]
-            given = guess.states[part], judged[rows] if p_of_all is None else p_of_all[place[rows]], tokens[rows]
+            theirs, whole = judged[rows], tokens[rows]  # or what is kept of them
+            if said_of:
+                theirs, whole = (one[place[rows]] for one in said_of[id(guess.vocab)])
+            given = guess.states[part], theirs, whole, tokens[rows]
             sums = sums + (checkpoint(judge, *given, use_reentrant=False) if again else judge(*given))
         total, weight = total + guess.weight * sums[0], weight + guess.weight * len(counted)
         rates.append((sums[1] / max(1, len(counted))).detach())
@@ -161,7 +165,7 @@ def accepted(
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
-        for part in _parts(lesson.counts[guess.rows].nonzero()[:, 0], _width(guess, vocab_size), chunk):
+        for part in _parts(lesson.counts[guess.rows].nonzero()[:, 0], _width(guess.vocab, vocab_size), chunk):
             rows = guess.rows[part]
             log_q = logs(guess.head(guess.states[part]), temperature or 1)
             guessed[rows] = True
@@ -186,17 +190,21 @@ def _looked_at(outlook: Outlook, lesson: Lesson) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _logits(logits_of: Logits, states: Tensor, chunk: int) -> Tensor:
-    """[n, D] -> [n, V], made in pieces of at most `chunk` logits."""
+def _said(logits_of: Logits, states: Tensor, vocab: Tensor | None, chunk: int) -> tuple[Tensor, Tensor]:
+    """[n, D] -> the logits of a vocabulary [n, V'], and the logarithm of what all sum up to [n]; piece by piece."""
     vocab_size = logits_of(states[:1]).shape[-1]
-    return torch.cat(
-        [logits_of(part) for part in _parts(states, vocab_size, chunk)] or [states.new_zeros(0, vocab_size)]
-    )
+    parts, sums = [states.new_zeros(0, _width(vocab, vocab_size))], [states.new_zeros(0)]
+    for part in _parts(states, vocab_size, chunk):
+        p = logits_of(part)
+        p = p if p.dtype == torch.float64 else p.float()
+        sums.append(p.logsumexp(-1))
+        parts.append(p if vocab is None else p[:, vocab])
+    return torch.cat(parts), torch.cat(sums)
 
 
-def _width(guess: Guess, vocab_size: int) -> int:
+def _width(vocab: Tensor | None, vocab_size: int) -> int:
     """Logits of a guess."""
-    return vocab_size if guess.vocab is None else len(guess.vocab)
+    return vocab_size if vocab is None else len(vocab)
 
 
 def _times(states: Tensor) -> int:
@@ -208,11 +216,6 @@ def _places(vocab: Tensor, vocab_size: int) -> Tensor:
     places = torch.full((vocab_size,), -1, device=vocab.device)
     places[vocab] = torch.arange(len(vocab), device=vocab.device)
     return places
-
-
-def _inside(p: Tensor, guess: Guess) -> Tensor:
-    """Of [n, V], the tokens that the draft can say."""
-    return p if guess.vocab is None else p[:, guess.vocab]
 
 
 def _parts(kept: Tensor, vocab_size: int, chunk: int) -> Seq[Tensor]:

@@ -6,7 +6,7 @@
 On a CPU the forward is torch's flash kernel and the backward five matrix products: torch's own CPU backward runs at a
 few per cent of the matrix unit; recomputing the probabilities from the saved log-sum-exp takes half the time. Same
 mathematics as FlashAttention (Dao et al. 2022, https://arxiv.org/abs/2205.14135), without its tiling: T x T scores are
-held for one layer at a time.
+held for one layer at a time. Each document is computed by itself there, on other devices all rows at once.
 """
 
 from typing import Any
@@ -53,6 +53,14 @@ def sees(documents: Tensor, window: int | None = None) -> Tensor:
     return (near & (documents[:, :, None] == documents[:, None, :]))[:, None]
 
 
+def document_sizes(documents: Tensor) -> list[int]:
+    """[B, T] -> the rows of each document, in order; one that goes on in the next sequence is another there."""
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    first = begins.flatten().nonzero()[:, 0]
+    return first.diff(append=first.new_tensor([documents.numel()])).tolist()  # type: ignore[no-any-return]
+
+
 class PackedContext:
     """`batch` sequences of `length` rows, batch-major. `documents` [B, T]: whose each row is; None: one a sequence."""
 
@@ -61,7 +69,8 @@ class PackedContext:
         self.length = length
         self.bulk = ((0, batch * length),)
         self._documents = documents
-        self._biases: dict[int | None, Tensor] = {}
+        self._sizes = [] if documents is None or documents.device.type != "cpu" else document_sizes(documents)
+        self._biases: dict[tuple[int, int] | int | None, Tensor] = {}
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
@@ -71,9 +80,11 @@ class PackedContext:
         shape, kind = (self.batch, self.length, -1, q.shape[-1]), q.device.type
         if torch.is_autocast_enabled(kind):  # rotation has made wide numbers of them
             q, k, v = (x.to(torch.get_autocast_dtype(kind)) for x in (q, k, v))
-        q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
         if group > 1:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        if self._sizes and cap is None:
+            return self._each(q, k, v, window, scale)
+        q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
         bias = self._bias(window if window is not None and window < self.length else None, q.device)
         if cap is not None:
             out = attention(q, k, v, mask=bias, is_causal=bias is None, scale=scale, cap=cap)
@@ -86,6 +97,24 @@ class PackedContext:
 
     def spans(self) -> None:
         """There is no cache to run over."""
+
+    def _each(self, q: Tensor, k: Tensor, v: Tensor, window: int | None, scale: float) -> Tensor:
+        """Document by document: q, k and v [N, H, d] -> [N, H * d]."""
+        found = []
+        for parts in zip(*(torch.split(x, self._sizes) for x in (q, k, v)), strict=True):  # type: ignore[no-untyped-call]
+            own = [x.transpose(0, 1)[None].contiguous() for x in parts]  # [1, H, n, d]
+            out = _Attention.apply(*own, self._near(len(parts[0]), window), scale)  # type: ignore[no-untyped-call]
+            found.append(out[0].transpose(0, 1))
+        return torch.cat(found).flatten(1)
+
+    def _near(self, length: int, window: int | None) -> Tensor | None:
+        """Of a document: 0 where a row sees another, -inf elsewhere [1, 1, n, n]; None: plainly causal."""
+        if window is None or window >= length:
+            return None
+        if (length, window) not in self._biases:
+            hidden = ~sees(torch.zeros(1, length, dtype=torch.long), window)
+            self._biases[length, window] = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))
+        return self._biases[length, window]
 
     def _bias(self, window: int | None, device: torch.device) -> Tensor | None:
         """0 where a row sees another, -inf elsewhere: [B or 1, 1, T, T]; None: plainly causal."""

@@ -1,13 +1,14 @@
 """Candidates of a draft that learns, one after the other, and the gate that lets one serve, or takes it back.
 
-    request -> watched?    the version before it, on the same request: better after all -> rolled back
-            -> candidate?  its gate, which the requests that are held out have met; passed: it serves
-            -> held out, or learned from, a step whenever so much is fresh; and again, while there is nothing else to do
+    requests -> watched?    the version before it, on the same requests: better after all -> rolled back
+             -> candidate?  its gate, which the requests that are held out have met; passed: it serves
+             -> held out, or learned from, a step whenever so much is fresh; again, while there is nothing else to do
 
-A candidate is judged by every request that comes after it was taken, before any learns from it, unless the same prompt
-was learned from: prompts that come again prove memory alone. It stays until it is decided, or until half as much again
-has been learned: so a few tries are enough, and each is another test. The watch is a gate with the roles changed: what
-served before must be shown to accept more.
+Requests that come together are judged in one pass; a draft that begins to serve meets the next ones. A candidate is
+judged by every request that comes after it was taken, before any learns from it, unless the same prompt was learned
+from: prompts that come again prove memory alone. It stays until it is decided, or until half as much again has been
+learned: so a few tries are enough, and each is another test. The watch is a gate with the roles changed: what served
+before must be shown to accept more.
 """
 
 from collections import deque
@@ -20,6 +21,7 @@ from typing import Literal
 
 from outdraft.adapt.gate import Gate, GateOptions
 from outdraft.options.ranges import check_range
+from outdraft.training.corpus import LEAST
 from outdraft.training.live import LiveDraft, Weights
 from outdraft.training.served import ServedRequest
 
@@ -44,6 +46,7 @@ class Candidates:
     watches: int = 0
     seconds: float = 0.0  # that steps took
     held: deque[ServedRequest] = field(init=False)
+    _rest: deque[ServedRequest] = field(init=False, default_factory=deque)  # that came with the one being learned from
     _candidate: tuple[Weights, Gate] | None = field(init=False, default=None)
     _before: tuple[Weights, Gate] | None = field(init=False, default=None)  # what served, beside what serves
     _due: int = field(init=False)  # tokens learned, at which the next candidate is taken
@@ -52,16 +55,16 @@ class Candidates:
         check_range(self, "first", "latest", least=1)
         self.held, self._due = deque(maxlen=self.latest), self.live.num_tokens + self.first
 
-    def take(self, one: ServedRequest) -> None:
-        """The next request."""
-        if self._before is not None:
-            self._watch(*self._before, one)
-        if self._candidate is not None and not self.live.knows(one):
-            self._judge(*self._candidate, [one])
-        if self.live.add(one):
-            self.held.append(one)
-        while self.live.num_waiting >= self.live.settings.step_tokens * self.live.fresh_share:
-            self._learn()
+    def take(self, some: Seq[ServedRequest]) -> None:
+        """The next requests, all judged before any is learned from."""
+        some = [one for one in some if len(one.answer) >= LEAST]
+        self._meet(some)
+        self._rest.extend(some)
+        while self._rest:
+            if self.live.add(one := self._rest.popleft()):
+                self.held.append(one)
+            while self.live.num_waiting >= self.live.settings.step_tokens * self.live.fresh_share:
+                self._learn()
 
     def rehearse(self) -> bool:
         """A step over earlier requests alone; False where all were learned from as often as they should be."""
@@ -80,7 +83,7 @@ class Candidates:
             self.tries, self._due = self.tries + 1, self._next()
             self.tell("tried", self.live.serving, self.tries, "")  # before it is judged: no try goes uncounted
             self._candidate = self.live.candidate(), Gate(self.gate, self.live.settings.depth, self.tries)
-            self._judge(*self._candidate, list(self.held))
+            self._examine([*self.held, *self._rest])
 
     def recall(self, learned: Iterable[ServedRequest]) -> None:
         """Requests that an earlier run has seen: held out, or to be learned from again in their share."""
@@ -111,14 +114,38 @@ class Candidates:
             gate, self._candidate = self._candidate[1], None
             self.tell("undecided", self.live.serving, gate.tries, gate.verdict.reason)
 
-    def _judge(self, weights: Weights, gate: Gate, requests: Seq[ServedRequest]) -> None:
-        """The candidate meets these; the draft that serves on the same positions."""
-        for start in range(0, len(requests), _TOGETHER):
-            some = requests[start : start + _TOGETHER]
-            old, new = self.live.judge(some, (self.live.serving, weights))
-            for one, a, b in zip(some, old, new, strict=True):
-                if gate.outcome == "undecided":
-                    gate.add(one.domain, a, b if isfinite(b) else 0.0)  # weights that broke accept nothing
+    def _meet(self, some: Seq[ServedRequest]) -> None:
+        """Compare what served before, and the candidate, with what serves."""
+        serving, compared = self.live.serving, [one for one in (self._before, self._candidate) if one is not None]
+        if self._before is None:
+            some = [one for one in some if not self.live.knows(one)]
+        if not compared or not some:
+            return
+        now, *others = self.live.judge(some, [serving, *(weights for weights, _ in compared)])
+        for i, one in enumerate(some):
+            if self._before is not None:
+                self._watch(one, now[i], others[0][i])
+            if self._candidate is not None and not self.live.knows(one):
+                self._try(one, now[i], others[-1][i])
+            if self.live.serving is not serving:
+                return
+
+    def _examine(self, some: Seq[ServedRequest]) -> None:
+        """The candidate meets these, in pieces, until it is decided."""
+        for start in range(0, len(some), _TOGETHER):
+            if self._candidate is None:
+                return
+            part = [one for one in some[start : start + _TOGETHER] if not self.live.knows(one)]
+            now, new = self.live.judge(part, [self.live.serving, self._candidate[0]])
+            for told in zip(part, now, new, strict=True):
+                if self._candidate is not None:
+                    self._try(*told)
+
+    def _try(self, one: ServedRequest, now: float, new: float) -> None:
+        """The candidate's accepted tokens a round on a request, beside those of what serves."""
+        assert self._candidate is not None
+        weights, gate = self._candidate
+        gate.add(one.domain, *map(_sound, (now, new)))
         if gate.outcome == "undecided":
             return
         self._candidate, self._due = None, self._next()
@@ -131,20 +158,24 @@ class Candidates:
         self.tell("passed", weights, gate.tries, gate.verdict.reason)
         self.watch(before)
 
-    def _next(self) -> int:
-        """Tokens learned at the next candidate, which has learned half as much again."""
-        now = self.live.num_tokens
-        return now + max(self.first, now // 2)
-
-    def _watch(self, before: Weights, gate: Gate, one: ServedRequest) -> None:
+    def _watch(self, one: ServedRequest, now: float, earlier: float) -> None:
         """Does what served before accept more than what serves?"""
-        serving, earlier = self.live.judge([one], (self.live.serving, before))
-        if not serving:
-            return
-        gate.add(one.domain, serving[0] if isfinite(serving[0]) else 0.0, earlier[0])
+        assert self._before is not None
+        before, gate = self._before
+        gate.add(one.domain, *map(_sound, (now, earlier)))
         if gate.outcome == "passed":
             self.replace(before, None)
             self.tell("rolled back", before, gate.tries, gate.verdict.reason)
         elif gate.outcome == "failed":
             self._before = None
             self.tell("kept", self.live.serving, gate.tries, gate.verdict.reason)
+
+    def _next(self) -> int:
+        """Tokens learned at the next candidate, which has learned half as much again."""
+        now = self.live.num_tokens
+        return now + max(self.first, now // 2)
+
+
+def _sound(accepted: float) -> float:
+    """Weights that broke accept nothing."""
+    return accepted if isfinite(accepted) else 0.0

@@ -86,11 +86,8 @@ class Pupil:
         if self._tenant.version != self.version:
             self._follow(self._tenant.version)
         some = list(islice(read_spool(self._tenant.requests, self._seen), _SOME))
-        for one in some:
-            if self._room.is_frozen or self.is_gone:
-                return False
-            self._seen[one.file] = one.line
-            self.candidates.take(self._request(one))
+        self._seen.update((one.file, one.line) for one in some)
+        self.candidates.take([self._request(one) for one in some])
         if self.live.cure is Cure.MEND:
             if some:
                 self._treatment.begin_run()

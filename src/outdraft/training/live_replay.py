@@ -52,8 +52,7 @@ class LiveReplay:
             first, serving = self.live.judge(some, (self._begun, self.live.serving))
             for one, a, b in zip(some, first, serving, strict=True):
                 yield Point(domain=one.domain, first=a, serving=b, version=self.version)
-            for one in some:
-                self.candidates.take(one)
+            self.candidates.take(some)
             while self.candidates.rehearse():
                 pass
         self.candidates.end()
