@@ -9,6 +9,7 @@ import torch
 from outdraft import zoo
 from outdraft.adapt.gate import GateOptions
 from outdraft.adapt.learning import Learning
+from outdraft.options.errors import ConfigError
 from outdraft.training.candidates import Candidates
 from outdraft.training.computing import open_target
 from outdraft.training.live import LiveDraft
@@ -27,8 +28,13 @@ def requests(count, domain="forms"):
 
 
 @pytest.fixture(scope="module")
-def live():
-    return LiveDraft(open_target(zoo.path("target"), "float32", "cpu"), zoo.path("eagle3"), SETTINGS)
+def target():
+    return open_target(zoo.path("target"), "float32", "cpu")
+
+
+@pytest.fixture(scope="module")
+def live(target):
+    return LiveDraft(target, zoo.path("eagle3"), SETTINGS)
 
 
 @pytest.fixture
@@ -278,3 +284,19 @@ def test_what_was_served_is_learned_from_again_so_often(epochs):
     while made.rehearse():
         pass
     assert live.num_tokens == before if epochs == 1 else 0 <= live.num_tokens - epochs * live.num_served < 64
+
+
+def test_layers_that_are_named_learn_and_no_others(target):
+    chosen = replace(SETTINGS, layers=("fc", "first.up"))
+    made = LiveDraft(target, zoo.path("eagle3"), chosen)
+    for one in requests(8):
+        made.add(one)
+    made.learn()
+    now = made.weights()
+    changed = {name for name, one in made.serving.items() if not torch.equal(one, now[name])}
+    assert changed == {name for name in now if name.startswith(("fc.", "first.up."))}
+
+
+def test_a_layer_that_no_weight_is_named_after_is_refused(target):
+    with pytest.raises(ConfigError, match=r"layers: 'head' is in no name of the draft's weights; they are .*fc"):
+        LiveDraft(target, zoo.path("eagle3"), replace(SETTINGS, layers=("head",)))

@@ -18,6 +18,7 @@ class Learning:
     lr: float = 3e-4  # AdamW: norms, tables, heads
     muon_lr: float = 1e-3  # Muon: matrices; 0: AdamW for everything
     rank: int = 0  # of what a matrix learns, and of a table, which takes little memory (`learn/low_rank.py`); 0: any
+    layers: tuple[str, ...] = ()  # what learns: parts of the names of weights, as `fc` or `first.up`; (): all
     weigh: Literal["auto", "early", "late", "even"] = "auto"  # positions of a guess; auto: as the diagnosis says
     clip: float = 1.0
     share: float = 0.75  # of the way from where learning began to what was learned, at which a candidate lies

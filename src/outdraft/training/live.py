@@ -200,8 +200,14 @@ class LiveDraft:
 
     def _fresh_optimizer(self) -> Optimizer | LowRank:
         """Of a module that holds what serves."""
-        named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
         own, size = self.settings, self._decoder.config.vocab_size
+        named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
+        for part in own.layers:
+            if not any(f".{part}." in f".{name}." for name, _ in named):
+                known = ", ".join(dict.fromkeys(name.removesuffix(".weight") for name, _ in named))
+                raise ConfigError(f"layers: {part!r} is in no name of the draft's weights; they are {known}")
+        if own.layers:
+            named = [one for one in named if any(f".{part}." in f".{one[0]}." for part in own.layers)]
         if own.rank:
             return LowRank(
                 named, self.serving, rank=own.rank, lr=own.lr, muon_lr=own.muon_lr, vocab_size=size, seed=self._seed
