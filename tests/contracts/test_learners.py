@@ -128,8 +128,10 @@ def test_a_guess_reads_the_targets_states_before_the_pending_token_alone(name, t
     moved = changed(before, guessed(learner, replace(lesson, taps=bent, states=states)))
     for depth, where in enumerate(moved[:, 0], 1):
         assert not where[: at + depth].any(), f"a guess of depth {depth} has read a state that the target has not made"
-        assert chooses or where[at + depth], f"a guess of depth {depth} has not read the last state that there is"
-    assert any(where[at + depth] for depth, where in enumerate(moved[:, 0], 1))
+        assert chooses or where[at + depth : at + depth + 1].all(), (
+            f"a guess of depth {depth} has not read the last state that there is"
+        )
+    assert any(where[at + depth : at + depth + 1].any() for depth, where in enumerate(moved[:, 0], 1))
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -1,0 +1,47 @@
+"""What may stand behind a block network's head: scores of a slot, corrected by the tokens chosen before it.
+
+    scores U of all slots, from one pass ----+
+    tokens from the anchor on -- summary ----+-- corrected scores of the slot --> its token --> the next slot
+
+A new head is a subclass in one file. n blocks, S slots, D channels; E is the width of a summary.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.learner import Beside
+
+Scores = Callable[[Tensor], Tensor]  # states [n, D] -> the network's own scores [n, V']
+
+
+class Correction(nn.Module):
+    """The base of all; of its own it changes nothing."""
+
+    learns_scores = True  # the loss of guesses is of corrected scores; else of the network's own, and `beside` is its
+
+    def summaries(self, h: Tensor, before: Tensor) -> Tensor:
+        """What is known before each slot of blocks: states h [n, S, D], tokens [n, S] before each -> [n, S, E]."""
+        return h.new_zeros(*before.shape, 0)
+
+    def forward(self, scores: Tensor, h: Tensor, summary: Tensor) -> Tensor:
+        """Scores [n, V'] of one slot, its states [n, D], its summary [n, E] -> corrected scores [n, V']."""
+        return scores
+
+    def beside(self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor) -> Seq[Beside]:
+        """Losses of its own. h [n, S, D]; tokens [n, S] before, and at, each slot; the target's rows [n, S], -1: none.
+        `scores`: as the network says. Tokens are the draft's own: -1 is one that it cannot say.
+        """
+        return ()
+
+
+def last_row(correction: Correction, h: Tensor, before: Tensor) -> Tensor:
+    """Of states [n, s + 1, D] and tokens [n, s + 1] from the anchor on, the last slot's summary [n, E]."""
+    return correction.summaries(h, before)[:, -1]
+
+
+def join(h: Tensor, summary: Tensor) -> Tensor:
+    """States and summaries as one: [n, D], [n, E] -> [n, D + E]."""
+    return torch.cat((h, summary.to(h)), -1)

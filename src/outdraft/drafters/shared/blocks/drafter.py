@@ -1,0 +1,102 @@
+"""A drafter that writes a block in one pass: a chain of its slots, or a tree over what each slot might be.
+
+What stands behind the network's head may know the tokens chosen before a slot (`Correction`); the pass is one all the
+same. Data in: sequences, and the target's states at the taps; data out: chains or trees, as deep as a block is long.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Traits
+from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.blocks.correction import last_row
+from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.drafters.shared.blocks.texts import BlockTexts
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.features.network import whole_logits
+from outdraft.drafters.shared.limits import cutoffs_of
+from outdraft.drafters.shared.networks.prepare import prepare
+from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
+from outdraft.drafters.shared.state_options import StateOptions
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.models.networks.port import TargetFacts, TargetPort
+
+
+class BlockDrafter(StateDrafter):
+    """One pass of the network a round, over all sequences that want a guess."""
+
+    def __init__(self, options: StateOptions, net: BlockNet, port: TargetPort, traits: Traits) -> None:
+        self._texts = BlockTexts(net, port)
+        super().__init__(self._texts, net.config.taps, traits)
+        self._options, self._net, self._port = options, net, port
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence that has a budget and whose rows are known."""
+        config, options = self._net.config, self._options
+        depths = [min(config.depth, depth) for depth in self.depths(seqs, budgets)]
+        asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
+        states: dict[int, Tensor] = {}
+        if asked:
+            made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked])
+            states = {seq.id: one for seq, one in zip(asked, made, strict=True)}
+        cutoffs = cutoffs_of(budgets, options.confidence_threshold)
+        if options.width == 1:
+            paths: list[list[int]] = [[] for _ in seqs]
+
+            def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+                for row, token in zip(rows, tokens, strict=True):
+                    paths[row].append(token)
+                open_rows = rows[:num_open]
+                return self._say(step, [states[seqs[i].id] for i in open_rows], [paths[i] for i in open_rows])
+
+            return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
+
+        def feed_trees(level: int, trees: list[Tree]) -> Tensor:
+            nodes = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
+            return self._say(level, [states[seq.id] for seq, _ in nodes], [path for _, path in nodes])
+
+        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=options.shape, nodes=options.nodes)
+        return grow_trees(trees, feed_trees, sample=options.sample)
+
+    def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
+        """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
+        net, first = self._net, self._net.config.first_slot
+        h = torch.stack([one[first : first + step + 1] for one in states])  # [n, step + 1, D]
+        scores = net.scores(h[:, -1], self._port.layers.head)
+        if net.correction is not None:
+            summary = last_row(net.correction, h, torch.tensor(paths, device=h.device))
+            scores = net.correction(scores, h[:, -1], summary)
+        return whole_logits(scores, net.vocab, self._port.facts.vocab_size)
+
+
+def block_method(
+    name: str, load: Callable[[Path, TargetFacts], BlockNet], *, summary: str, paper: Paper
+) -> DrafterMethod[StateOptions, TargetPort, BlockDrafter]:
+    """The registration of a method whose network `load` reads for a target."""
+
+    def build(chosen: StateOptions, port: TargetPort) -> BlockDrafter:
+        home, native = chosen_model(chosen.model, name), port.layers.native
+        net = load(home, port.facts)
+        weights = prepare(net, port, chosen.quantization)
+        net.exact = True
+        options = chosen.fitted(None if native is None else native.kernels)
+        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home))
+
+    return DrafterMethod(
+        name=name,
+        summary=summary,
+        build=build,
+        options=StateOptions,
+        paper=paper,
+        shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",
+        forms={"chain": {"width": 1}, "tree": {"width": 4}},
+    )
