@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
@@ -90,8 +91,11 @@ def compare(
             far = (loss(log_p, log_q, said) * w).sum() * temperature**2
             with torch.no_grad():
                 log_q = log_q if temperature == 1 else logs(q)
-                mass = torch.minimum(theirs - whole[:, None], log_q).exp_().sum()
-            return torch.stack([far, mass])
+                mass = torch.minimum(theirs - whole[:, None], log_q).exp_().sum(-1)
+            if guess.chance is not None:
+                sure = guess.chance(own).float()
+                far = far + (binary_cross_entropy_with_logits(sure, mass.clamp(0, 1), reduction="none") * w).sum()
+            return torch.stack([far, mass.sum()])
 
         sums, each = torch.zeros(2, device=guess.states.device), guess.weights
         each = torch.ones(len(guess.rows), device=guess.states.device) if each is None else each

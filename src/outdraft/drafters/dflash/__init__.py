@@ -5,12 +5,11 @@ knows what the others became.
 """
 
 from outdraft.core.method import arxiv
-from outdraft.drafters.dflash.formats import load_dflash
+from outdraft.drafters.dflash.kind import KIND
 from outdraft.drafters.shared.blocks.drafter import block_method
 
 METHOD = block_method(
-    "dflash",
-    load_dflash,
+    KIND,
     summary="a block of tokens in one pass of a network on the target's states; a chain or a tree",
     paper=arxiv("2602.06036", "DFlash: block diffusion for flash speculative decoding"),
 )

@@ -9,7 +9,6 @@ A new head is a subclass in one file. n blocks, S slots, D channels; E is the wi
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
-import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import Beside
@@ -20,6 +19,7 @@ Scores = Callable[[Tensor], Tensor]  # states [n, D] -> the network's own scores
 class Correction(nn.Module):
     """The base of all; of its own it changes nothing."""
 
+    chance: Callable[[Tensor], Tensor] | None = None  # states and summaries [n, D + E] -> logits of acceptance [n]
     learns_scores = True  # the loss of guesses is of corrected scores; else of the network's own, and `beside` is its
 
     def summaries(self, h: Tensor, before: Tensor) -> Tensor:
@@ -30,9 +30,13 @@ class Correction(nn.Module):
         """Scores [n, V'] of one slot, its states [n, D], its summary [n, E] -> corrected scores [n, V']."""
         return scores
 
-    def beside(self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor) -> Seq[Beside]:
-        """Losses of its own. h [n, S, D]; tokens [n, S] before, and at, each slot; the target's rows [n, S], -1: none.
-        `scores`: as the network says. Tokens are the draft's own: -1 is one that it cannot say.
+    def beside(
+        self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor, weights: Tensor
+    ) -> Seq[Beside]:
+        """Losses of its own. h [n, S, D]; tokens [n, S] before each slot, and at it; what each slot counts [n, S].
+
+        `scores`: as the network says. after: the draft's own ids, -1 for what it cannot say. rows [n, S]: the target's,
+        -1 where a slot does not count.
         """
         return ()
 
@@ -40,8 +44,3 @@ class Correction(nn.Module):
 def last_row(correction: Correction, h: Tensor, before: Tensor) -> Tensor:
     """Of states [n, s + 1, D] and tokens [n, s + 1] from the anchor on, the last slot's summary [n, E]."""
     return correction.summaries(h, before)[:, -1]
-
-
-def join(h: Tensor, summary: Tensor) -> Tensor:
-    """States and summaries as one: [n, D], [n, E] -> [n, D + E]."""
-    return torch.cat((h, summary.to(h)), -1)

@@ -4,9 +4,8 @@ What stands behind the network's head may know the tokens chosen before a slot (
 same. Data in: sequences, and the target's states at the taps; data out: chains or trees, as deep as a block is long.
 """
 
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.blocks.correction import last_row
+from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.texts import BlockTexts
 from outdraft.drafters.shared.chains.grow import grow_chains
@@ -28,7 +28,7 @@ from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, n
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Tree
-from outdraft.models.networks.port import TargetFacts, TargetPort
+from outdraft.models.networks.port import TargetPort
 
 
 class BlockDrafter(StateDrafter):
@@ -79,20 +79,20 @@ class BlockDrafter(StateDrafter):
 
 
 def block_method(
-    name: str, load: Callable[[Path, TargetFacts], BlockNet], *, summary: str, paper: Paper
+    kind: BlockKind[Any], *, summary: str, paper: Paper
 ) -> DrafterMethod[StateOptions, TargetPort, BlockDrafter]:
-    """The registration of a method whose network `load` reads for a target."""
+    """The registration of a method with networks of this kind."""
 
     def build(chosen: StateOptions, port: TargetPort) -> BlockDrafter:
-        home, native = chosen_model(chosen.model, name), port.layers.native
-        net = load(home, port.facts)
+        home, native = chosen_model(chosen.model, kind.name), port.layers.native
+        net = kind.load(home, port.facts)
         weights = prepare(net, port, chosen.quantization)
         net.exact = True
         options = chosen.fitted(None if native is None else native.kernels)
         return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home))
 
     return DrafterMethod(
-        name=name,
+        name=kind.name,
         summary=summary,
         build=build,
         options=StateOptions,

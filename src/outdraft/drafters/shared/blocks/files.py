@@ -71,8 +71,8 @@ def read_blocks(directory: Path, target_hidden_size: int) -> BlockFiles:
         layers=shape,
         taps=_taps(raw, said, directory),
         target_hidden_size=int(said.get("target_hidden_size") or target_hidden_size),
-        block_size=_size(said, "block_size", directory),
-        mask_token_id=_size(said, "mask_token_id", directory, least=0),
+        block_size=whole_number(said, "block_size", directory, least=2),
+        mask_token_id=whole_number(said, "mask_token_id", directory, least=0),
         from_anchor=bool(said.get("sample_from_anchor", False)),
         causal=bool(said.get("is_causal", False)),
         causal_windows=not said.get("sliding_window_non_causal", True),
@@ -100,8 +100,9 @@ def _taps(raw: Mapping[str, Any], said: Mapping[str, Any], directory: Path) -> t
     return told.pop()
 
 
-def _size(said: Mapping[str, Any], key: str, directory: Path, least: int = 2) -> int:
-    value = said[key]
+def whole_number(said: Mapping[str, Any], key: str, directory: Path, *, least: int) -> int:
+    """What config.json says under a key. Raises `ModelLoadError` where that is nothing, or no such number."""
+    value = said.get(key)
     if type(value) is not int or not least <= value < 1 << 24:
         raise ModelLoadError(f"{directory}: {key}={shown(value)} of config.json must be a number of at least {least}")
     return value

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.correction import join
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.pace import decaying, paced
 from outdraft.drafters.shared.blocks.sees import Document, PackedBlocks
@@ -39,6 +38,7 @@ class BlockLearning(LayerLearning):
     num_layers: int = 2  # the paper's: 5
     block_size: int = 8
     mask_token_id: int = 0
+    from_anchor: bool = False  # the anchor's own slot guesses the next token too
     draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; 0: all
     window: int = 0  # committed rows that a block sees; 0: all
     qk_norm: bool = True
@@ -58,10 +58,10 @@ class BlockLearning(LayerLearning):
 class BlockLearner:
     """A network under a frozen target."""
 
-    def __init__(self, net: BlockNet, target: Decoder, save: Callable[[Path], None], pacing: BlockLearning) -> None:
+    def __init__(self, net: BlockNet, target: Decoder, save: Callable[[Path], None], options: BlockLearning) -> None:
         self.module: nn.Module = net
         self.taps = net.config.taps
-        self.net, self.target, self._save, self._pacing = net, target, save, pacing
+        self.net, self.target, self._save, self._options = net, target, save, options
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each slot that guesses."""
@@ -87,22 +87,20 @@ class BlockLearner:
         """Of states [n, S, D], the target's rows [n, S] and whether there is one."""
         net, correction = self.net, self.net.correction
         before, after = (lesson.ids[:, shift : shift + lesson.shape[1]].flatten()[rows] for shift in (0, 1))
-        learns, beside, states = lesson.moment is not None, [], h
+        learns, beside, states = torch.is_grad_enabled(), [], h
         corrected = correction is not None and (correction.learns_scores or not learns)
-        if correction is not None:
-            if corrected:
-                states = join(h.flatten(0, 1), correction.summaries(h, before).flatten(0, 1)).view(*h.shape[:2], -1)
-            if learns:
-                counted = inside & lesson.counts[rows]
-                beside = list(
-                    correction.beside(self._scores, h, before, self._own(after), torch.where(counted, rows, -1))
-                )
-        head = self._corrected if corrected else self._scores
+        if correction is not None and corrected:
+            states = torch.cat((h, correction.summaries(h, before).to(h)), -1)
+        head, own = self._corrected if corrected else self._scores, self._own(after)
         weights: Tensor | None = None
-        if learns and self._pacing.pace:
+        if learns:
             counted = inside & lesson.counts[rows]
-            weights = paced(self._log_probs(states, self._own(after), counted, head), counted)
-        steps = decaying(rows.shape[1], self._pacing.gamma)
+            weights = counted.float()
+            if self._options.pace:
+                weights = paced(self._log_probs(states, own, counted, head), counted)
+            if correction is not None:
+                beside = list(correction.beside(self._scores, h, before, own, torch.where(counted, rows, -1), weights))
+        steps = decaying(rows.shape[1], self._options.gamma)
         guesses = []
         for step in range(rows.shape[1]):
             kept = inside[:, step]
@@ -111,9 +109,10 @@ class BlockLearner:
                     states=states[kept, step],
                     head=head,
                     rows=rows[kept, step],
-                    weight=1.0 if self._pacing.pace else steps[step],
+                    weight=1.0 if self._options.pace else steps[step],
                     weights=None if weights is None else weights[kept, step],
                     vocab=net.vocab,
+                    chance=correction.chance if corrected and correction is not None else None,
                 )
             )
         return Outlook(guesses=guesses, beside=beside)
@@ -161,9 +160,9 @@ class BlockLearner:
         found = []
         for row in range(batch):
             places = counts[row].nonzero()[:, 0]
-            if len(places) > self._pacing.anchors:
+            if len(places) > self._options.anchors:
                 order = torch.randperm(len(places), generator=lesson.moment.generator(row))
-                places = places[order[: self._pacing.anchors].to(places.device)].sort().values
+                places = places[order[: self._options.anchors].to(places.device)].sort().values
             found.append(places + row * length)
         return torch.cat(found)
 
@@ -185,6 +184,7 @@ def block_config(options: BlockLearning, target: Decoder) -> BlockConfig:
         target_hidden_size=known.hidden_size,
         block_size=options.block_size,
         mask_token_id=options.mask_token_id,
+        from_anchor=options.from_anchor,
         draft_vocab_size=size,
         own_head=size < known.vocab_size,
     )

@@ -9,6 +9,7 @@ before a slot, is a `Correction`: a new head is one file. N rows, D channels, b 
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,10 @@ Head = Callable[[Tensor], Tensor]  # normed states [N, D] -> logits [N, V]
 
 
 class BlockNet(nn.Module):
-    """The network. vocab [V']: the target's ids of the draft's tokens; None: all. `exact`: bits of rows run alone."""
+    """The network. vocab [V']: the target's ids of the draft's tokens; None: all.
+
+    own: the sizes of the parts that its kind adds. `exact`: no row's bits depend on the rows beside it (inference).
+    """
 
     def __init__(
         self,
@@ -37,10 +41,11 @@ class BlockNet(nn.Module):
         *,
         convolution: Callable[[], nn.Module] | None = None,
         correction: Correction | None = None,
+        own: Any = None,
     ) -> None:
         super().__init__()
         layers, width = config.layers, config.layers.hidden_size
-        self.config, self.exact = config, False
+        self.config, self.own, self.exact = config, own, False
         self.vocab: Tensor | None
         self.register_buffer("vocab", vocab, persistent=False)
         self.fc = Linear(len(config.taps) * config.target_hidden_size, width, False, dtype, device)

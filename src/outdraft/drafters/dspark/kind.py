@@ -1,0 +1,100 @@
+"""DSpark's network: a head of the token before a slot, and its confidence."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from outdraft.drafters.dspark.net import Kind, MarkovHead
+from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.files import whole_number
+from outdraft.drafters.shared.blocks.kind import BlockKind, Parts
+from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.models.families.shared.naming import Entry, linear
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
+
+_STD = 0.01  # of the table's first weights
+_THEIRS = {"plain": "vanilla", "gated": "gated", "rnn": "rnn"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DsparkSizes:
+    """Of its own parts."""
+
+    head: Kind = "plain"
+    rank: int = 256
+    confident: bool = True
+
+
+def _read(said: Mapping[str, Any], directory: Path) -> DsparkSizes:
+    heads, told = {theirs: ours for ours, theirs in _THEIRS.items()}, said.get("markov_head_type", "vanilla")
+    if told not in heads:
+        raise ModelLoadError(
+            f"{directory}: markov_head_type={shown(told)} of config.json: known are {', '.join(heads)}"
+        )
+    confident = said.get("enable_confidence_head", False)
+    if confident and not said.get("confidence_head_with_markov", True):
+        raise ModelLoadError(f"{directory}: a confidence head that reads states alone is not supported")
+    head: Any = heads[told]
+    assert head in get_args(Kind)
+    return DsparkSizes(head=head, rank=whole_number(said, "markov_rank", directory, least=1), confident=bool(confident))
+
+
+def _write(own: DsparkSizes) -> dict[str, Any]:
+    return {
+        "markov_head_type": _THEIRS[own.head],
+        "markov_rank": own.rank,
+        "enable_confidence_head": own.confident,
+        "confidence_head_with_markov": True,
+    }
+
+
+def _parts(config: BlockConfig, own: DsparkSizes, dtype: torch.dtype, device: torch.device) -> Parts:
+    layers = config.layers
+    return Parts(
+        correction=MarkovHead(
+            own.head,
+            own.rank,
+            layers.hidden_size,
+            layers.vocab_size,
+            config.draft_vocab_size,
+            dtype,
+            device,
+            confident=own.confident,
+        )
+    )
+
+
+def _entries(config: BlockConfig, own: DsparkSizes) -> Iterable[Entry]:
+    yield Entry(ours="correction.embedding", theirs=("markov_head.markov_w1.weight",))
+    yield from linear("correction.projections", ["markov_head.markov_w2"], False)
+    if own.head != "plain":
+        named = {"gated": "gate_proj", "rnn": "joint_proj"}[own.head]
+        yield from linear("correction.mix", [f"markov_head.{named}"], True)
+    if own.confident:
+        yield from linear("correction.confidence", ["confidence_head.proj"], True)
+
+
+@torch.no_grad()
+def _begin(net: BlockNet) -> None:
+    """The head adds nothing at first, and the confidence knows nothing."""
+    head = net.correction
+    assert isinstance(head, MarkovHead)
+    head.embedding.mul_(_STD / head.embedding.std())
+    head.projections.weight.zero_()
+    if head.confidence is not None:
+        head.confidence.weight.zero_()
+
+
+KIND: BlockKind[DsparkSizes] = BlockKind(
+    name="dspark",
+    architecture="DSparkSpeculator",
+    read=_read,
+    write=_write,
+    parts=_parts,
+    entries=_entries,
+    begin=_begin,
+)
