@@ -23,7 +23,10 @@ class Correction(nn.Module):
     learns_scores = True  # the loss of guesses is of corrected scores; else of the network's own, and `beside` is its
 
     def summaries(self, h: Tensor, before: Tensor) -> Tensor:
-        """What is known before each slot of blocks: states h [n, S, D], tokens [n, S] before each -> [n, S, E]."""
+        """What is known before each slot: states h [n, S, D], tokens [n, S] before each -> [n, S, E].
+
+        From the slot of the anchor on, before which the anchor stands, as before the next one.
+        """
         return h.new_zeros(*before.shape, 0)
 
     def forward(self, scores: Tensor, h: Tensor, summary: Tensor) -> Tensor:
@@ -39,8 +42,3 @@ class Correction(nn.Module):
         -1 where a slot does not count.
         """
         return ()
-
-
-def last_row(correction: Correction, h: Tensor, before: Tensor) -> Tensor:
-    """Of states [n, s + 1, D] and tokens [n, s + 1] from the anchor on, the last slot's summary [n, E]."""
-    return correction.summaries(h, before)[:, -1]

@@ -15,7 +15,6 @@ from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.blocks.correction import last_row
 from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.texts import BlockTexts
@@ -70,11 +69,11 @@ class BlockDrafter(StateDrafter):
     def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
         net, first = self._net, self._net.config.first_slot
-        h = torch.stack([one[first : first + step + 1] for one in states])  # [n, step + 1, D]
+        h = torch.stack([one[: first + step + 1] for one in states])  # from the anchor's slot on
         scores = net.scores(h[:, -1], self._port.layers.head)
         if net.correction is not None:
-            summary = last_row(net.correction, h, torch.tensor(paths, device=h.device))
-            scores = net.correction(scores, h[:, -1], summary)
+            before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
+            scores = net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1])
         return whole_logits(scores, net.vocab, self._port.facts.vocab_size)
 
 

@@ -76,7 +76,7 @@ class BlockLearner:
         positions, h = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
         if len(anchors):
             h = net.run(net.embed(ids[anchors], positions, self.target.embed), positions, seen)
-        h = h.view(len(anchors), config.block_size, h.shape[-1])[:, config.first_slot :]  # [n, S, D]
+        h = h.view(len(anchors), config.block_size, h.shape[-1])
         rows = anchors[:, None] + torch.arange(config.depth, device=anchors.device)  # [n, S]
         inside = anchors[:, None] % length + torch.arange(config.depth, device=anchors.device) < length
         inside &= documents[rows.clamp_max(len(documents) - 1)] == documents[anchors][:, None]
@@ -84,13 +84,15 @@ class BlockLearner:
         return self._outlook(lesson, h, rows, inside)
 
     def _outlook(self, lesson: Lesson, h: Tensor, rows: Tensor, inside: Tensor) -> Outlook:
-        """Of states [n, S, D], the target's rows [n, S] and whether there is one."""
-        net, correction = self.net, self.net.correction
+        """Of states [n, b, D] of all slots, the target's rows [n, S] of those that guess, and whether there is one."""
+        net, correction, first = self.net, self.net.correction, self.net.config.first_slot
         before, after = (lesson.ids[:, shift : shift + lesson.shape[1]].flatten()[rows] for shift in (0, 1))
+        whole, h = h, h[:, first:]  # [n, S, D]
         learns, beside, states = torch.is_grad_enabled(), [], h
         corrected = correction is not None and (correction.learns_scores or not learns)
         if correction is not None and corrected:
-            states = torch.cat((h, correction.summaries(h, before).to(h)), -1)
+            known = correction.summaries(whole, torch.cat((before[:, :first], before), 1))[:, first:]
+            states = torch.cat((h, known.to(h)), -1)
         head, own = self._corrected if corrected else self._scores, self._own(after)
         weights: Tensor | None = None
         if learns:
