@@ -5,6 +5,7 @@ same. Data in: sequences, and the target's states at the taps; data out: chains 
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,20 +21,31 @@ from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.texts import BlockTexts
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.choose import takes_argmax
 from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.shapes import BestFirst
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.networks.port import TargetPort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockOptions(StateOptions):
+    """Which network, which tree. Raises `ConfigError` naming what is out of range."""
+
+    # whether a tree that is not drawn keeps the best paths, whatever their level (DDTree); False: EAGLE-2's levels of
+    # `width` nodes. A drawn tree has equal levels
+    best_first: bool = True
 
 
 class BlockDrafter(StateDrafter):
     """One pass of the network a round, over all sequences that want a guess."""
 
-    def __init__(self, options: StateOptions, net: BlockNet, port: TargetPort, traits: Traits) -> None:
+    def __init__(self, options: BlockOptions, net: BlockNet, port: TargetPort, traits: Traits) -> None:
         self._texts = BlockTexts(net, port)
         super().__init__(self._texts, net.config.taps, traits)
         self._options, self._net, self._port = options, net, port
@@ -63,7 +75,10 @@ class BlockDrafter(StateDrafter):
             nodes = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
             return self._say(level, [states[seq.id] for seq, _ in nodes], [path for _, path in nodes])
 
-        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=options.shape, nodes=options.nodes)
+        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=None, nodes=options.nodes)
+        for tree in trees:
+            if options.best_first and takes_argmax(tree.seq, options.sample):
+                tree.shape = BestFirst(max(1, tree.max_nodes))
         return grow_trees(trees, feed_trees, sample=options.sample)
 
     def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
@@ -79,10 +94,10 @@ class BlockDrafter(StateDrafter):
 
 def block_method(
     kind: BlockKind[Any], *, summary: str, paper: Paper
-) -> DrafterMethod[StateOptions, TargetPort, BlockDrafter]:
+) -> DrafterMethod[BlockOptions, TargetPort, BlockDrafter]:
     """The registration of a method with networks of this kind."""
 
-    def build(chosen: StateOptions, port: TargetPort) -> BlockDrafter:
+    def build(chosen: BlockOptions, port: TargetPort) -> BlockDrafter:
         home, native = chosen_model(chosen.model, kind.name), port.layers.native
         net = kind.load(home, port.facts)
         weights = prepare(net, port, chosen.quantization)
@@ -94,7 +109,7 @@ def block_method(
         name=kind.name,
         summary=summary,
         build=build,
-        options=StateOptions,
+        options=BlockOptions,
         paper=paper,
         shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",
         forms={"chain": {"width": 1}, "tree": {"width": 4}},
