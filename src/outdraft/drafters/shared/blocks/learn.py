@@ -19,11 +19,11 @@ from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.pace import decaying, paced
-from outdraft.drafters.shared.blocks.sees import Document, PackedBlocks
+from outdraft.drafters.shared.blocks.sees import PackedBlocks
+from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps
 from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.networks.base import Decoder
-from outdraft.nn.packed import document_sizes
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
@@ -66,21 +66,17 @@ class BlockLearner:
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each slot that guesses."""
         net, config, length = self.net, self.net.config, lesson.shape[1]
-        anchors = self._anchors(lesson)  # [n] flat rows
-        documents = lesson.documents[:, :length].flatten()
+        anchors = chosen_rows(lesson, self._options.anchors)  # [n]
         context = net.fuse([lesson.taps[tap] for tap in self.taps])
         seen = PackedBlocks(
-            net.keys(context, lesson.positions), _documents(lesson, anchors), config.block_size, config.sight
+            net.keys(context, lesson.positions), documents_of(lesson, anchors), config.block_size, config.sight
         )
         ids = lesson.ids[:, :length].flatten()
         positions, h = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
         if len(anchors):
             h = net.run(net.embed(ids[anchors], positions, self.target.embed), positions, seen)
         h = h.view(len(anchors), config.block_size, h.shape[-1])
-        rows = anchors[:, None] + torch.arange(config.depth, device=anchors.device)  # [n, S]
-        inside = anchors[:, None] % length + torch.arange(config.depth, device=anchors.device) < length
-        inside &= documents[rows.clamp_max(len(documents) - 1)] == documents[anchors][:, None]
-        rows = torch.where(inside, rows, torch.zeros_like(rows))
+        rows, inside = rows_inside(lesson, anchors, anchors, config.depth)
         return self._outlook(lesson, h, rows, inside)
 
     def _outlook(self, lesson: Lesson, h: Tensor, rows: Tensor, inside: Tensor) -> Outlook:
@@ -153,21 +149,6 @@ class BlockLearner:
             found[n, s] = logits.gather(-1, tokens[n, s, None])[:, 0] - logits.logsumexp(-1)
         return found
 
-    def _anchors(self, lesson: Lesson) -> Tensor:
-        """Flat rows at which blocks begin, rising: all whose next token counts; in training some of them by chance."""
-        batch, length = lesson.shape
-        counts = lesson.counts.view(batch, length)
-        if lesson.moment is None:
-            return lesson.counts.nonzero()[:, 0]
-        found = []
-        for row in range(batch):
-            places = counts[row].nonzero()[:, 0]
-            if len(places) > self._options.anchors:
-                order = torch.randperm(len(places), generator=lesson.moment.generator(row))
-                places = places[order[: self._options.anchors].to(places.device)].sort().values
-            found.append(places + row * length)
-        return torch.cat(found)
-
 
 def block_config(options: BlockLearning, target: Decoder) -> BlockConfig:
     """Of a new network for this target."""
@@ -208,16 +189,3 @@ def choose_vocab(learner: BlockLearner, counts: Tensor) -> None:
     if net.vocab is not None and net.lm_head is not None:
         net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
         net.lm_head.weight.copy_(learner.target.head_matrix()[net.vocab])
-
-
-def _documents(lesson: Lesson, anchors: Tensor) -> list[Document]:
-    """Those in which a block begins."""
-    length, found, start, done = lesson.shape[1], [], 0, 0
-    for size in document_sizes(lesson.documents[:, :length]):
-        own = anchors[(anchors >= start) & (anchors < start + size)]
-        if len(own):
-            blocks = slice(done, done + len(own))
-            found.append(Document(rows=slice(start, start + size), blocks=blocks, anchors=own - start))
-            done += len(own)
-        start += size
-    return found
