@@ -19,3 +19,4 @@ ROWS = [
     ),
 ]
 GROUNDS = [DrafterRow(drafter="dflash", target=stutterer, side=taught("dflash", **SHAPE))]
+LEARNING = {"windows": {"window": 4, "qk_norm": False}}
