@@ -11,7 +11,7 @@ from outdraft.core.head_format import served_by_sglang, served_by_vllm
 from outdraft.drafters.dflash2.net import BlockConvolution, CandidateSelector
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.keys import Absent, whole_number
-from outdraft.drafters.shared.blocks.kind import BlockKind, Parts
+from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.models.families.shared.naming import Entry
 from outdraft.weights.source import TensorSource
@@ -35,9 +35,9 @@ def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Df
     return Dflash2Sizes(**told)
 
 
-def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> Parts:
+def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
     width, size = config.layers.hidden_size, config.block_size
-    return Parts(
+    return BlockParts(
         convolution=lambda: BlockConvolution(width, size, own.conv_kernel_size, own.conv_group_size, dtype, device),
         correction=CandidateSelector(
             width,

@@ -11,7 +11,7 @@ from outdraft.core.head_format import served_by_sglang
 from outdraft.drafters.dspark.net import Kind, MarkovHead
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.keys import Absent, whole_number
-from outdraft.drafters.shared.blocks.kind import BlockKind, Parts
+from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.models.families.shared.naming import Entry, linear
 from outdraft.options.errors import ModelLoadError
@@ -63,9 +63,9 @@ def _write(own: DsparkSizes) -> dict[str, Any]:
     }
 
 
-def _parts(config: BlockConfig, own: DsparkSizes, dtype: torch.dtype, device: torch.device) -> Parts:
+def _parts(config: BlockConfig, own: DsparkSizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
     layers = config.layers
-    return Parts(
+    return BlockParts(
         correction=MarkovHead(
             own.head,
             own.rank,

@@ -23,7 +23,7 @@ _MERGED = "changes of low rank are merged first: outdraft.models.remake.lora"
 _LOSSY = "this lossy rule is not here; docs/verification.md lists the lossy rules that are"
 _A_LENGTH = "here it is called num_speculative_tokens"
 _A_DRAFT = "here it is called draft_model"
-_A_HEAD = "this head of a block network is not here: dflash, dflash2 and dspark are (docs/convert.md)"
+_A_HEAD = "this head of a block network is not here: docs/convert.md lists the drafts that are read"
 _A_RULE = "rejection_sample_method= names the rule: `outdraft methods --kind verifier` lists them"
 
 NOTED: Mapping[str, str] = {  # of LLM(...)
@@ -133,17 +133,15 @@ CONFIG_CURES: Mapping[str, str] = {
     "fly_window_size": _LOSSY,
     "fly_entropy_threshold": _LOSSY,
     "fly_entropy_top_k": _LOSSY,
-    "parallel_drafting": "a draft writes one token in a pass, or a block where that is its method (dflash, dflash2, "
-    "dspark): leave it out",
+    "parallel_drafting": "a draft writes one token in a pass, or a block where that is its method: leave it out",
     "use_heterogeneous_vocab": "with this method drafts have the target's vocabulary: leave it out",
 }
 METHODS: Mapping[str, str] = {  # of vLLM and SGLang, and not here
     **dict.fromkeys(("domino", "dspine", "jetspec", "lilicorr", "xpress"), _A_HEAD),
-    "peagle": "heads that write several tokens in one pass are not here: docs/convert.md lists the drafts that are read",
-    "pard": "draft models that write several tokens in one pass are not here: train one that writes one, method "
-    "'draft_model'",
-    "uno": "a target does not draft for itself by an adapter here: 'draft_verify', 'swift' and 'quantized_self' are "
-    "the target's own drafts",
+    "peagle": "heads that write several tokens in one pass are not here: docs/convert.md lists the drafts that are "
+    "read",
+    "pard": "draft models that write several tokens in one pass are not here: name one that writes one",
+    "uno": "a target does not draft for itself by an adapter here: `outdraft methods` lists the drafters",
     "mlp_speculator": "such networks are not read: docs/convert.md lists the drafts that are",
     "extract_hidden_states": "it drafts nothing; `outdraft train` reads the target's states by itself",
     "custom_class": "name a drafter of yours as the method, 'package.module:METHOD' (docs/add_a_method.md)",

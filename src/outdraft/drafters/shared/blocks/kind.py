@@ -32,15 +32,15 @@ Own = TypeVar("Own")  # the sizes of its own parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class BlockParts:
     """What a kind adds to the backbone."""
 
     convolution: Callable[[], nn.Module] | None = None  # around a sublayer
     correction: Correction | None = None
 
 
-def _no_parts(config: BlockConfig, own: Any, dtype: torch.dtype, device: torch.device) -> Parts:
-    return Parts()
+def _no_parts(config: BlockConfig, own: Any, dtype: torch.dtype, device: torch.device) -> BlockParts:
+    return BlockParts()
 
 
 def _no_entries(config: BlockConfig, own: Any) -> Iterable[Entry]:
@@ -60,7 +60,7 @@ class BlockKind(Generic[Own]):
     flat_architecture: str  # in z-lab's layout
     read: Callable[[Mapping[str, Any], TensorSource, Path], Own]
     write: Callable[[Own], Mapping[str, Any]]
-    parts: Callable[[BlockConfig, Own, torch.dtype, torch.device], Parts] = _no_parts
+    parts: Callable[[BlockConfig, Own, torch.dtype, torch.device], BlockParts] = _no_parts
     entries: Callable[[BlockConfig, Own], Iterable[Entry]] = _no_entries
     begin: Callable[[BlockNet], None] = _nothing
     keys: tuple[str, ...] = ()  # of config.json, that `read` reads
