@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from outdraft import zoo
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.engine.naming.speculative_config import from_mapping
@@ -272,6 +273,10 @@ def test_a_draft_of_another_kind_or_target_is_named(target: Decoder, tmp_path: P
     places = {kind: flat(kind, target, tmp_path / kind) for kind in KINDS}
     with pytest.raises(ModelLoadError, match=r"no dflash network by its tensors; .* for the method 'dspark'"):
         read("dflash", places["dspark"], target)
+    with pytest.raises(ModelLoadError, match=r"holds a 'eagle3', no dflash network; .* for the method 'eagle3'"):
+        read("dflash", zoo.path("eagle3"), target)
+    with pytest.raises(ModelLoadError, match=r"holds no block network; .* for the method 'draft_model'"):
+        read("dflash", zoo.path("draft"), target)
     with pytest.raises(CapabilityError, match="for a target of 6 layers, and this one has 5"):
         read("dflash", places["dflash"], random_decoder(tiny_config(layers=5)))
     find_learner("dflash2").formats[0].write(network("dflash2", target), target, "t", tmp_path / "s")

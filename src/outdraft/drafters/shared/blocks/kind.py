@@ -23,6 +23,7 @@ from outdraft.drafters.shared.blocks.written import written
 from outdraft.drafters.shared.learning.vocab import differences, membership
 from outdraft.models.families.shared.naming import Entry
 from outdraft.models.files.foreign_heads import fill, instead, read_config, tensors_of_net, write_directory
+from outdraft.models.files.load import read_json
 from outdraft.models.networks.port import TargetFacts
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
@@ -95,8 +96,10 @@ class BlockKind(Generic[Own]):
 
         Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
         """
-        told = read_config(directory).get(NAMED)
-        if told is not None and told != self.name:
+        told = read_json(directory / "config.json").get(NAMED)
+        if told is None and own_tensors(directory, self.also) is None:
+            raise ModelLoadError(f"{directory} holds no block network{instead(directory)}")
+        if told not in (None, self.name):
             raise ModelLoadError(f"{directory} holds a {shown(told)}, no {self.name} network{instead(directory)}")
         files = read_blocks(directory, facts, self.absent, self.keys, self.also)
         if told is None and not self.lies_flat_in(directory):
