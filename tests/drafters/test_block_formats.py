@@ -246,6 +246,7 @@ REFUSED = [
     ("dflash", {"is_causal": True, "sliding_window_non_causal": True}, ModelLoadError, "contradict each other"),
     ("dflash", {"input_embedding_scale": "big"}, ModelLoadError, "input_embedding_scale='big'"),
     ("dspark", {"markov_head_type": "fir"}, ModelLoadError, "markov_head_type of config.json is"),
+    ("dflash", {"layer_types": 1}, ModelLoadError, "layer_types"),
 ]
 
 

@@ -13,6 +13,7 @@ from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.keys import Absent, whole_number
 from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
 from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Entry, linear
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
@@ -40,18 +41,19 @@ class DsparkSizes:
 
 
 def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> DsparkSizes:
-    heads, told = {theirs: ours for ours, theirs in _THEIRS.items()}, said.get("markov_head_type", "vanilla")
+    fields = Fields({**said, "model_type": directory.name})
+    heads, told = {theirs: ours for ours, theirs in _THEIRS.items()}, fields.get("markov_head_type", str, "vanilla")
     if told not in heads:
         raise ModelLoadError(
             f"{directory}: markov_head_type={shown(told)} of config.json: known are {', '.join(heads)}"
         )
-    asked = [said[key] for key in ("enable_confidence_head", "use_confidence_head") if said.get(key) is not None]
-    confident = asked[0] if asked else f"{_CONFIDENCE}.weight" in tensors
-    if confident and not said.get("confidence_head_with_markov", True):
+    is_there = fields.get("use_confidence_head", bool, f"{_CONFIDENCE}.weight" in tensors)
+    confident = fields.get("enable_confidence_head", bool, is_there)
+    if confident and not fields.get("confidence_head_with_markov", bool, True):
         raise ModelLoadError(f"{directory}: a confidence head that reads states alone is not supported")
     head: Any = heads[told]
     assert head in get_args(Kind)
-    return DsparkSizes(head=head, rank=whole_number(said, "markov_rank", directory, least=1), confident=bool(confident))
+    return DsparkSizes(head=head, rank=whole_number(said, "markov_rank", directory, least=1), confident=confident)
 
 
 def _write(own: DsparkSizes) -> dict[str, Any]:

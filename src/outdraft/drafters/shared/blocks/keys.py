@@ -132,7 +132,8 @@ def _layers(told: dict[str, Any], known: Collection[str], where: Path, *, qk_nor
     kind = find_architecture(told)
     if kind.model_type not in ("llama", "qwen3"):
         raise ModelLoadError(f"{where}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
-    slides = SLIDING in (told.get("layer_types") or ())
+    kinds = told.get("layer_types")
+    slides = isinstance(kinds, list) and SLIDING in kinds
     if slides and told.get("use_sliding_window") is False:
         raise ModelLoadError(f"{where}: layer_types of config.json names windows, and use_sliding_window is false")
     told["use_sliding_window"] = slides or bool(told.get("use_sliding_window"))
