@@ -191,6 +191,7 @@ def test_taps_and_blocks_that_older_files_leave_out(target: Decoder, tmp_path: P
     gone(one, "target_layer_ids")
     assert read("dflash", one, target).config.taps == (4,)
     change(one, target_layer_ids=[-1])  # DeepSpec's word for the embeddings
+    change(one, eagle_aux_hidden_state_layer_ids=[0])  # the same, after so many layers
     assert read("dflash", one, target).config.taps == (0,)
 
 
