@@ -83,7 +83,7 @@ class ParallelSamplingDrafter(PlainDrafter):
         self._probes[seq.id] = [[] for _ in range(num_nodes)]
         if wide <= 0:
             return draft
-        parents = draft.parents.tolist()
+        parents = list(range(-1, num_nodes - 1))  # a chain
         for node in behind:
             first = len(parents)
             parents += [node, *range(first, first + wide - 1)]

@@ -58,7 +58,7 @@ class _Kept(PackedContext):
         return super().attend(layer, q, k, v, window=window, scale=scale, cap=cap)
 
 
-class _Behind:
+class _PlaceContext:
     """The look-aheads' attention, as the target's layers ask for it."""
 
     def __init__(self, blocks: PackedBlocks, count: int) -> None:
@@ -92,7 +92,7 @@ class ParallelSamplingLearner:
         h = net.places[None].expand(len(anchors), -1, -1).flatten(0, 1)  # [n * L, D]
         if len(anchors):
             positions = (lesson.positions[anchors][:, None] + 1 + torch.arange(places, device=device)).flatten()
-            context = _Behind(self._text(lesson, anchors), len(h))
+            context = _PlaceContext(self._text(lesson, anchors), len(h))
             h = target.run(h, positions, context).hidden
         h = h.view(len(anchors), places, h.shape[-1])
         rows, inside = rows_inside(lesson, anchors, anchors + 1, places)

@@ -28,7 +28,7 @@ from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import BestFirst
+from outdraft.drafters.shared.trees.shapes import BestPaths
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.networks.port import TargetPort
 
@@ -78,7 +78,7 @@ class BlockDrafter(StateDrafter):
         trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=None, nodes=options.nodes)
         for tree in trees:
             if options.best_first and takes_argmax(tree.seq, options.sample):
-                tree.shape = BestFirst(max(1, tree.max_nodes))
+                tree.shape = BestPaths(max(1, tree.max_nodes))
         return grow_trees(trees, feed_trees, sample=options.sample)
 
     def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:

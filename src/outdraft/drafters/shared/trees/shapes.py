@@ -1,7 +1,7 @@
 r"""How a tree grows: how many children a node gets, and which nodes are expanded next.
 
     Beam      the same width everywhere; on each level the most probable paths are expanded
-    BestFirst the most probable paths of all, whatever their level (DDTree)
+    BestPaths the most probable paths of all, whatever their level (DDTree)
     Levels    so many children on each level, all of them expanded (SpecInfer's expansion)
     Joint     so many nodes on each level, drawn together (RSD-S); of a deterministic tree as Beam
     Template  the same nodes always, named by their ranks (Medusa's and EAGLE's)
@@ -35,7 +35,7 @@ class Beam(TreeShape):
         return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
 
 
-class BestFirst(Beam):
+class BestPaths(Beam):
     """The best `nodes` paths that there are: a node is expanded while it is one of them.
 
     DDTree over a block's slots (2026), and over whatever else says how likely a token is behind a path.
