@@ -14,8 +14,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.eagle3.formats import load_eagle3
-from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.mtp.net import load_mtp
+from outdraft.drafters.shared.features.fused.net import lent_by
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.network import pack_network
 from outdraft.drafters.shared.features.pairs import Pairs

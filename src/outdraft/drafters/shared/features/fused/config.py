@@ -11,7 +11,7 @@ from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eagle3Config:
+class FusedConfig:
     """Sizes, taps and flags. Tap t: the target's state after t layers."""
 
     layers: ModelConfig  # its own decoder layers; their vocabulary is the target's

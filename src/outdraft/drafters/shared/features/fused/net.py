@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
@@ -78,7 +78,7 @@ class WideBlock(Block):
         return out
 
 
-class Eagle3Net(FeatureNet):
+class FusedNet(FeatureNet):
     """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them.
 
     lent: needed to draft with one state, or without a head of its own.
@@ -86,7 +86,7 @@ class Eagle3Net(FeatureNet):
 
     def __init__(
         self,
-        config: Eagle3Config,
+        config: FusedConfig,
         dtype: torch.dtype,
         device: torch.device,
         vocab: Tensor | None = None,
@@ -187,7 +187,7 @@ class Eagle3Net(FeatureNet):
         )
 
 
-def entries_of(config: Eagle3Config) -> Iterable[Entry]:
+def entries_of(config: FusedConfig) -> Iterable[Entry]:
     """Which of our parameters each published tensor is (names as speculators spells them)."""
 
     def same(name: str) -> Entry:
