@@ -26,6 +26,8 @@ from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.drafters.eagle3.formats import save_eagle3
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
+from outdraft.drafters.p_eagle.formats import save_p_eagle
+from outdraft.drafters.p_eagle.net import MaskedNet
 from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
@@ -133,6 +135,22 @@ def published(**flags):
     return partial(eagle3_net, **flags)
 
 
+def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, **flags):
+    layers = replace(like_target(target.config, num_layers=num_layers), norm_eps=1e-3)
+    config = FusedConfig(
+        layers=layers,
+        taps=(0, 2),
+        draft_vocab_size=target.config.vocab_size,
+        target_hidden_size=64,
+        own_embedding=own_embedding,
+        **flags,
+    )
+    net = MaskedNet(config, 3, 4, torch.bfloat16, torch.device("cpu"))
+    randomise(net, seed=14)
+    save_p_eagle(net, directory / "p_eagle")
+    return {"model": str(directory / "p_eagle")}
+
+
 CHAIN = {"width": 1, "sample": "match", "quantization": "none"}
 TREE = {"width": 2, "sample": "match", "quantization": "none"}
 FEATURES = [
@@ -155,6 +173,13 @@ FEATURES = [
         drafter="eagle3",
         label="tree of another width, one tap norm",
         side=published(width=96, norm_before_fc=True, norm_output=True),
+        options=TREE,
+    ),
+    DrafterRow(drafter="p_eagle", label="chain", side=p_eagle_net, options=CHAIN),
+    DrafterRow(
+        drafter="p_eagle",
+        label="tree",
+        side=partial(p_eagle_net, num_layers=2, own_embedding=True, fc_norm=True),
         options=TREE,
     ),
     DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),
