@@ -72,7 +72,7 @@ def test_written_again_every_tensor_is_the_same(variant, tmp_path):
     assert (again.config, again.mask_token_id, again.num_depths) == (net.config, 3, 4)
 
 
-def test_kinds_are_told_apart_by_what_lies_there(tmp_path):
+def test_each_kind_refuses_the_other_by_what_lies_there(tmp_path):
     assert recognise(PEERS / "plain") == ("p_eagle", FORMATS[0])
     with pytest.raises(ModelLoadError, match="no EAGLE-3 network; what lies there is for the method 'p_eagle'"):
         load_eagle3(PEERS / "plain", facts_of(TARGET))

@@ -40,7 +40,7 @@ def test_every_recipe_of_a_paper_has_a_row():
 
 def test_what_nothing_runs_is_said():
     (group,) = [group for group in survey.groups() if group["title"] == "Blocks in one pass"]
-    names = [row["name"] for row in group["rows"]]
+    names = [row["name"] for row in group["rows"] if "missing" in row]
     lines = [line for line in survey.page().splitlines() if any(name in line for name in names)]
     assert len(lines) == len(names) and all(
         "**not here yet**" in line and "outdraft generate" not in line for line in lines

@@ -81,9 +81,9 @@ class PEagleLearner:
         starts = starts[follows[starts]]
         chains = self._chains(lesson, starts, context.kept)
         for depth in range(1, net.num_depths):
-            own = [(h[:, depth - 1], starts[one] + depth) for one, h in chains if h.shape[1] >= depth]
-            states, rows = zip(*own, strict=True) if own else ((g[:0],), (starts[:0],))
-            guesses.append(self._guess(torch.cat(states), torch.cat(rows)))
+            own = [(one, h) for one, h in chains if h.shape[1] >= depth]
+            states = torch.cat([g[:0], *(h[:, depth - 1] for _, h in own)])
+            guesses.append(self._guess(states, torch.cat([starts[:0], *(starts[one] + depth for one, _ in own)])))
         return Outlook(guesses=guesses)
 
     def _guess(self, states: Tensor, rows: Tensor) -> Guess:
