@@ -27,7 +27,6 @@ from outdraft.drafters.eagle3.formats import save_eagle3
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
 from outdraft.drafters.p_eagle.formats import save_p_eagle
-from outdraft.drafters.p_eagle.net import MaskedNet
 from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
@@ -143,9 +142,11 @@ def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, *
         draft_vocab_size=target.config.vocab_size,
         target_hidden_size=64,
         own_embedding=own_embedding,
+        mask_token_id=3,
+        num_depths=4,
         **flags,
     )
-    net = MaskedNet(config, 3, 4, torch.bfloat16, torch.device("cpu"))
+    net = FusedNet(config, torch.bfloat16, torch.device("cpu"))
     randomise(net, seed=14)
     save_p_eagle(net, directory / "p_eagle")
     return {"model": str(directory / "p_eagle")}

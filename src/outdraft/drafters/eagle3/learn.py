@@ -6,24 +6,19 @@ a directory in the published layout (`files.py`).
 """
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import cast
 
-import torch
-
-from outdraft.drafters.eagle3.formats import FORMATS, MODEL_TYPE, load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.formats import FORMATS, KIND, save_eagle3
 from outdraft.drafters.shared.features.fused.learn import (
     FusedLearning,
-    begin_fused,
     choose_vocab,
-    first_vocab,
     inflate_fused,
-    to_be_trained,
+    new_fused,
+    trained_before,
 )
-from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.learn import falling, learn_features
-from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import facts_of
 from outdraft.options.ranges import check_range
 
 
@@ -41,37 +36,15 @@ class Eagle3Learning(FusedLearning):
         check_range(self, "decay", least=0.0, most=1.0)
 
 
-def _new(options: Eagle3Learning, target: Decoder, seed: int) -> FusedNet:
-    """A fresh network."""
-    config = options.config(target, norm_output=options.norm_output)
-    net = FusedNet(config, torch.float32, target.device, first_vocab(config))
-    begin_fused(net, target, seed)
-    return net
-
-
-def _load(directory: Path, target: Decoder) -> FusedNet:
-    """A network that was trained before, here or elsewhere."""
-    return to_be_trained(load_eagle3(directory, facts_of(target), torch.float32, lent=lent_by(target)))
-
-
-def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
-    """Write to `out_dir` the network in `head_dir` for `target`, inflated by `width` and `depth`."""
-    net = load_eagle3(head_dir, facts_of(target))
-    big = inflate_fused(
-        net, target, lambda config, device: FusedNet(config, net.dtype, device, net.vocab), width, depth
-    )
-    save_eagle3(big, out_dir)
-
-
 LEARN = learn_features(
     Eagle3Learning,
-    _new,
-    _load,
+    lambda options, target, seed: new_fused(options.config(target, norm_output=options.norm_output), target, seed),
+    partial(trained_before, KIND),
     save_eagle3,
     lambda options: falling(options.num_steps, options.decay),
     summary="the published EAGLE-3 and 3.1: own head, perhaps of fewer tokens, unrolled on its own outputs",
-    model_type=MODEL_TYPE,
+    model_type=KIND.model_type,
     formats=FORMATS,
     choose_vocab=lambda learner, counts: choose_vocab(cast(FusedNet, learner.net), learner.target, counts),
-    inflate=inflate,
+    inflate=partial(inflate_fused, KIND),
 )

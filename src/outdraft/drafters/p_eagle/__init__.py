@@ -18,10 +18,9 @@ from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.p_eagle.formats import load_p_eagle
-from outdraft.drafters.p_eagle.net import MaskedNet
 from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
 from outdraft.drafters.shared.features.drafter import on_kernels
-from outdraft.drafters.shared.features.fused.net import lent_by
+from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.guess import NativeGuesser
@@ -32,7 +31,7 @@ from outdraft.weights.pickled import PICKLED
 class MaskedPairs(Pairs):
     """The pairs of each text, and mask rows that stand behind them for one pass."""
 
-    def __init__(self, net: MaskedNet, port: TargetPort, native: NativeGuesser | None) -> None:
+    def __init__(self, net: FusedNet, port: TargetPort, native: NativeGuesser | None) -> None:
         super().__init__(net, port, native=native)
         self._masked = net
 
@@ -43,7 +42,7 @@ class MaskedPairs(Pairs):
         states: list[list[Tensor]] = [[] for _ in waiting.taps]
         for first, stop, depth in zip(firsts, firsts[1:], depths, strict=False):
             last = waiting.places[stop - 1]
-            tokens += [*waiting.tokens[first:stop], *[net.mask_token_id] * (depth - 1)]
+            tokens += [*waiting.tokens[first:stop], *[net.config.mask_token_id or 0] * (depth - 1)]
             places += [*waiting.places[first:stop], *range(last + 1, last + depth)]
             for found, tap, mask in zip(states, waiting.taps, net.mask_taps, strict=True):
                 found += [tap[first:stop], mask.detach().to(tap).expand(depth - 1, -1)]
@@ -84,7 +83,9 @@ def build(chosen: BlockOptions, port: TargetPort) -> MaskedDrafter:
     home = chosen_model(chosen.model, "p_eagle", also=[PICKLED])
     net = load_p_eagle(home, port.facts, lent=lent_by(port))
     options, native, weights = on_kernels(net, chosen, port)
-    return MaskedDrafter(options, MaskedPairs(net, port, native), net.num_depths, Traits(weights=(weights,), home=home))
+    return MaskedDrafter(
+        options, MaskedPairs(net, port, native), net.config.num_depths, Traits(weights=(weights,), home=home)
+    )
 
 
 METHOD = DrafterMethod(

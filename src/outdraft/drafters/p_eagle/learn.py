@@ -11,6 +11,7 @@ that depth d - 1 kept and whose next token is supervised. All rows of all depths
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,22 +19,19 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
-from outdraft.drafters.p_eagle.formats import FORMATS, MODEL_TYPE, load_p_eagle, save_p_eagle
-from outdraft.drafters.p_eagle.net import MaskedNet
+from outdraft.drafters.p_eagle.formats import FORMATS, KIND, save_p_eagle
 from outdraft.drafters.shared.blocks.behind import BehindContext, KeptContext
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
 from outdraft.drafters.shared.features.fused.learn import (
     FusedLearning,
-    begin_fused,
     choose_vocab,
-    first_vocab,
     inflate_fused,
-    to_be_trained,
+    new_fused,
+    trained_before,
 )
-from outdraft.drafters.shared.features.fused.net import lent_by
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
@@ -61,7 +59,7 @@ class PEagleLearning(FusedLearning):
 class PEagleLearner:
     """A network under a frozen target."""
 
-    def __init__(self, net: MaskedNet, target: Decoder, options: PEagleLearning) -> None:
+    def __init__(self, net: FusedNet, target: Decoder, options: PEagleLearning) -> None:
         self.module: nn.Module = net
         self.taps = net.form.taps
         self.net, self.target, self._options = net, target, options
@@ -80,7 +78,7 @@ class PEagleLearner:
         starts = chosen_rows(lesson, self._options.anchors)  # of pending tokens
         starts = starts[follows[starts]]
         chains = self._chains(lesson, starts, context.kept)
-        for depth in range(1, net.num_depths):
+        for depth in range(1, net.config.num_depths):
             own = [(one, h) for one, h in chains if h.shape[1] >= depth]
             states = torch.cat([g[:0], *(h[:, depth - 1] for _, h in own)])
             guesses.append(self._guess(states, torch.cat([starts[:0], *(starts[one] + depth for one, _ in own)])))
@@ -96,7 +94,7 @@ class PEagleLearner:
     def _chains(self, lesson: Lesson, starts: Tensor, keys: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
         """Of each length L, which starts have chains of it [m], and the states of their mask rows [m, L, D]."""
         net, lengths = self.net, self._lengths(lesson, starts)
-        sizes = [size for size in range(1, net.num_depths) if bool((lengths == size).any())]
+        sizes = [size for size in range(1, net.config.num_depths) if bool((lengths == size).any())]
         if not sizes:
             return []
         own = [(lengths == size).nonzero()[:, 0] for size in sizes]
@@ -106,7 +104,7 @@ class PEagleLearner:
             groups.append(PackedBlocks(keys, seen, size, lambda layer: (None, True)))
             places.append((lesson.positions[starts[one], None] + torch.arange(size, device=starts.device)).flatten())
         counts, positions = [len(one) for one in places], torch.cat(places)
-        embeds = self._embed(torch.full_like(positions, net.mask_token_id), positions + 1)
+        embeds = self._embed(torch.full_like(positions, net.config.mask_token_id or 0), positions + 1)
         f = net.fuse(net.mask_taps).expand(len(positions), -1)
         h = net.run(embeds, f, positions, BehindContext(groups, counts))
         parts = h.split(counts)  # type: ignore[no-untyped-call]
@@ -114,7 +112,7 @@ class PEagleLearner:
 
     def _lengths(self, lesson: Lesson, starts: Tensor) -> Tensor:
         """How many mask rows there are behind each start [n]."""
-        rows, allowed = rows_inside(lesson, starts, starts, self.net.num_depths)  # [n, K]
+        rows, allowed = rows_inside(lesson, starts, starts, self.net.config.num_depths)  # [n, K]
         if lesson.moment is None:
             return allowed.sum(1) - 1
         allowed &= lesson.counts[rows]
@@ -122,7 +120,7 @@ class PEagleLearner:
         for row in range(lesson.shape[0]):
             left = (starts // lesson.shape[1] == row).nonzero()[:, 0]
             total, generator = len(left), lesson.moment.generator(row, 1)
-            for depth in range(1, self.net.num_depths):
+            for depth in range(1, self.net.config.num_depths):
                 left = left[allowed[left, depth]]
                 most = max(0, int((total - depth) * max(share**depth, self._options.least)))
                 if len(left) > most:
@@ -136,44 +134,23 @@ class PEagleLearner:
 
 def new(options: PEagleLearning, target: Decoder, seed: int) -> PEagleLearner:
     """A fresh network."""
-    if options.mask_token_id >= target.config.vocab_size:
-        raise ConfigError(f"mask_token_id={options.mask_token_id}: the target has {target.config.vocab_size} tokens")
-    own = options.train_embedding
-    config = options.config(target, own_embedding=own, train_embedding=own)
-    net = MaskedNet(
-        config, options.mask_token_id, options.num_depths, torch.float32, target.device, first_vocab(config)
+    token, own = options.mask_token_id, options.train_embedding
+    if token >= target.config.vocab_size:
+        raise ConfigError(f"mask_token_id={token}: the target has {target.config.vocab_size} tokens")
+    config = options.config(
+        target, own_embedding=own, train_embedding=own, mask_token_id=token, num_depths=options.num_depths
     )
-    begin_fused(net, target, seed)
-    return PEagleLearner(net, target, options)
-
-
-def load(options: PEagleLearning, target: Decoder, directory: Path) -> PEagleLearner:
-    """A network that was trained before, here or elsewhere."""
-    net = load_p_eagle(directory, facts_of(target), torch.float32, lent=lent_by(target))
-    return PEagleLearner(to_be_trained(net), target, options)
-
-
-def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
-    """Write to `out_dir` the network in `head_dir` for `target`, inflated by `width` and `depth`."""
-    net = load_p_eagle(head_dir, facts_of(target))
-    big = inflate_fused(
-        net,
-        target,
-        lambda config, device: MaskedNet(config, net.mask_token_id, net.num_depths, net.dtype, device, net.vocab),
-        width,
-        depth,
-    )
-    save_p_eagle(big, out_dir)
+    return PEagleLearner(new_fused(config, target, seed), target, options)
 
 
 LEARN = LearnMethod(
     summary="EAGLE-3's layers that guess several tokens in one pass, by mask rows behind the text",
     options=PEagleLearning,
     new=new,
-    load=load,
+    load=lambda options, target, place: PEagleLearner(trained_before(KIND, place, target), target, options),
     drafts={"width": 1, "sample": "match"},
     choose_vocab=lambda learner, counts: choose_vocab(learner.net, learner.target, counts),
-    model_type=MODEL_TYPE,
+    model_type=KIND.model_type,
     formats=FORMATS,
-    inflate=inflate,
+    inflate=partial(inflate_fused, KIND),
 )

@@ -39,6 +39,7 @@ NESTED = "eagle_config"
 AUX = "use_aux_hidden_state"
 MASK = "mask_hidden"  # stands for the states of tokens that the target has not read
 MASK_IDS = ("mask_token_id", "ptd_token_id", "pard_token")  # the token beside it, as publishers spell it
+DEPTHS = 8  # where no file says how many tokens one pass guesses
 ONLY: dict[str, object] = {  # of `eagle_config`: the one value that is computed
     "use_input_layernorm_in_first_layer": True,
     "use_last_layernorm": True,
@@ -67,13 +68,12 @@ class FusedFiles:
     """A directory, understood."""
 
     config: FusedConfig
-    said: Mapping[str, Any]  # all of config.json
     tensors: TensorSource  # under speculators' names: layers.0.*, fc.weight, norm.weight, lm_head.weight, ...
     vocab: Tensor | None  # [V'] the target's ids of the draft's tokens; None: all
     spelling: str  # "original", "speculators", "nested" or "numbered"
 
 
-def read_fused(directory: Path, num_layers: int, kind: FusedKind) -> FusedFiles:
+def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
     """An EAGLE-3 network in any spelling. `num_layers`: the target's, for taps that no file names.
 
     Raises `ModelLoadError` for what is no network of this kind, is damaged, or contradicts itself.
@@ -132,9 +132,10 @@ def read_fused(directory: Path, num_layers: int, kind: FusedKind) -> FusedFiles:
         own_embedding="embed_tokens.weight" in tensors,
         train_embedding=fields.get("embed_requires_grad", bool, False),
         **flags,
+        **_masks(raw, shape.vocab_size, directory) if kind.masked else {},
     )
     vocab = _vocab(config, tensors, directory)
-    return FusedFiles(config=config, said=raw, tensors=tensors, vocab=vocab, spelling=spelling)
+    return FusedFiles(config=config, tensors=tensors, vocab=vocab, spelling=spelling)
 
 
 _BESIDE = (  # what a flat config.json has beside the layers' own keys
@@ -204,6 +205,21 @@ def _vocab(config: FusedConfig, tensors: TensorSource, directory: Path) -> Tenso
     return None
 
 
+def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str, int]:
+    """The mask token, and how many tokens a server is to draft, which is how many were trained."""
+    token = next((raw[key] for key in MASK_IDS if raw.get(key) is not None), None)
+    if type(token) is not int or not 0 <= token < vocab_size:
+        raise ModelLoadError(
+            f"{directory}: {MASK_IDS[0]}={shown(token)} of config.json must be one of {vocab_size} tokens: write the "
+            "one that the network was trained with"
+        )
+    try:
+        count = raw["speculators_config"]["proposal_methods"][0]["speculative_tokens"]
+    except (KeyError, IndexError, TypeError):
+        count = DEPTHS
+    return {"mask_token_id": token, "num_depths": count if type(count) is int and 1 <= count <= 64 else DEPTHS}
+
+
 def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
     """Taps "after n layers", and the spelling that said so."""
     said = {
@@ -266,11 +282,11 @@ def check_nested(raw: Mapping[str, Any], where: Path) -> None:
         _log.warning("%s: %s has keys that are not read: %s", where.name, NESTED, ", ".join(unread))
 
 
-def written(config: FusedConfig, dtype: torch.dtype, kind: FusedKind, num_tokens: int) -> dict[str, Any]:
+def written(kind: FusedKind, config: FusedConfig, dtype: torch.dtype) -> dict[str, Any]:
     """The config.json of a directory in speculators' layout, every flag explicit, the taps in both spellings.
 
     Which target it belongs to by name is left open, `speculators_config.verifier.name_or_path`: the user who
-    publishes it knows. num_tokens: that a server is to draft.
+    publishes it knows.
     """
     layers = config.layers
     family = ARCHITECTURES[layers.architecture]
@@ -280,11 +296,12 @@ def written(config: FusedConfig, dtype: torch.dtype, kind: FusedKind, num_tokens
     stored = str(dtype).removeprefix("torch.")
     return {
         "architectures": [kind.architecture],
-        **speculators_config(kind.model_type, None, [], num_tokens),
+        **speculators_config(kind.model_type, None, [], config.num_depths if kind.masked else 3),
         "draft_vocab_size": config.draft_vocab_size,
         "dtype": stored,
         **({} if config.one_state else {TAPS: list(config.taps)}),
         NESTED: {AUX: False} if config.one_state else {TAPS: [tap - 1 for tap in config.taps]},
+        **({MASK_IDS[0]: config.mask_token_id} if kind.masked else {}),
         "embed_requires_grad": config.train_embedding,
         **{flag: getattr(config, flag) for flag in FLAGS},
         "target_hidden_size": config.target_hidden_size,

@@ -1,22 +1,23 @@
 """What learners of networks on several states share: their shape, how they begin, how they grow with their target."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.features.fused.config import FusedConfig
-from outdraft.drafters.shared.features.fused.net import FusedNet
+from outdraft.drafters.shared.features.fused.files import FusedKind
+from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
+from outdraft.drafters.shared.features.fused.store import load_fused, save_fused
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps, widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
-
-Net = TypeVar("Net", bound=FusedNet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,26 +57,29 @@ class FusedLearning(LayerLearning):
         )
 
 
-def first_vocab(config: FusedConfig) -> Tensor | None:
-    """Until the texts are known a smaller vocabulary is that of the lowest ids."""
-    size = config.draft_vocab_size
-    return torch.arange(size) if size < config.layers.vocab_size else None
-
-
 @torch.no_grad()
-def begin_fused(net: FusedNet, target: Decoder, seed: int) -> None:
-    """Fresh weights; the last norm, the head and embeddings of its own begin as the target's."""
+def new_fused(config: FusedConfig, target: Decoder, seed: int) -> FusedNet:
+    """A fresh network, whose last norm, head and embeddings of its own begin as the target's.
+
+    Until the texts are known a smaller vocabulary is that of the lowest ids.
+    """
+    size = config.draft_vocab_size
+    net = FusedNet(
+        config, torch.float32, target.device, torch.arange(size) if size < config.layers.vocab_size else None
+    )
     begin(net, seed)
     net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
     assert net.lm_head is not None
-    net.lm_head.weight.copy_(target.head_matrix()[: net.config.draft_vocab_size])
+    net.lm_head.weight.copy_(target.head_matrix()[:size])
     if net.embedding is not None:
         ids = torch.arange(len(net.embedding), device=target.device)
         net.embedding.copy_(target.embed(ids, torch.zeros_like(ids)))
+    return net
 
 
-def to_be_trained(net: Net) -> Net:
-    """A network that was trained before; its embeddings are if its file says so."""
+def trained_before(kind: FusedKind, directory: Path, target: Decoder) -> FusedNet:
+    """A network that learns on, from here or elsewhere; its embeddings learn if its file says so."""
+    net = load_fused(kind, directory, facts_of(target), torch.float32, lent=lent_by(target))
     net.train().requires_grad_(True)
     if net.embedding is not None:
         net.embedding.requires_grad_(net.config.train_embedding)
@@ -91,10 +95,9 @@ def choose_vocab(net: FusedNet, target: Decoder, counts: Tensor) -> None:
 
 
 @torch.no_grad()
-def inflate_fused(
-    net: Net, target: Decoder, make: Callable[[FusedConfig, torch.device], Net], width: int, depth: int
-) -> Net:
-    """The network for `target`, inflated by `width` and `depth`. `make`: an empty one, with the tokens of `net`."""
+def inflate_fused(kind: FusedKind, head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
+    """Write to `out_dir` the network in `head_dir` for `target`, inflated by `width` and `depth`."""
+    net = load_fused(kind, head_dir, facts_of(target))
     old = net.config
     config = replace(
         old,
@@ -102,7 +105,7 @@ def inflate_fused(
         taps=tuple(layers_after(tap, target.config.num_layers, depth) for tap in old.taps),
         target_hidden_size=old.target_hidden_size * width,
     )
-    big, count = make(config, net.norm.weight.device), len(old.taps)  # type: ignore[arg-type]
+    big, count = FusedNet(config, net.dtype, net.norm.weight.device, net.vocab), len(old.taps)
     for name, parameter in big.named_parameters():
         small = net.get_parameter(name)
         if name == "embedding":
@@ -115,4 +118,4 @@ def inflate_fused(
             parameter.copy_(widen(small, width, count))
         else:
             parameter.copy_(widen_layer(name, small, old.layers, width, states=2 if name == "first.qkv.weight" else 1))
-    return big
+    save_fused(kind, big, out_dir)

@@ -15,6 +15,7 @@ embeddings, its head. With one state there is no fc: f_i is the target's last st
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from math import nan
 
 import torch
 from torch import Tensor, nn
@@ -108,11 +109,20 @@ class FusedNet(FeatureNet):
         self.others = nn.ModuleList(Block(layers, i, dtype, device) for i in range(1, layers.num_layers))
         self.norm = norm(width)
         self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device) if config.own_head else None
+        self.mask_hidden: nn.Parameter | None = None  # [1, 1, k * Dt] the states of k taps that are not there yet
+        if config.mask_token_id is not None:
+            self.mask_hidden = nn.Parameter(torch.full((1, 1, count * wide), nan, dtype=dtype, device=device))
         self._lent = lent
         if config.own_embedding:
             self.embedding = self.own_embedding(dtype, device, trains=config.train_embedding)
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
+
+    @property
+    def mask_taps(self) -> tuple[Tensor, ...]:
+        """What stands for the states of a token that the target has not read: one [1, Dt] a tap."""
+        assert self.mask_hidden is not None
+        return self.mask_hidden[0].chunk(len(self.config.taps), -1)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -194,6 +204,8 @@ def entries_of(config: FusedConfig) -> Iterable[Entry]:
         return Entry(ours=name, theirs=(name,))
 
     yield same("norm.weight")
+    if config.mask_token_id is not None:
+        yield same("mask_hidden")
     if not config.one_state:
         yield same("fc.weight")
     if config.own_head:
