@@ -205,7 +205,7 @@ def _vocab(config: FusedConfig, tensors: TensorSource, directory: Path) -> Tenso
     return None
 
 
-def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str, int]:
+def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str, Any]:
     """The mask token, and how many tokens a server is to draft, which is how many were trained."""
     token = next((raw[key] for key in MASK_IDS if raw.get(key) is not None), None)
     if type(token) is not int or not 0 <= token < vocab_size:
