@@ -5,6 +5,10 @@ import torch
 from contracts.rows.amphista import heads as amphista_heads
 from contracts.rows.blockwise import heads as blockwise_layers
 from contracts.rows.ctc import slots as ctc_slots
+from contracts.rows.dflash import blocks as dflash_blocks
+from contracts.rows.dflash2 import blocks as dflash2_blocks
+from contracts.rows.dspark import SHAPE as DSPARK
+from contracts.rows.dspark import blocks as dspark_blocks
 from contracts.rows.eagle import eagle_net
 from contracts.rows.eagle1 import eagle1_net
 from contracts.rows.eagle3 import eagle3_net
@@ -48,6 +52,11 @@ def guess(target_dir, name, head_dir, **options):
 
 
 HEADS = [
+    ("dflash", dflash_blocks, {"width": 3, "nodes": 12}),
+    ("dflash2", dflash2_blocks, {"width": 3, "nodes": 12}),
+    ("dspark", dspark_blocks, {"width": 1}),
+    ("dspark", random_heads("dspark", **DSPARK, head="gated"), {"width": 3, "nodes": 12}),
+    ("dspark", random_heads("dspark", **DSPARK, head="rnn"), {"width": 3, "nodes": 12}),
     ("eagle", eagle_net, {"width": 3, "nodes": 12}),
     ("eagle", eagle_net, {"width": 1}),
     ("early_exit", exit_head, {}),

@@ -52,7 +52,7 @@ def test_every_slot_says_what_the_released_module_said(variant):
         positions=torch.arange(length),
         counts=counts,
         states=torch.zeros(length, 16),
-        taps=dict(zip(learner.taps, said["states"][:length].chunk(3, -1), strict=True)),
+        taps=dict(zip(learner.taps, said["states"][:length].chunk(len(learner.taps), -1), strict=True)),
     )
     with torch.no_grad():
         outlook = learner.look(lesson)

@@ -14,8 +14,9 @@ ROWS = [
     DrafterRow(
         drafter="dflash",
         label="windows",
-        side=random_heads("dflash", **SHAPE, window=4, qk_norm=False),
+        side=random_heads("dflash", **SHAPE, window=4),
         options={"width": 2, "sample": "match"},
     ),
 ]
 GROUNDS = [DrafterRow(drafter="dflash", target=stutterer, side=taught("dflash", **SHAPE))]
+LEARNING = {"windows": {"window": 4}}

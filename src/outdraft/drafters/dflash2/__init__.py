@@ -10,6 +10,7 @@ from outdraft.drafters.shared.blocks.drafter import block_method
 
 METHOD = block_method(
     KIND,
+    also_called=("dflash",),
     summary="a block of tokens in one pass, and a selector that links one candidate of each slot; a chain or a tree",
     paper=Paper(title="DFlash 2", year=2026, link="https://github.com/z-lab/dflash"),
 )

@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
+from outdraft.core.head_format import served_by_sglang, served_by_vllm
 from outdraft.drafters.dflash2.net import BlockConvolution, CandidateSelector
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.files import whole_number
-from outdraft.drafters.shared.blocks.kind import BlockKind, Parts
+from outdraft.drafters.shared.blocks.keys import Absent, whole_number
+from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.models.families.shared.naming import Entry
+from outdraft.weights.source import TensorSource
 
+_BOOKS = ("predecessor_codebook", "successor_codebook")
 _STD = 0.02  # of a selector's first weights
 
 
@@ -27,14 +30,14 @@ class Dflash2Sizes:
     selector_top_k: int = 16  # candidates of a slot
 
 
-def _read(said: Mapping[str, Any], directory: Path) -> Dflash2Sizes:
+def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Dflash2Sizes:
     told = {key: whole_number(said, key, directory, least=1) for key in asdict(Dflash2Sizes())}
     return Dflash2Sizes(**told)
 
 
-def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> Parts:
+def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
     width, size = config.layers.hidden_size, config.block_size
-    return Parts(
+    return BlockParts(
         convolution=lambda: BlockConvolution(width, size, own.conv_kernel_size, own.conv_group_size, dtype, device),
         correction=CandidateSelector(
             width,
@@ -53,7 +56,7 @@ def _entries(config: BlockConfig, own: Dflash2Sizes) -> Iterable[Entry]:
         for where in ("attention_conv", "mlp_conv"):
             for part in ("base_kernel", "kernel_projection.weight"):
                 yield Entry(ours=f"layers.{i}.{where}.{part}", theirs=(f"layers.{i}.{where}.{part}",))
-    for part in ("predecessor_codebook", "successor_codebook", "hidden_projection.weight"):
+    for part in (*_BOOKS, "hidden_projection.weight"):
         yield Entry(ours=f"correction.{part}", theirs=(f"candidate_selector.{part}",))
 
 
@@ -73,8 +76,14 @@ def _begin(net: BlockNet) -> None:
 KIND: BlockKind[Dflash2Sizes] = BlockKind(
     name="dflash2",
     architecture="DFlash2DraftModel",
+    flat_architecture="DFlash2DraftModel",
     read=_read,
     write=asdict,
+    keys=tuple(asdict(Dflash2Sizes())),
+    mark="candidate_selector.predecessor_codebook",
+    also={f"candidate_selector.{book}.weight": f"candidate_selector.{book}" for book in _BOOKS},
+    absent=Absent(causal_windows=False),
+    served_flat={"vllm": served_by_vllm("dflash", 7), "sglang": served_by_sglang("DFLASH")},
     parts=_parts,
     entries=_entries,
     begin=_begin,

@@ -63,7 +63,7 @@ class CandidateSelector(Correction):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.top = top
+        self.top, self.reads = top, {"hidden_projection.weight": slice(0, width)}
 
         def book(size: int) -> nn.Parameter:
             return nn.Parameter(torch.full((size, rank), float("nan"), dtype=dtype, device=device))

@@ -41,6 +41,8 @@ class MarkovHead(Correction):
         outputs = 3 * rank if kind == "rnn" else rank
         self.mix = Linear(inputs, outputs, True, dtype, device) if inputs else None
         self.confidence = Linear(width + rank, 1, True, dtype, device) if confident else None
+        first = 2 * rank if kind == "rnn" else 0
+        self.reads = {"mix.weight": slice(first, first + width), "confidence.weight": slice(0, width)}
         self.chance = self._chance if confident else None
 
     def summaries(self, h: Tensor, before: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ class BlockConfig:
     draft_vocab_size: int
     own_head: bool = False
     own_embedding: bool = False
+    own_mask: bool = False  # a row of its own stands for the mask, in place of the embedding of `mask_token_id`
     embedding_scale: float = 1.0
     output_multiplier: float = 1.0
     logit_cap: float | None = None  # scores are cap * tanh(score / cap)
@@ -58,6 +59,12 @@ class BlockConfig:
                     f"the block network is for a target with a {what} of {ours}, and this target has {theirs}: take "
                     "a draft of this target"
                 )
+        if self.mask_token_id >= facts.vocab_size and not self.own_mask:
+            raise CapabilityError(
+                f"mask_token_id={self.mask_token_id} of the block network is none of the target's {facts.vocab_size} "
+                "tokens, and its files hold no mask_embedding: download them again, or give that tensor in "
+                "mask_embedding.safetensors"
+            )
         if too_deep := [tap for tap in self.taps if not 0 <= tap <= facts.num_layers]:
             raise CapabilityError(
                 f"the block network reads the target after layer {too_deep[0]}, and this target has {facts.num_layers}"

@@ -6,7 +6,7 @@
 A new head is a subclass in one file. n blocks, S slots, D channels; E is the width of a summary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ class Correction(nn.Module):
     """The base of all; of its own it changes nothing."""
 
     chance: Callable[[Tensor], Tensor] | None = None  # states and summaries [n, D + E] -> logits of acceptance [n]
+    reads: Mapping[str, slice] = {}  # of its maps, which columns read states
     learns_scores = True  # the loss of guesses is of corrected scores; else of the network's own, and `beside` is its
 
     def summaries(self, h: Tensor, before: Tensor) -> Tensor:

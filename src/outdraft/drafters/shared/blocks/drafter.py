@@ -60,7 +60,7 @@ class BlockDrafter(StateDrafter):
 
 
 def block_method(
-    kind: BlockKind[Any], *, summary: str, paper: Paper
+    kind: BlockKind[Any], *, summary: str, paper: Paper, also_called: tuple[str, ...] = ()
 ) -> DrafterMethod[BlockOptions, TargetPort, BlockDrafter]:
     """The registration of a method with networks of this kind."""
 
@@ -78,6 +78,7 @@ def block_method(
         build=build,
         options=BlockOptions,
         paper=paper,
+        also_called=also_called,
         shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",
         forms={"chain": {"width": 1}, "tree": {"width": 4}},
     )

@@ -1,34 +1,40 @@
-"""Directories of block networks: what config.json says of them, in both spellings, and which tensor is which.
+"""Directories of block networks, read: keys (`keys.py`), tensors under canonical names, and which part each of them is.
 
-    speculators   transformer_layer_config, block_size, ... at the top; taps "after n layers"   (ours, too)
-    z-lab         a flat Qwen3's config.json with `dflash_config`; taps n - 1 for "after n layers"
-
-Kinds are told apart by keys and tensors, never by the name of an architecture. A directory that says both must say the
-same in both. Data in: a directory; data out: the sizes, canonical tensor names, and what a head's kind reads itself.
+Kinds are told apart by keys and tensors, never by the name of an architecture. Data in: a directory; data out: the
+sizes, the tensors, and what a head's kind reads itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.keys import Absent, Tensors, read_keys, said_in
 from outdraft.drafters.shared.learning.vocab import read_vocab
-from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.naming import Entry, linear
-from outdraft.models.files.foreign_heads import speculators_config
-from outdraft.models.files.load import find_architecture, read_json
+from outdraft.models.files.foreign_heads import tensor_names
+from outdraft.models.files.load import read_json
+from outdraft.models.networks.port import TargetFacts
 from outdraft.options.errors import ModelLoadError
-from outdraft.options.shown import shown
-from outdraft.weights.renamed import NamedTensors, open_tensors
+from outdraft.weights.pickled import read_pickled_vector
+from outdraft.weights.renamed import HeldTensors, NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
 
-NESTED = "dflash_config"
-TAPS, FLAT_TAPS = "aux_hidden_state_layer_ids", "target_layer_ids"
-BESIDE = ("d2t", "t2d", "embed_tokens.weight")
+BESIDE = ("d2t", "t2d")  # tensors that are no parameters
+MASK = "mask_embedding"
+_BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
+_BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
+_OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
+_OTHERS = {  # heads that are not here, by words in keys or tensors
+    "lilicorr": "LiLiCorr",
+    "xpress": "xPress",
+    "num_jacobi": "xPress",
+    "domino": "Domino",
+    "prefix_gru": "Domino",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,71 +47,56 @@ class BlockFiles:
     said: Mapping[str, Any]  # all keys, those of the nested table beside those at the top
 
 
-def said_in(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys at the top, and those of the nested table, which are more exact."""
-    table = raw.get(NESTED)
-    return {**raw, **(table if isinstance(table, dict) else {})}
+def read_blocks(
+    directory: Path, facts: TargetFacts, absent: Absent, own: Collection[str], also: Mapping[str, str]
+) -> BlockFiles:
+    """A block network in either layout. `own`: keys that its kind reads itself; `also`: names -> canonical ones.
 
-
-def read_blocks(directory: Path, target_hidden_size: int) -> BlockFiles:
-    """A block network in either spelling. Raises `ModelLoadError` for what is none, or contradicts itself."""
-    raw = read_json(directory / "config.json")
-    said = said_in(raw)
-    whole = raw.get("transformer_layer_config")
-    layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != NESTED}
-    if "block_size" not in said or "mask_token_id" not in said:
-        lacking = "block_size" if "block_size" not in said else "mask_token_id"
-        raise ModelLoadError(f"{directory} holds no block network: its config.json names no {lacking}")
-    tensors = open_tensors(directory)
-    tensors = NamedTensors(tensors, {name.removeprefix("model."): name for name in tensors})
-    layers.setdefault("model_type", "qwen3" if "layers.0.self_attn.q_norm.weight" in tensors else "llama")
-    kind = find_architecture(layers)
-    if kind.model_type not in ("llama", "qwen3"):
-        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
-    shape = kind.read(layers, beside=tuple(raw))
-    if any("attention_sink" in key and said[key] for key in said) or said.get("attention_value_scale", 1.0) != 1.0:
-        raise ModelLoadError(f"{directory}: a block network with attention sinks or scaled values is not supported")
-    if said.get("use_gemma_norm"):
-        raise ModelLoadError(f"{directory}: a block network with norms of 1 + w is not supported")
-    config = BlockConfig(
-        layers=shape,
-        taps=_taps(raw, said, directory),
-        target_hidden_size=int(said.get("target_hidden_size") or target_hidden_size),
-        block_size=whole_number(said, "block_size", directory, least=2),
-        mask_token_id=whole_number(said, "mask_token_id", directory, least=0),
-        from_anchor=bool(said.get("sample_from_anchor", False)),
-        causal=bool(said.get("is_causal", False)),
-        causal_windows=not said.get("sliding_window_non_causal", True),
-        draft_vocab_size=int(said.get("draft_vocab_size") or shape.vocab_size),
+    Raises `ModelLoadError` for what is none, or contradicts itself, `CapabilityError` for another target's.
+    """
+    raw, tensors = read_json(directory / "config.json"), _tensors(directory, also)
+    told = said_in(raw, directory)
+    for word, name in _OTHERS.items():
+        if any(word in one for one in (*told, *tensors, str(told.get("projector_type")))):
+            raise ModelLoadError(
+                f"{directory} holds a block network with the head of {name}, which is not here: docs/convert.md lists "
+                "the drafts that are read"
+            )
+    found = Tensors(
+        qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
         own_head="lm_head.weight" in tensors,
         own_embedding="embed_tokens.weight" in tensors,
-        embedding_scale=float(said.get("input_embedding_scale") or 1.0),
-        output_multiplier=float(said.get("output_multiplier") or 1.0),
-        logit_cap=said.get("final_logit_softcapping"),
+        own_mask=MASK in tensors,
     )
+    config, said = read_keys(raw, found, facts, absent, own, directory)
     return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
 
 
-def _taps(raw: Mapping[str, Any], said: Mapping[str, Any], directory: Path) -> tuple[int, ...]:
-    """After so many layers."""
-    found = {key: said[key] for key in (TAPS, FLAT_TAPS) if said.get(key) is not None}
-    for key, listed in found.items():
-        if not isinstance(listed, list) or not listed or not all(type(n) is int and 0 <= n < 1 << 20 for n in listed):
-            raise ModelLoadError(f"{directory}: {key}={shown(listed)} of config.json is no list of layers")
-    told = {tuple(n + (key == FLAT_TAPS) for n in listed) for key, listed in found.items()}
-    if len(told) > 1:
-        raise ModelLoadError(f"{directory}: {TAPS} and {FLAT_TAPS} of config.json name different taps: leave in one")
-    if not told:
-        raise ModelLoadError(f"{directory}: config.json names no taps: give {TAPS}, layers counted from 1")
-    return told.pop()
+def own_tensors(directory: Path, also: Mapping[str, str]) -> frozenset[str] | None:
+    """Of a block network, the tensors beside those of the backbone, by canonical names; None: there is none."""
+    names = {name.removeprefix("model.") for name in tensor_names(directory)}
+    if not names.issuperset(_BACKBONE):
+        return None
+    beside = {*_BACKBONE, *BESIDE, MASK, "lm_head.weight", "embed_tokens.weight"}
+    return frozenset(
+        also.get(name, name)
+        for name in names - beside
+        if not name.startswith(_BORROWED)
+        and not (name.startswith("layers.") and name.split(".", 2)[-1].startswith(_OF_LAYERS))
+    )
 
 
-def whole_number(said: Mapping[str, Any], key: str, directory: Path, *, least: int) -> int:
-    """What config.json says under a key. Raises `ModelLoadError` where that is nothing, or no such number."""
-    value = said.get(key)
-    if type(value) is not int or not least <= value < 1 << 24:
-        raise ModelLoadError(f"{directory}: {key}={shown(value)} of config.json must be a number of at least {least}")
-    return value
+def _tensors(directory: Path, also: Mapping[str, str]) -> TensorSource:
+    """Under canonical names, with a mask's embedding that lies in a file of its own."""
+    found = open_tensors(directory)
+    names = {name.removeprefix("model."): name for name in found if not name.startswith(_BORROWED)}
+    tensors = NamedTensors(found, {also.get(name, name): stored for name, stored in names.items()})
+    for path in (directory / f"{MASK}.safetensors", directory / f"{MASK}.pt"):
+        if path.exists() and MASK not in tensors:
+            is_pickle = path.suffix == ".pt"
+            row = read_pickled_vector(path, "embedding") if is_pickle else open_tensors(directory, [path.name])[MASK]
+            return HeldTensors({**tensors, MASK: row.flatten()}, directory)
+    return tensors
 
 
 def _vocab(config: BlockConfig, tensors: TensorSource, directory: Path) -> Tensor | None:
@@ -116,7 +107,12 @@ def _vocab(config: BlockConfig, tensors: TensorSource, directory: Path) -> Tenso
             f"{directory}: a draft vocabulary of {config.draft_vocab_size} out of {config.layers.vocab_size} tokens, "
             "and no d2t that says which"
         )
-    return read_vocab(tensors["d2t"], tensors.get("t2d"), config.layers.vocab_size, directory)
+    vocab = read_vocab(tensors["d2t"], tensors.get("t2d"), config.layers.vocab_size, directory)
+    if len(vocab) != config.draft_vocab_size:
+        raise ModelLoadError(
+            f"{directory}: d2t is of {len(vocab)} tokens, draft_vocab_size={config.draft_vocab_size} in config.json"
+        )
+    return vocab
 
 
 def entries_of(config: BlockConfig) -> Iterable[Entry]:
@@ -128,6 +124,8 @@ def entries_of(config: BlockConfig) -> Iterable[Entry]:
         yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))
     if config.own_embedding:
         yield Entry(ours="embedding", theirs=("embed_tokens.weight",))
+    if config.own_mask:
+        yield Entry(ours="mask", theirs=(MASK,))
     for i in range(layers.num_layers):
         ours, theirs = f"layers.{i}", f"layers.{i}"
         norms = {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
@@ -145,26 +143,3 @@ def entries_of(config: BlockConfig) -> Iterable[Entry]:
         mlp = f"{theirs}.mlp"
         yield from linear(f"{ours}.mlp.up", [f"{mlp}.gate_proj", f"{mlp}.up_proj"], layers.mlp_bias, heights=inner)
         yield from linear(f"{ours}.mlp.down", [f"{mlp}.down_proj"], layers.mlp_bias)
-
-
-def written(config: BlockConfig, model_type: str, architecture: str, dtype: torch.dtype) -> dict[str, Any]:
-    """The config.json of a directory in speculators' layout, every key explicit, the taps in both spellings."""
-    kind = ARCHITECTURES[config.layers.architecture]
-    shape: dict[str, Any] = {"model_type": kind.model_type, **kind.write(config.layers)}
-    scaling: Any = shape.get("rope_scaling") or {"rope_type": "default"}
-    shape["rope_parameters"] = {**scaling, "rope_theta": shape["rope_theta"]}
-    return {
-        "architectures": [architecture],
-        **speculators_config(model_type, None, []),
-        "block_size": config.block_size,
-        "mask_token_id": config.mask_token_id,
-        "sample_from_anchor": config.from_anchor,
-        "is_causal": config.causal,
-        "sliding_window_non_causal": not config.causal_windows,
-        TAPS: list(config.taps),
-        "draft_vocab_size": config.draft_vocab_size,
-        "target_hidden_size": config.target_hidden_size,
-        "dtype": str(dtype).removeprefix("torch."),
-        "tie_word_embeddings": False,
-        "transformer_layer_config": shape,
-    }

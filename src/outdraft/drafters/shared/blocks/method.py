@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from outdraft.core.learner import LearnMethod
+from outdraft.drafters.shared.blocks.formats import block_formats
 from outdraft.drafters.shared.blocks.inflate import inflate_blocks
 from outdraft.drafters.shared.blocks.kind import BlockKind, Own
 from outdraft.drafters.shared.blocks.learn import BlockLearner, BlockLearning, begin_blocks, block_config, choose_vocab
@@ -53,6 +54,7 @@ def learn_blocks(
         drafts={"width": 1, "sample": "match"},
         choose_vocab=choose_vocab,
         model_type=kind.name,
+        formats=block_formats(kind),
         inflate=inflate,
         **more,
     )

@@ -57,6 +57,9 @@ class BlockNet(nn.Module):
         if config.own_embedding:
             size = (layers.vocab_size, width)
             self.embedding = nn.Parameter(torch.full(size, float("nan"), dtype=dtype, device=device))
+        self.mask: nn.Parameter | None = None
+        if config.own_mask:
+            self.mask = nn.Parameter(torch.full((width,), float("nan"), dtype=dtype, device=device))
         self.correction = correction
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
@@ -81,11 +84,16 @@ class BlockNet(nn.Module):
         size = self.config.block_size
         ids = anchors.new_full((len(anchors), size), self.config.mask_token_id)
         ids[:, 0] = anchors
+        if self.mask is not None:
+            ids[:] = anchors[:, None]  # `mask_token_id` may be no token
         if self.embedding is not None:
             found = embedding_rows(self.embedding, ids.flatten())
         else:
             found = table(ids.flatten(), self.places(positions)).detach()
         found = found.to(self.dtype)
+        if self.mask is not None:
+            is_mask = torch.arange(len(found), device=found.device) % size != 0
+            found = torch.where(is_mask[:, None], self.mask, found)
         return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
 
     def places(self, positions: Tensor) -> Tensor:
