@@ -19,6 +19,7 @@ from contracts.rows.hydra import plus as hydra_plus
 from contracts.rows.medusa import borrowed as medusa_borrowed
 from contracts.rows.medusa import heads as medusa_heads
 from contracts.rows.mtp import mtp_net
+from contracts.rows.p_eagle import SHAPE as P_EAGLE
 from contracts.rows.redrafter import heads as redrafter_head
 from contracts.sides import random_heads
 from drafters.drafting import make, sequence
@@ -61,6 +62,12 @@ HEADS = [
     ("early_exit", exit_head, {}),
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}),
     ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
+    ("p_eagle", random_heads("p_eagle", **P_EAGLE), {"width": 3, "nodes": 12}),
+    (
+        "p_eagle",
+        random_heads("p_eagle", **{**P_EAGLE, "num_depths": 6}, norm_before_fc=True, train_embedding=False),
+        {"width": 1},
+    ),
     ("mtp", mtp_net, {"width": 3, "nodes": 12}),
     ("eagle1", eagle1_net, {"nodes": 12}),
     ("hass", eagle1_net, {"width": 3, "nodes": 12}),

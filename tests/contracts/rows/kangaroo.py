@@ -1,5 +1,7 @@
 """The target's first layers and an adapter with rows of its own."""
 
+from functools import partial
+
 from contracts.sides import quiet_end, random_heads
 from contracts.taught import taught
 
@@ -11,4 +13,4 @@ ROWS = [
     DrafterRow(drafter="kangaroo", side=adapter),
     DrafterRow(drafter="kangaroo", label="unsure", side=adapter, options={"confidence_threshold": 0.2}),
 ]
-GROUNDS = [DrafterRow(drafter="kangaroo", target=quiet_end, side=taught("kangaroo", exit_layer=1))]
+GROUNDS = [DrafterRow(drafter="kangaroo", target=partial(quiet_end, share=0.3), side=taught("kangaroo", exit_layer=1))]

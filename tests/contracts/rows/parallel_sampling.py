@@ -8,7 +8,7 @@ from outdraft.testing.spec_table import DrafterRow
 places = random_heads("parallel_sampling", num_places=3)
 
 ROWS = [
-    DrafterRow(drafter="parallel_sampling", side=places),
-    DrafterRow(drafter="parallel_sampling", label="last", side=places, options={"everywhere": False}),
+    DrafterRow(drafter="parallel_sampling", side=places, late=True),
+    DrafterRow(drafter="parallel_sampling", label="last", side=places, options={"everywhere": False}, late=True),
 ]
-GROUNDS = [DrafterRow(drafter="parallel_sampling", target=stutterer, side=taught("parallel_sampling"))]
+GROUNDS = [DrafterRow(drafter="parallel_sampling", target=stutterer, side=taught("parallel_sampling"), late=True)]

@@ -22,11 +22,11 @@ from outdraft.drafters.parallel_sampling.net import (
     load_look_aheads,
     save_look_aheads,
 )
+from outdraft.drafters.shared.blocks.behind import BehindContext, KeptContext
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
 from outdraft.models.networks.base import Decoder
-from outdraft.nn.packed import PackedContext
-from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
 
@@ -42,38 +42,6 @@ class ParallelSamplingLearning:
         check_range(self, "num_places", least=1, most=64)
         check_range(self, "anchors", least=1, most=1 << 20)
         check_range(self, "decay", least=0.0, most=1.0)
-
-
-class _Kept(PackedContext):
-    """Keeps the keys and values of every layer."""
-
-    def __init__(self, batch: int, length: int, documents: Tensor) -> None:
-        super().__init__(batch, length, documents)
-        self.keys: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
-    ) -> Tensor:
-        self.keys[layer] = (k, v)
-        return super().attend(layer, q, k, v, window=window, scale=scale, cap=cap)
-
-
-class _PlaceContext:
-    """The look-aheads' attention, as the target's layers ask for it."""
-
-    def __init__(self, blocks: PackedBlocks, count: int) -> None:
-        self._blocks, self.bulk = blocks, ((0, count),)
-
-    def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
-    ) -> Tensor:
-        """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]."""
-        if window is not None or cap is not None:
-            raise CapabilityError("look-ahead embeddings are not trained for targets with windows or capped scores")
-        return self._blocks.attend(layer, q, k, v, scale=scale)
-
-    def spans(self) -> None:
-        """Rows are asked for layer by layer."""
 
 
 class ParallelSamplingLearner:
@@ -92,7 +60,7 @@ class ParallelSamplingLearner:
         h = net.places[None].expand(len(anchors), -1, -1).flatten(0, 1)  # [n * L, D]
         if len(anchors):
             positions = (lesson.positions[anchors][:, None] + 1 + torch.arange(places, device=device)).flatten()
-            context = _PlaceContext(self._text(lesson, anchors), len(h))
+            context = BehindContext([self._text(lesson, anchors)], [len(h)])
             h = target.run(h, positions, context).hidden
         h = h.view(len(anchors), places, h.shape[-1])
         rows, inside = rows_inside(lesson, anchors, anchors + 1, places)
@@ -107,11 +75,10 @@ class ParallelSamplingLearner:
     def _text(self, lesson: Lesson, anchors: Tensor) -> PackedBlocks:
         """The keys and values of a pass over the texts, which a look-ahead sees up to its anchor's."""
         target, (batch, length) = self._target, lesson.shape
-        context = _Kept(batch, length, lesson.documents[:, :length])
+        context = KeptContext(batch, length, lesson.documents[:, :length])
         target.run(target.embed(lesson.ids[:, :length].flatten(), lesson.positions), lesson.positions, context)
-        keys = [context.keys[layer] for layer in range(target.config.num_layers)]
         documents = documents_of(lesson, anchors, behind=1)
-        return PackedBlocks(keys, documents, self.module.config.num_places, lambda layer: (None, True))
+        return PackedBlocks(context.kept, documents, self.module.config.num_places, lambda layer: (None, True))
 
     def save(self, directory: Path) -> None:
         save_look_aheads(self.module, directory, self._target.dtype)

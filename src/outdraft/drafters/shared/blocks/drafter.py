@@ -5,7 +5,6 @@ same. Data in: sequences, and the target's states at the taps; data out: chains 
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,30 +15,14 @@ from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
 from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.texts import BlockTexts
-from outdraft.drafters.shared.chains.grow import grow_chains
-from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.choose import takes_argmax
 from outdraft.drafters.shared.features.network import whole_logits
-from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
-from outdraft.drafters.shared.state_options import StateOptions
-from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import BestPaths
-from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockOptions(StateOptions):
-    """Which network, which tree. Raises `ConfigError` naming what is out of range."""
-
-    # whether a tree that is not drawn keeps the best paths, whatever their level (DDTree); False: EAGLE-2's levels of
-    # `width` nodes. A drawn tree has equal levels
-    best_first: bool = True
 
 
 class BlockDrafter(StateDrafter):
@@ -52,34 +35,18 @@ class BlockDrafter(StateDrafter):
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose rows are known."""
-        config, options = self._net.config, self._options
-        depths = [min(config.depth, depth) for depth in self.depths(seqs, budgets)]
+        depths = [min(self._net.config.depth, depth) for depth in self.depths(seqs, budgets)]
         asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
         states: dict[int, Tensor] = {}
         if asked:
             made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked])
             states = {seq.id: one for seq, one in zip(asked, made, strict=True)}
-        cutoffs = cutoffs_of(budgets, options.confidence_threshold)
-        if options.width == 1:
-            paths: list[list[int]] = [[] for _ in seqs]
 
-            def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-                for row, token in zip(rows, tokens, strict=True):
-                    paths[row].append(token)
-                open_rows = rows[:num_open]
-                return self._say(step, [states[seqs[i].id] for i in open_rows], [paths[i] for i in open_rows])
+        def say(step: int, own: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
+            behind = [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)]
+            return self._say(step, [states[seq.id] for seq in own], behind)
 
-            return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
-
-        def feed_trees(level: int, trees: list[Tree]) -> Tensor:
-            nodes = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
-            return self._say(level, [states[seq.id] for seq, _ in nodes], [path for _, path in nodes])
-
-        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=None, nodes=options.nodes)
-        for tree in trees:
-            if options.best_first and takes_argmax(tree.seq, options.sample):
-                tree.shape = BestPaths(max(1, tree.max_nodes))
-        return grow_trees(trees, feed_trees, sample=options.sample)
+        return grow_slots(self._options, seqs, depths, budgets, say)
 
     def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
