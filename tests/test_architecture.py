@@ -29,6 +29,7 @@ HOST_READS = {
     "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
     "sampling/draw.py": "the tokens drawn",
     "sampling/logprobs.py": "log probabilities that the request asked for",
+    "nn/packed.py": "sizes of documents, once a row of training",
     "nn/segment.py": "a draft's own mask, once a pass",
     "verify/shared/case.py": "from which rows guesses were drawn, once a draft",
     "verify/shared/per_draft.py": "on a GPU the one read of a greedy round: drafted and best tokens, whether finite",

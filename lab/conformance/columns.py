@@ -16,14 +16,13 @@ from outdraft.core.drafter import inner
 from outdraft.testing.audit import AuditedTarget, require
 from outdraft.testing.contract import sampled_distribution_is_the_targets
 from outdraft.testing.contract.budgets import budget_zero_is_plain
-from outdraft.testing.contract.distribution import LENGTH
+from outdraft.testing.contract.distribution import LONGER
 from outdraft.testing.contract.ground import GREEDY, PENALISED, SEEDED, agrees, requests
 from outdraft.testing.contract.upkeep import cache_equals_recompute
 from outdraft.testing.subject import run
 
 DISTRIBUTION_TEXTS = 300  # over a vocabulary of 7
 VOCABULARIES = {"texts": 61, "distributions": 7}  # of the tiny targets
-LONGER = 5  # tokens of a text of who drafts beside a pass: before the first one there is nothing to propose
 LEFT_ALONE = "left alone"
 ORDERS = ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1), (3, 1))
 
@@ -62,7 +61,7 @@ def sampled_distribution(bench: Bench) -> None:
     subject = bench.distributions
     works_beside = any(one.traits.ahead for one in inner(subject.engine().parts.drafter))
     sampled_distribution_is_the_targets(
-        subject, num_texts=DISTRIBUTION_TEXTS, rule=subject.rule, length=LONGER if works_beside else LENGTH
+        subject, num_texts=DISTRIBUTION_TEXTS, rule=subject.rule, length=LONGER if works_beside else None
     )
 
 

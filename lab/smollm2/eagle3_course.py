@@ -13,7 +13,7 @@ from torch import Tensor
 from lab.smollm2.fused_unrolled import FusedUnrolled
 from lab.smollm2.row_loss import row_loss
 from lab.smollm2.whole_rows import WholeRows, lay_out, texts_of
-from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.nn.packed import PackedContext
 from outdraft.training.lessons import Teacher, places_of
@@ -26,7 +26,7 @@ BEGAN = monotonic()
 class Course:
     """A frozen target, heads, and one step's buffers: `rows` rows of `length` + 1 tokens, and what was said of them."""
 
-    def __init__(self, teacher: Teacher, nets: list[Eagle3Net], rows: int, length: int) -> None:
+    def __init__(self, teacher: Teacher, nets: list[FusedNet], rows: int, length: int) -> None:
         device, width = teacher.target.device, teacher.target.config.hidden_size
         self.teacher, self.nets, self.device = teacher, nets, device
         self.unrolled: type[UnrolledContext | FusedUnrolled] = FusedUnrolled

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from lab.smollm2.eagle3_course import STEPS, Coming, Course, Pool, Recorded, evaluate, pieces, say
 from lab.smollm2.whole_rows import lay_out, texts_of
 from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3
-from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.learn.step import Optimizer
 from outdraft.models.files.load import fill_decoder, open_weights
 from outdraft.models.networks.device import choose_device
@@ -127,7 +127,7 @@ def main() -> int:
     return 0
 
 
-def save(nets: list[Eagle3Net], asked: argparse.Namespace) -> None:
+def save(nets: list[FusedNet], asked: argparse.Namespace) -> None:
     for layers, net in zip(asked.layers, nets, strict=True):
         save_eagle3(net, asked.out / f"eagle3-{layers}", torch.bfloat16)
 
@@ -151,12 +151,12 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def grown(head: Path, target: Any, layers: int) -> Eagle3Net:
+def grown(head: Path, target: Any, layers: int) -> FusedNet:
     """The head, with so many layers: the new ones are copies of a Llama layer's shape whose outputs are zero."""
     net = load_eagle3(head, facts_of(target), torch.float32).train().requires_grad_(True)
     if layers > net.config.layers.num_layers:
         config = replace(net.config, layers=replace(net.config.layers, num_layers=layers))
-        more = Eagle3Net(config, torch.float32, target.device, net.vocab)
+        more = FusedNet(config, torch.float32, target.device, net.vocab)
         with torch.no_grad():
             for name, parameter in more.named_parameters():
                 parts = name.split(".")

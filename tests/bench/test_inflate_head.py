@@ -5,6 +5,10 @@ import torch
 from contracts.rows.amphista import heads as amphista_heads
 from contracts.rows.blockwise import heads as blockwise_layers
 from contracts.rows.ctc import slots as ctc_slots
+from contracts.rows.dflash import blocks as dflash_blocks
+from contracts.rows.dflash2 import blocks as dflash2_blocks
+from contracts.rows.dspark import SHAPE as DSPARK
+from contracts.rows.dspark import blocks as dspark_blocks
 from contracts.rows.eagle import eagle_net
 from contracts.rows.eagle1 import eagle1_net
 from contracts.rows.eagle3 import eagle3_net
@@ -15,7 +19,9 @@ from contracts.rows.hydra import plus as hydra_plus
 from contracts.rows.medusa import borrowed as medusa_borrowed
 from contracts.rows.medusa import heads as medusa_heads
 from contracts.rows.mtp import mtp_net
+from contracts.rows.p_eagle import SHAPE as P_EAGLE
 from contracts.rows.redrafter import heads as redrafter_head
+from contracts.sides import random_heads
 from drafters.drafting import make, sequence
 
 from outdraft.bench.drafts import inflate_head, method_of
@@ -46,11 +52,22 @@ def guess(target_dir, name, head_dir, **options):
 
 
 HEADS = [
+    ("dflash", dflash_blocks, {"width": 3, "nodes": 12}),
+    ("dflash2", dflash2_blocks, {"width": 3, "nodes": 12}),
+    ("dspark", dspark_blocks, {"width": 1}),
+    ("dspark", random_heads("dspark", **DSPARK, head="gated"), {"width": 3, "nodes": 12}),
+    ("dspark", random_heads("dspark", **DSPARK, head="rnn"), {"width": 3, "nodes": 12}),
     ("eagle", eagle_net, {"width": 3, "nodes": 12}),
     ("eagle", eagle_net, {"width": 1}),
     ("early_exit", exit_head, {}),
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}),
     ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
+    ("p_eagle", random_heads("p_eagle", **P_EAGLE), {"width": 3, "nodes": 12}),
+    (
+        "p_eagle",
+        random_heads("p_eagle", **{**P_EAGLE, "num_depths": 6}, norm_before_fc=True, train_embedding=False),
+        {"width": 1},
+    ),
     ("mtp", mtp_net, {"width": 3, "nodes": 12}),
     ("eagle1", eagle1_net, {"nodes": 12}),
     ("hass", eagle1_net, {"width": 3, "nodes": 12}),

@@ -23,11 +23,12 @@ from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
-from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.eagle3.formats import save_eagle3
-from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
+from outdraft.drafters.p_eagle.formats import save_p_eagle
+from outdraft.drafters.shared.features.fused.config import FusedConfig
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
 from outdraft.drafters.shared.features.learn import like_target
 from outdraft.engine.runner import Runner
@@ -119,11 +120,11 @@ def eagle3_net(target, directory: Path, *, share=1.0, num_layers=1, width=64, ta
     """EAGLE-3's in the published layout. `share`: of the target's tokens that it knows. `width`: of its own."""
     size = max(2, int(target.config.vocab_size * share))
     layers = replace(like_target(target.config, num_layers=num_layers), hidden_size=width, norm_eps=1e-3)
-    config = Eagle3Config(
+    config = FusedConfig(
         layers=layers, taps=taps, draft_vocab_size=size, target_hidden_size=64, own_embedding=width != 64, **flags
     )
     vocab = None if share == 1 else torch.arange(target.config.vocab_size)[-size:]
-    net = Eagle3Net(config, torch.bfloat16, torch.device("cpu"), vocab)
+    net = FusedNet(config, torch.bfloat16, torch.device("cpu"), vocab)
     randomise(net, seed=13)
     save_eagle3(net, directory / "eagle3")
     return {"model": str(directory / "eagle3")}
@@ -131,6 +132,24 @@ def eagle3_net(target, directory: Path, *, share=1.0, num_layers=1, width=64, ta
 
 def published(**flags):
     return partial(eagle3_net, **flags)
+
+
+def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, **flags):
+    layers = replace(like_target(target.config, num_layers=num_layers), norm_eps=1e-3)
+    config = FusedConfig(
+        layers=layers,
+        taps=(0, 2),
+        draft_vocab_size=target.config.vocab_size,
+        target_hidden_size=64,
+        own_embedding=own_embedding,
+        mask_token_id=3,
+        num_depths=4,
+        **flags,
+    )
+    net = FusedNet(config, torch.bfloat16, torch.device("cpu"))
+    randomise(net, seed=14)
+    save_p_eagle(net, directory / "p_eagle")
+    return {"model": str(directory / "p_eagle")}
 
 
 CHAIN = {"width": 1, "sample": "match", "quantization": "none"}
@@ -155,6 +174,13 @@ FEATURES = [
         drafter="eagle3",
         label="tree of another width, one tap norm",
         side=published(width=96, norm_before_fc=True, norm_output=True),
+        options=TREE,
+    ),
+    DrafterRow(drafter="p_eagle", label="chain", side=p_eagle_net, options=CHAIN),
+    DrafterRow(
+        drafter="p_eagle",
+        label="tree",
+        side=partial(p_eagle_net, num_layers=2, own_embedding=True, fc_norm=True),
         options=TREE,
     ),
     DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),

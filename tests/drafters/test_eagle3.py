@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.core.learner import Lesson
-from outdraft.drafters.eagle3.files import read_eagle3
-from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.formats import load_eagle3, read_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
 from outdraft.drafters.shared.features.learn import target_taps
 from outdraft.drafters.shared.features.network import whole_logits
@@ -223,7 +222,7 @@ def trained(options, target):
         for parameter in learner.net.parameters():
             if parameter.dim() > 1:
                 parameter += torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5
-    learner.choose(torch.arange(target.config.vocab_size))
+    LEARN.choose_vocab(learner, torch.arange(target.config.vocab_size))
     return learner
 
 

@@ -10,7 +10,7 @@ import torch
 from outdraft.core.registry import find_learner
 from outdraft.drafters.eagle3.formats import FORMATS
 from outdraft.drafters.eagle3.learn import Eagle3Learning
-from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import CapabilityError
 from outdraft.testing.tiny import random_decoder, tiny_config
@@ -24,9 +24,9 @@ def target() -> Decoder:
     return random_decoder(tiny_config(layers=6), dtype=torch.float32)
 
 
-def network(target: Decoder, **options: object) -> Eagle3Net:
+def network(target: Decoder, **options: object) -> FusedNet:
     module = find_learner("eagle3").new(Eagle3Learning(taps=(1, 3, 4), **options), target, 3).module
-    assert isinstance(module, Eagle3Net)
+    assert isinstance(module, FusedNet)
     return module
 
 

@@ -5,10 +5,10 @@ import torch
 from drafters.test_eagle3 import PEERS, middle, respelled, target_of
 from safetensors.torch import load_file, save_file
 
-from outdraft.drafters.eagle3.files import FLAGS, read_eagle3
-from outdraft.drafters.eagle3.formats import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.formats import load_eagle3, read_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
-from outdraft.drafters.eagle3.net import lent_by
+from outdraft.drafters.shared.features.fused.files import FLAGS
+from outdraft.drafters.shared.features.fused.net import lent_by
 from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config

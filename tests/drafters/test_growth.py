@@ -9,7 +9,7 @@ from drafters.drafting import best_children, sequence
 from outdraft.core.draft import host_tree
 from outdraft.drafters.shared.limits import Cutoff
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam, Levels, Template, num_nodes
+from outdraft.drafters.shared.trees.shapes import Beam, BestPaths, Levels, Template, num_nodes
 from outdraft.drafters.shared.trees.tree import GREEDY, Tree
 from outdraft.options.errors import NumericsError
 from outdraft.testing.table_target import TableTarget
@@ -232,3 +232,13 @@ def test_a_deterministic_tree_guesses_nothing_that_is_masked():
     found = paths(drafted[1])
     assert found == paths(grow([masked])[0])
     assert len(found) > 5 and all(token % 2 == depth % 2 for path in found for depth, token in enumerate(path))
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 12, 40])
+def test_a_best_first_tree_has_the_best_paths_of_all(nodes):
+    """They are those of the whole tree, of which no level is cut."""
+    for tokens in ([1, 2], [3, 4], [8]):
+        draft = grow_trees([tree(sequence(tokens), BestPaths(nodes), 3, nodes)], feed, sample="match")[0]
+        assert paths(draft) == brute_force(tokens, 3, nodes, min(nodes, 9), 9**3)
+    beam = grow([sequence([1, 2])], depth=3, nodes=12, width=2, beam=2)[0]
+    assert paths(beam) != brute_force([1, 2], 3, 12, 9, 9**3), "a narrow beam misses some, so the test can fail"

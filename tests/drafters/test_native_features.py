@@ -14,8 +14,10 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.eagle3.formats import load_eagle3
-from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.mtp.net import load_mtp
+from outdraft.drafters.p_eagle import MaskedPairs
+from outdraft.drafters.p_eagle.formats import load_p_eagle
+from outdraft.drafters.shared.features.fused.net import lent_by
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.network import pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
@@ -38,7 +40,9 @@ LOADERS = {
     "eagle1": load_last_feature,
     "hass": load_last_feature,
     "eagle3": lambda directory, port, dtype=None: load_eagle3(directory, port.facts, dtype, lent=lent_by(port)),
+    "p_eagle": lambda directory, port, dtype=None: load_p_eagle(directory, port.facts, dtype, lent=lent_by(port)),
 }
+STEPPED = [row for row in FEATURES if row.drafter != "p_eagle"]  # which guesses in one pass
 V, QUIET = 61, 0.05  # states so small that a norm's epsilon tells
 
 
@@ -64,7 +68,7 @@ def states_of(i, taps, seq):
     return {tap: QUIET * torch.randn(len(seq.tokens), 64, generator=generator) for tap in taps}
 
 
-def sides(row, directory, quantization="none"):
+def sides(row, directory, quantization="none", kind=Pairs):
     """The network through PyTorch in float32, and on the kernels."""
     target = small(V)
     model = row.side(target, directory)["model"]
@@ -78,7 +82,7 @@ def sides(row, directory, quantization="none"):
     packed = pack_network(nets[1], native.layers.native, grid)
     made = []
     for net, door, kernels in ((nets[0], port, None), (nets[1], native, packed)):
-        side = Side(pairs=Pairs(net, door, max_len=256, native=kernels), seqs=[sequence(p) for p in PROMPTS])
+        side = Side(pairs=kind(net, door, native=kernels), seqs=[sequence(p) for p in PROMPTS])
         for seq in side.seqs:
             side.pairs.begin([seq])
         made.append(side)
@@ -100,7 +104,7 @@ GRIDS = (("int8", 0.03), ("int4", 0.03))  # each row meets one of them
     ("row", "quantization", "most"),
     [
         pytest.param(row, *grid, id=f"{row.name}-{grid[0]}")
-        for turn, row in enumerate(FEATURES)
+        for turn, row in enumerate(STEPPED)
         for grid in (("none", 0.01), GRIDS[turn // 2 % 2])
     ],
 )
@@ -125,6 +129,21 @@ def test_every_step_says_what_pytorch_says(row, quantization, most, tmp_path):
         for side, (some, *_) in zip((exact, native), said, strict=True):
             for seq in some:
                 side.pairs.drop_guess(seq.id)
+
+
+@pytest.mark.parametrize("row", [row for row in FEATURES if row not in STEPPED], ids=lambda row: row.name)
+@pytest.mark.parametrize(("quantization", "most"), [("none", 0.02), ("int8", 0.05)])
+@torch.inference_mode()
+def test_mask_rows_say_what_pytorch_says(row, quantization, most, tmp_path):
+    exact, native = sides(row, tmp_path, quantization, MaskedPairs)
+    for first, stop in ((0, 3), (3, 99)):  # nothing of the first pass's mask rows is left
+        said = []
+        for side in (exact, native):
+            side.learn(first, stop)
+            some = [seq.id for seq in side.seqs if len(seq.tokens) - 1 > first]
+            said.append(side.pairs.block(some, [4, 1, 3][: len(some)]))
+        for ours, theirs in zip(*said, strict=True):
+            alike(theirs, ours, most)
 
 
 SCALED = [next(row for row in FEATURES if row.drafter == drafter) for drafter in ("eagle", "mtp", "eagle1")]

@@ -152,9 +152,12 @@ def test_the_command_tells_what_it_wrote(target: str, tmp_path: Path, capsys: py
     assert json.loads((tmp_path / "out/config.json").read_text())["base_model_name_or_path"] == target
 
 
-def test_the_command_says_which_states_are_read_in_both_spellings(target: str, tmp_path: Path, capsys):
-    draft = draft_of("eagle3", target, tmp_path / "draft", taps=(0, 2, 3))
-    assert main(["convert", draft, "--target", target, "--to", "eagle", "--out", str(tmp_path / "out")]) == 0
+@pytest.mark.parametrize(("kind", "to"), [("eagle3", "eagle"), ("dflash", "z-lab")])
+def test_the_command_says_which_states_are_read_in_both_spellings(
+    kind: str, to: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    draft = draft_of(kind, target, tmp_path / "draft", taps=(0, 2, 3))
+    assert main(["convert", draft, "--target", target, "--to", to, "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out.splitlines()
     line = (
         "reads the target's states after [0, 2, 3] layers (the outputs of layers [-1, 1, 2], counted from 0; "

@@ -16,7 +16,7 @@ from outdraft.adapt.observe import Observed
 from outdraft.adapt.specimen import Specimen, compare, gap
 from outdraft.core.learner import TargetLearner
 from outdraft.core.registry import find_learner, learner_names
-from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import initialise
 from outdraft.models.remake.quantize import quantize_decoder
@@ -115,8 +115,8 @@ def test_a_sound_pair_is_not_suspected(known, planted):
 
 
 def test_code_that_computes_otherwise_is_found(known, planted, monkeypatch):
-    carry = Eagle3Net.carry
-    monkeypatch.setattr(Eagle3Net, "carry", lambda self, g: 2 * carry(self, g))
+    carry = FusedNet.carry
+    monkeypatch.setattr(FusedNet, "carry", lambda self, g: 2 * carry(self, g))
     draft = compare(known, take(planted()))[1]
     assert draft.evidence.is_alarm and draft.part == "code"
 

@@ -47,10 +47,11 @@ def served_by_vllm(method: str, num_tokens: int) -> str:
     return f"vllm serve {{target}} --speculative-config '{told}'"
 
 
-def served_by_sglang(algorithm: str, num_steps: int) -> str:
-    """The line of SGLang, in chains."""
-    return (
+def served_by_sglang(algorithm: str, num_steps: int = 0) -> str:
+    """The line of SGLang, in chains. 0: the draft's own length."""
+    line = (
         f"python -m sglang.launch_server --model-path {{target}} --speculative-algorithm {algorithm} "
-        f"--speculative-draft-model-path {{out}} --speculative-num-steps {num_steps} --speculative-eagle-topk 1 "
-        f"--speculative-num-draft-tokens {num_steps + 1}"
+        "--speculative-draft-model-path {out}"
     )
+    chain = f" --speculative-num-steps {num_steps} --speculative-eagle-topk 1"
+    return f"{line}{chain} --speculative-num-draft-tokens {num_steps + 1}" if num_steps else line

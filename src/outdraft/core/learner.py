@@ -92,6 +92,8 @@ class Guess:
     head: Head
     rows: Tensor  # [N]
     weight: float = 1.0  # in the loss
+    weights: Tensor | None = None  # [N] of each, times `weight`; None: all alike
+    chance: Head | None = None  # states [n, W] -> the logit [n] of what is accepted, sum min(p, q): learned beside
     vocab: Tensor | None = None  # which of the target's tokens the head's columns are; None: all, in order
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
@@ -81,27 +82,31 @@ def compare(
     said_of = {key: _said(logits_of, judged[looked], one, chunk) for key, one in vocabs.items()} if is_kept else {}
     for guess, counted in zip(outlook.guesses, kept, strict=True):
 
-        def judge(own: Tensor, theirs: Tensor, whole: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
+        def judge(own: Tensor, theirs: Tensor, whole: Tensor, x: Tensor, w: Tensor, guess: Guess = guess) -> Tensor:
             if not said_of:
                 theirs, whole = _said(logits_of, theirs, guess.vocab, chunk)
             q = guess.head(own)
             log_p, log_q = logs(theirs, temperature), logs(q, temperature)
             said = x if guess.vocab is None else _places(guess.vocab, vocab_size)[x]
-            far = loss(log_p, log_q, said).sum() * temperature**2
+            far = (loss(log_p, log_q, said) * w).sum() * temperature**2
             with torch.no_grad():
                 log_q = log_q if temperature == 1 else logs(q)
-                mass = torch.minimum(theirs - whole[:, None], log_q).exp_().sum()
-            return torch.stack([far, mass])
+                mass = torch.minimum(theirs - whole[:, None], log_q).exp_().sum(-1)
+            if guess.chance is not None:
+                sure = guess.chance(own).float()
+                far = far + (binary_cross_entropy_with_logits(sure, mass.clamp(0, 1), reduction="none") * w).sum()
+            return torch.stack([far, mass.sum()])
 
-        sums = torch.zeros(2, device=guess.states.device)
+        sums, each = torch.zeros(2, device=guess.states.device), guess.weights
+        each = torch.ones(len(guess.rows), device=guess.states.device) if each is None else each
         for part in _parts(counted, _width(guess.vocab, vocab_size) if said_of else vocab_size, chunk):
             rows = guess.rows[part]
             theirs, whole = judged[rows], tokens[rows]  # or what is kept of them
             if said_of:
                 theirs, whole = (one[place[rows]] for one in said_of[id(guess.vocab)])
-            given = guess.states[part], theirs, whole, tokens[rows]
+            given = guess.states[part], theirs, whole, tokens[rows], each[part]
             sums = sums + (checkpoint(judge, *given, use_reentrant=False) if again else judge(*given))
-        total, weight = total + guess.weight * sums[0], weight + guess.weight * len(counted)
+        total, weight = total + guess.weight * sums[0], weight + guess.weight * float(each[counted].sum())
         rates.append((sums[1] / max(1, len(counted))).detach())
     for guess in outlook.guesses:  # where nothing counts, a gradient of zeros all the same
         total = total + 0 * guess.states.sum()

@@ -44,6 +44,7 @@ class DrafterRow:
     references: Callable[[Decoder], tuple[tuple[int, ...], ...]] = no_documents  # of every request, given the target
     codec: Callable[[int], TextCodec] | None = None  # the tiny target's tokenizer, given the size of its vocabulary
     label: str = ""  # tells rows of one drafter apart
+    late: bool = False  # it proposes what an earlier pass of the text said: the shortest texts end before that
     remembers: bool = False  # keeps state across requests on purpose (a shared pool, a learned table)
 
     @property

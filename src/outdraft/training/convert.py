@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.core.registry import find_learner
-from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.drafters.shared.heads.joint import TAUGHT
 from outdraft.models.files.foreign_heads import all_formats, recognise
 from outdraft.models.files.load import load_model
@@ -69,7 +68,7 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
         for server, line in write.served.items()
         if server != "outdraft" or not write.by_name(out)  # which would not run it
     }
-    form: FeatureForm | None = getattr(net, "form", None)  # of a network on chosen states
+    form = getattr(net, "form", None) or getattr(net, "config", None)  # of a network on chosen states
     return Converted(
-        kind=kind, read_as=read.name, written_as=write.name, lines=lines, taps=form.taps if form else (), checks=checks
+        kind=kind, read_as=read.name, written_as=write.name, lines=lines, taps=getattr(form, "taps", ()), checks=checks
     )

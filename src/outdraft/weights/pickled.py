@@ -19,18 +19,7 @@ PICKLED = "pytorch_model.bin"
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """Name -> tensor. Raises `ModelLoadError` for a file that is cut, damaged, or holds more than tensors."""
-    try:
-        if is_zipfile(require_file(path)):
-            _refuse_packed(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)  # mapped, records that are cut would pass
-    except UnpicklingError as error:
-        raise ModelLoadError(
-            f"{path} holds more than tensors: reading such a pickle could run any code, so it is refused "
-            f"({str(error).splitlines()[0]}): ask for it as safetensors, or save its tensors alone"
-        ) from error
-    except Exception as error:  # a damaged record may break any part of the reader
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ModelLoadError(f"{path} is cut short or damaged ({reason}): download it again") from error
+    found = _unpickled(path)
     if not isinstance(found, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
     ):
@@ -41,6 +30,32 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
         if (kind := _strange(tensor)) is not None:
             raise ModelLoadError(f"{path}: the tensor {shown(name)} is {kind}: save it as a dense one of real numbers")
     return found
+
+
+def read_pickled_vector(path: Path, name: str) -> Tensor:
+    """The one tensor of a file: bare, or under `name` in a table. Raises `ModelLoadError` as `read_pickled` does."""
+    found = _unpickled(path)
+    tensor = found.get(name) if isinstance(found, dict) else found
+    if not isinstance(tensor, Tensor):
+        raise ModelLoadError(f"{path} holds no tensor, bare or under {name!r}: name another file")
+    if (kind := _strange(tensor)) is not None:
+        raise ModelLoadError(f"{path}: its tensor is {kind}: save it as a dense one of real numbers")
+    return tensor
+
+
+def _unpickled(path: Path) -> object:
+    try:
+        if is_zipfile(require_file(path)):
+            _refuse_packed(path)
+        return torch.load(path, map_location="cpu", weights_only=True)  # mapped, records that are cut would pass
+    except UnpicklingError as error:
+        raise ModelLoadError(
+            f"{path} holds more than tensors: reading such a pickle could run any code, so it is refused "
+            f"({str(error).splitlines()[0]}): ask for it as safetensors, or save its tensors alone"
+        ) from error
+    except Exception as error:  # a damaged record may break any part of the reader
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ModelLoadError(f"{path} is cut short or damaged ({reason}): download it again") from error
 
 
 def _strange(tensor: Tensor) -> str | None:

@@ -22,7 +22,8 @@ def _is_model(directory: Path) -> bool:
         find_architecture(dict(read_config(directory)))
     except ModelLoadError:
         return False
-    return any(name.startswith(_LAYERS) for name in tensor_names(directory))  # a head may say model_type: llama too
+    names = tensor_names(directory)  # a head may say model_type: llama too
+    return any(name.startswith(_LAYERS) for name in names) and "model.fc.weight" not in names
 
 
 def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Decoder:

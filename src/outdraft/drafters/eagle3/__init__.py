@@ -6,8 +6,8 @@ https://arxiv.org/abs/2503.01840.
 
 from outdraft.core.method import arxiv
 from outdraft.drafters.eagle3.formats import load_eagle3
-from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.shared.features.drafter import feature_method
+from outdraft.drafters.shared.features.fused.net import lent_by
 
 METHOD = feature_method(
     "eagle3",

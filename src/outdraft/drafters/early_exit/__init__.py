@@ -1,8 +1,7 @@
 """The target's first layers draft, its remaining layers verify: one set of weights, one cache.
 
 Elhoushi et al., "LayerSkip: enabling early exit inference and self-speculative decoding", 2024,
-https://arxiv.org/abs/2404.16710; Liu et al., "Kangaroo: lossless self-speculative decoding via double early exiting",
-2024, https://arxiv.org/abs/2404.18911.
+https://arxiv.org/abs/2404.16710.
 
     draft   pending -> layers [0, E) -> exit head -> t1 -> layers [0, E) -> exit head -> t2 ...
     verify  all rows continue at layer E (`Draft.resume`): the first layers are never computed twice

@@ -4,8 +4,7 @@
           +--------------------------------+
 
 A residual of two small matrices, near zero at first: the untrained head is the plain early exit of LayerSkip (Elhoushi
-et al. 2024, https://arxiv.org/abs/2404.16710). Kangaroo (Liu et al. 2024, https://arxiv.org/abs/2404.18911) puts an
-attention there; ours has none, so it keeps no memory of its own. Data: [N, D] -> [N, D].
+et al. 2024, https://arxiv.org/abs/2404.16710). It keeps no memory of its own. Data: [N, D] -> [N, D].
 """
 
 from dataclasses import dataclass

@@ -23,9 +23,7 @@ _MERGED = "changes of low rank are merged first: outdraft.models.remake.lora"
 _LOSSY = "this lossy rule is not here; docs/verification.md lists the lossy rules that are"
 _A_LENGTH = "here it is called num_speculative_tokens"
 _A_DRAFT = "here it is called draft_model"
-_A_BLOCK = (
-    "drafts that write several tokens in one pass are not here yet: docs/convert.md lists the drafts that are read"
-)
+_A_HEAD = "this head of a block network is not here: docs/convert.md lists the drafts that are read"
 _A_RULE = "rejection_sample_method= names the rule: `outdraft methods --kind verifier` lists them"
 
 NOTED: Mapping[str, str] = {  # of LLM(...)
@@ -113,7 +111,7 @@ CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
     "adaptive_verification": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "enable_adaptive_verification": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "suffix_decoding_corpus_tokens": "finished answers are counted in texts, not in tokens",
-    "dspark_draft_topk": "it is of a method that is not here",
+    "dspark_draft_topk": "the scores of all tokens are corrected, so none are chosen before",
     "xpress_topc": "it is of a method that is not here",
 }
 CONFIG_CURES: Mapping[str, str] = {
@@ -135,12 +133,15 @@ CONFIG_CURES: Mapping[str, str] = {
     "fly_window_size": _LOSSY,
     "fly_entropy_threshold": _LOSSY,
     "fly_entropy_top_k": _LOSSY,
-    "parallel_drafting": "drafts that write several tokens in one pass are not supported: leave it out",
+    "parallel_drafting": "a draft writes one token in a pass, or a block where that is its method: leave it out",
     "use_heterogeneous_vocab": "with this method drafts have the target's vocabulary: leave it out",
 }
-METHODS: Mapping[str, str] = {  # of vLLM, and not here
-    "dflash": _A_BLOCK,
-    "dspark": _A_BLOCK,
+METHODS: Mapping[str, str] = {  # of vLLM and SGLang, and not here
+    **dict.fromkeys(("domino", "dspine", "jetspec", "lilicorr", "xpress"), _A_HEAD),
+    "peagle": "heads that write several tokens in one pass are not here: docs/convert.md lists the drafts that are "
+    "read",
+    "pard": "draft models that write several tokens in one pass are not here: name one that writes one",
+    "uno": "a target does not draft for itself by an adapter here: `outdraft methods` lists the drafters",
     "mlp_speculator": "such networks are not read: docs/convert.md lists the drafts that are",
     "extract_hidden_states": "it drafts nothing; `outdraft train` reads the target's states by itself",
     "custom_class": "name a drafter of yours as the method, 'package.module:METHOD' (docs/add_a_method.md)",

@@ -153,9 +153,11 @@ def write_directory(
     save_tensors(tensors, directory / name)
 
 
-def speculators_config(algorithm: str, target_name: str | None, architectures: Seq[str]) -> dict[str, Any]:
+def speculators_config(
+    algorithm: str, target_name: str | None, architectures: Seq[str], num_tokens: int = 3
+) -> dict[str, Any]:
     """What config.json says in speculators' layout of any draft; `architectures`: the target's."""
-    way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
+    way = {"proposal_type": "greedy", "speculative_tokens": num_tokens, "accept_tolerance": 0.0, "verifier_accept_k": 1}
     return {
         "speculators_model_type": algorithm,
         "speculators_version": "0.9.0",

@@ -28,6 +28,7 @@ from outdraft.verify.shared.per_draft import PerDraft
 
 PROMPT = (1, 2, 1, 2, 3, 1, 2)  # something to copy, so that look-up drafters draft
 LENGTH = 3
+LONGER = 5  # tokens of a text of what proposes nothing before the second pass
 ASKED = Request(prompt_token_ids=PROMPT, params=SamplingParams(temperature=1.0))
 CERTAIN = 0.2  # deterministic guesses a text: from so many on, a rule that keeps them all cannot go unnoticed
 
@@ -52,7 +53,7 @@ def sampled_distribution_is_the_targets(
     *,
     num_texts: int = 360,
     rule: Verifier | None = None,
-    length: int = LENGTH,
+    length: int | None = None,
     asked: Request = ASKED,
 ) -> None:
     """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8.
@@ -60,10 +61,11 @@ def sampled_distribution_is_the_targets(
     Power: a rule that keeps every guess is noticed. Where guesses are drawn, it may change too little to be seen (their
     q may be nearly p); then a rule must be noticed that bends the extra token too.
 
-    `rule`: in place of `auto`; one that couples without a seed keeps its noise. `length`: tokens of a text. `asked`:
-    the request that every text answers, under a seed of its own.
+    `rule`: in place of `auto`; one that couples without a seed keeps its noise. `length`: tokens of a text; None: as
+    the drafter needs. `asked`: the request that every text answers, under a seed of its own.
     """
     rule = rule or Auto()
+    length = length or (LONGER if subject.row.late else LENGTH)
     honest = sample(subject, rule if rule.couples(asked) else Uncoupled(rule), num_texts, length, asked)
     require(
         honest.passes,

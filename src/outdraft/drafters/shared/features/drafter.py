@@ -14,6 +14,7 @@ Data in: sequences, and the target's hidden states at the taps; data out: chains
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -35,10 +36,13 @@ from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, n
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.models.networks.guess import NativeGuesser
 from outdraft.models.networks.native import can_pack
 from outdraft.models.networks.port import TargetPort
 from outdraft.weights.hub import resolve
 from outdraft.weights.pickled import PICKLED
+
+Options = TypeVar("Options", bound=StateOptions)
 
 
 class FeatureDrafter(StateDrafter):
@@ -87,9 +91,10 @@ class FeatureDrafter(StateDrafter):
         return grow_trees(trees, feed, sample=options.sample)
 
 
-def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> FeatureDrafter:
-    """A drafter over the network: on the native kernels where they run the target and know its layers, else through
-    PyTorch.
+def on_kernels(net: FeatureNet, options: Options, port: TargetPort) -> tuple[Options, NativeGuesser | None, Weights]:
+    """Pack the network where the native kernels run the target and know its layers; None: PyTorch runs it.
+
+    With it the options, fitted to the kernels, and the weights as they are now.
     """
     target = port.layers.native
     options = options.fitted(None if target is None else target.kernels)
@@ -103,9 +108,13 @@ def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> Feat
     weights = module_weights(net, native=target is not None, grid=grid)
     if target is None:
         make_exact(net)
-        net.exact, native = True, None
-    else:
-        native = pack_network(net, target, grid)
+        net.exact = True
+    return options, None if target is None else pack_network(net, target, grid), weights
+
+
+def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> FeatureDrafter:
+    """A drafter over the network, in chains or trees."""
+    options, native, weights = on_kernels(net, options, port)
     return FeatureDrafter(options, Pairs(net, port, native=native), (weights,))
 
 

@@ -85,7 +85,7 @@ class DraftCache:
 
         Raises `CacheFullError` where there is no room for all of them; then all of these guesses are forgotten.
         """
-        bases = self._grow_all(seqs, counts)
+        bases = self.grow_all(seqs, counts)
         return CachedContext(self.rows, chain_segments(seqs, counts, bases), self._exact)
 
     def branch(self, seqs: Seq[int], sees: Seq[list[list[int]]]) -> BranchContext:
@@ -94,10 +94,19 @@ class DraftCache:
         Raises `CacheFullError` as `extend` does.
         """
         parts, start = [], 0
-        for seq, above, base in zip(seqs, sees, self._grow_all(seqs, [len(above) for above in sees]), strict=True):
+        for seq, above, base in zip(seqs, sees, self.grow_all(seqs, [len(above) for above in sees]), strict=True):
             parts.append(Branches(seq=seq, start=start, text=self.rows.length(seq), first=base, above=above))
             start += len(above)
         return BranchContext(self.rows, parts)
+
+    def grow_all(self, seqs: Seq[int], counts: Seq[int]) -> list[int]:
+        """`grow` for each. Raises `CacheFullError`, and leaves what there is of room to others, as `extend` does."""
+        try:
+            return [self.grow(seq, count) for seq, count in zip(seqs, counts, strict=True)]
+        except CacheFullError:
+            for seq in seqs:
+                self.keep(seq, ())
+            raise
 
     def keep(self, seq: int, rows: Seq[int]) -> None:
         """These guess rows, in this order, have become text; the others are dropped."""
@@ -109,15 +118,6 @@ class DraftCache:
         self.rows.truncate(seq, length)
         self._num_guessed[seq] = 0
         return length
-
-    def _grow_all(self, seqs: Seq[int], counts: Seq[int]) -> list[int]:
-        """`grow` for each. Where the room does not do, what they have of it is there for others."""
-        try:
-            return [self.grow(seq, count) for seq, count in zip(seqs, counts, strict=True)]
-        except CacheFullError:
-            for seq in seqs:
-                self.keep(seq, ())
-            raise
 
     def grow(self, seq: int, count: int) -> int:
         """Room for `count` more rows; returns the slot of the first. Raises `CacheFullError` with nothing changed."""

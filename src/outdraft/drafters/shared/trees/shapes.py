@@ -1,6 +1,7 @@
 r"""How a tree grows: how many children a node gets, and which nodes are expanded next.
 
     Beam      the same width everywhere; on each level the most probable paths are expanded
+    BestPaths the most probable paths of all, whatever their level (DDTree)
     Levels    so many children on each level, all of them expanded (SpecInfer's expansion)
     Joint     so many nodes on each level, drawn together (RSD-S); of a deterministic tree as Beam
     Template  the same nodes always, named by their ranks (Medusa's and EAGLE's)
@@ -32,6 +33,21 @@ class Beam(TreeShape):
         """The best of the level."""
         sure = [node for node in new if not tree.is_unsure(node)]
         return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
+
+
+class BestPaths(Beam):
+    """The best `nodes` paths that there are: a node is expanded while it is one of them.
+
+    DDTree over a block's slots (2026), and over whatever else says how likely a token is behind a path.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__(nodes, nodes)
+
+    def expand(self, tree: Tree, new: range) -> list[int]:
+        """Those that may be among the best in the end; what comes later scores less than what it hangs below."""
+        best = sorted(range(1, len(tree.tokens)), key=lambda node: (-tree.scores[node], node))[: self._beam]
+        return [node for node in sorted(best) if node in new and not tree.is_unsure(node)]
 
 
 class JointBeam(Beam):

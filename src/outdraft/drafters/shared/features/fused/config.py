@@ -11,7 +11,7 @@ from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eagle3Config:
+class FusedConfig:
     """Sizes, taps and flags. Tap t: the target's state after t layers."""
 
     layers: ModelConfig  # its own decoder layers; their vocabulary is the target's
@@ -26,6 +26,8 @@ class Eagle3Config:
     own_head: bool = True  # False: the target's head scores what `norm` gives
     own_embedding: bool = False
     train_embedding: bool = False  # `embed_requires_grad`
+    mask_token_id: int | None = None  # stands for a token that is not there yet, and `mask_hidden` for its states
+    num_depths: int = 1  # tokens that one pass guesses, all but the first by rows of masks
 
     def require(self, known: TargetFacts) -> None:
         """Raise `CapabilityError` unless it can draft for this target."""

@@ -1,4 +1,4 @@
-"""EAGLE-3 directories of all libraries, read into one configuration and one set of names.
+"""Directories of EAGLE-3 networks of all libraries, read into one configuration and one set of names.
 
     original       midlayer.*, a Llama's config.json with draft_vocab_size; taps are not named
     speculators    layers.0.*, transformer_layer_config, taps "after n layers" at top level
@@ -9,6 +9,8 @@ Two conventions of taps share a key, told apart by where it stands; here every t
 directory that says both must say the same in both. What we write is speculators' layout with every flag explicit, and
 the taps in both places, so that servers that read either draft with it. Flags stand at the top, or in `eagle_config`,
 or in both if they agree; what `eagle_config` says of a computation that there is no other of here must be that one.
+
+Kinds of such networks are told apart by keys and tensors, never by the name of an architecture.
 """
 
 import logging
@@ -20,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.learning.vocab import read_vocab
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
@@ -31,11 +33,13 @@ from outdraft.options.shown import shown
 from outdraft.weights.renamed import NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
 
-MODEL_TYPE = "eagle3"
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 TAPS = "eagle_aux_hidden_state_layer_ids"
 NESTED = "eagle_config"
 AUX = "use_aux_hidden_state"
+MASK = "mask_hidden"  # stands for the states of tokens that the target has not read
+MASK_IDS = ("mask_token_id", "ptd_token_id", "pard_token")  # the token beside it, as publishers spell it
+DEPTHS = 8  # where no file says how many tokens one pass guesses
 ONLY: dict[str, object] = {  # of `eagle_config`: the one value that is computed
     "use_input_layernorm_in_first_layer": True,
     "use_last_layernorm": True,
@@ -50,26 +54,36 @@ ORIGINAL = "LlamaForCausalLMEagle3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Eagle3Files:
+class FusedKind:
+    """What tells two kinds of such networks apart."""
+
+    what: str  # in words
+    model_type: str  # speculators_model_type
+    architecture: str  # as config.json names it
+    masked: bool = False  # it has states that stand for those of tokens that the target has not read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedFiles:
     """A directory, understood."""
 
-    config: Eagle3Config
+    config: FusedConfig
     tensors: TensorSource  # under speculators' names: layers.0.*, fc.weight, norm.weight, lm_head.weight, ...
     vocab: Tensor | None  # [V'] the target's ids of the draft's tokens; None: all
     spelling: str  # "original", "speculators", "nested" or "numbered"
 
 
-def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
+def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
     """An EAGLE-3 network in any spelling. `num_layers`: the target's, for taps that no file names.
 
-    Raises `ModelLoadError` for what is no EAGLE-3 network, is damaged, or contradicts itself.
+    Raises `ModelLoadError` for what is no network of this kind, is damaged, or contradicts itself.
     """
     raw = read_json(directory / "config.json")
     told = raw.get("speculators_model_type")
     whole = raw.get("transformer_layer_config")
-    is_ours = told == MODEL_TYPE and isinstance(whole, dict)
+    is_ours = told == kind.model_type and isinstance(whole, dict)
     if told is not None and not is_ours:
-        raise ModelLoadError(f"{directory} holds a {shown(told)}, no EAGLE-3 network{instead(directory)}")
+        raise ModelLoadError(f"{directory} holds a {shown(told)}, no {kind.what}{instead(directory)}")
     if not (is_ours or "draft_vocab_size" in raw or ORIGINAL in str(raw.get("architectures"))):
         raise ModelLoadError(
             f"{directory} holds no EAGLE-3 network: its config.json names neither speculators_model_type, "
@@ -77,18 +91,24 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
         )
     source = open_tensors(directory)
     tensors = NamedTensors(source, _names(source))
+    if (MASK in tensors) != kind.masked:
+        raise ModelLoadError(
+            f"{directory} holds no {kind.what}: it has {'no ' * kind.masked}{MASK}{instead(directory)}"
+        )
     layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != NESTED}
     if "t2d" in tensors:
         layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original name the draft's own there
     if ORIGINAL in str(raw.get("architectures")):  # its class says what is computed, whatever model_type was copied
         layers["model_type"] = "qwen3" if "layers.0.self_attn.q_norm.weight" in tensors else "llama"
-    kind = find_architecture(layers)
-    if kind.model_type not in ("llama", "qwen3"):
-        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
-    shape = kind.read(layers, beside=_BESIDE)
+    family = find_architecture(layers)
+    if family.model_type not in ("llama", "qwen3"):
+        raise ModelLoadError(
+            f"{directory}: layers of {family.model_type!r} are not supported (supported: llama, qwen3)"
+        )
+    shape = family.read(layers, beside=_BESIDE)
     if any(window is not None for window in shape.windows):
         raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
-    fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": MODEL_TYPE})
+    fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": kind.model_type})
     check_nested(raw, directory)
     one_state = not read_flag(raw, AUX, True, directory)
     if one_state:
@@ -102,7 +122,7 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
         raise ModelLoadError(f"{directory}: {AUX}=false leaves no fc for norm_before_fc or fc_norm to stand before")
     if flags["norm_before_fc"] and flags["fc_norm"]:
         raise ModelLoadError(f"{directory}: norm_before_fc and fc_norm exclude each other")
-    config = Eagle3Config(
+    config = FusedConfig(
         layers=shape,
         taps=taps,
         draft_vocab_size=fields.size("draft_vocab_size", shape.vocab_size),
@@ -112,8 +132,10 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
         own_embedding="embed_tokens.weight" in tensors,
         train_embedding=fields.get("embed_requires_grad", bool, False),
         **flags,
+        **_masks(raw, shape.vocab_size, directory) if kind.masked else {},
     )
-    return Eagle3Files(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), spelling=spelling)
+    vocab = _vocab(config, tensors, directory)
+    return FusedFiles(config=config, tensors=tensors, vocab=vocab, spelling=spelling)
 
 
 _BESIDE = (  # what a flat config.json has beside the layers' own keys
@@ -134,6 +156,8 @@ _BESIDE = (  # what a flat config.json has beside the layers' own keys
     "qkv_bias",
     "target_model_type",
     "eagle_version",
+    "parallel_drafting",
+    *MASK_IDS,
 )
 _KEYS = ("draft_vocab_size", "target_hidden_size", "embed_requires_grad")
 
@@ -164,7 +188,7 @@ def _inferred(flag: str, tensors: TensorSource) -> bool:
     return {"fc_norm": "fc_norm.0.weight", "norm_before_fc": "input_norm.weight"}.get(flag, "") in tensors
 
 
-def _vocab(config: Eagle3Config, tensors: TensorSource, directory: Path) -> Tensor | None:
+def _vocab(config: FusedConfig, tensors: TensorSource, directory: Path) -> Tensor | None:
     if "d2t" in tensors:
         t2d = tensors.get("t2d")
         vocab = read_vocab(tensors["d2t"], t2d, config.layers.vocab_size, directory)
@@ -179,6 +203,21 @@ def _vocab(config: Eagle3Config, tensors: TensorSource, directory: Path) -> Tens
             "and no d2t that says which"
         )
     return None
+
+
+def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str, Any]:
+    """The mask token, and how many tokens a server is to draft, which is how many were trained."""
+    token = next((raw[key] for key in MASK_IDS if raw.get(key) is not None), None)
+    if type(token) is not int or not 0 <= token < vocab_size:
+        raise ModelLoadError(
+            f"{directory}: {MASK_IDS[0]}={shown(token)} of config.json must be one of {vocab_size} tokens: write the "
+            "one that the network was trained with"
+        )
+    try:
+        count = raw["speculators_config"]["proposal_methods"][0]["speculative_tokens"]
+    except (KeyError, IndexError, TypeError):
+        count = DEPTHS
+    return {"mask_token_id": token, "num_depths": count if type(count) is int and 1 <= count <= 64 else DEPTHS}
 
 
 def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
@@ -243,25 +282,26 @@ def check_nested(raw: Mapping[str, Any], where: Path) -> None:
         _log.warning("%s: %s has keys that are not read: %s", where.name, NESTED, ", ".join(unread))
 
 
-def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
+def written(kind: FusedKind, config: FusedConfig, dtype: torch.dtype) -> dict[str, Any]:
     """The config.json of a directory in speculators' layout, every flag explicit, the taps in both spellings.
 
     Which target it belongs to by name is left open, `speculators_config.verifier.name_or_path`: the user who
     publishes it knows.
     """
     layers = config.layers
-    kind = ARCHITECTURES[layers.architecture]
-    shape = {"model_type": kind.model_type, **kind.write(layers)}
+    family = ARCHITECTURES[layers.architecture]
+    shape = {"model_type": family.model_type, **family.write(layers)}
     scaling: Any = shape.get("rope_scaling") or {"rope_type": "default"}
     shape["rope_parameters"] = {**scaling, "rope_theta": shape["rope_theta"]}
     stored = str(dtype).removeprefix("torch.")
     return {
-        "architectures": ["Eagle3DraftModel"],
-        **speculators_config(MODEL_TYPE, None, []),
+        "architectures": [kind.architecture],
+        **speculators_config(kind.model_type, None, [], config.num_depths if kind.masked else 3),
         "draft_vocab_size": config.draft_vocab_size,
         "dtype": stored,
         **({} if config.one_state else {TAPS: list(config.taps)}),
         NESTED: {AUX: False} if config.one_state else {TAPS: [tap - 1 for tap in config.taps]},
+        **({MASK_IDS[0]: config.mask_token_id} if kind.masked else {}),
         "embed_requires_grad": config.train_embedding,
         **{flag: getattr(config, flag) for flag in FLAGS},
         "target_hidden_size": config.target_hidden_size,

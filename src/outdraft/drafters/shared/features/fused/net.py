@@ -15,11 +15,12 @@ embeddings, its head. With one state there is no fc: f_i is the target's last st
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from math import nan
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
@@ -78,7 +79,7 @@ class WideBlock(Block):
         return out
 
 
-class Eagle3Net(FeatureNet):
+class FusedNet(FeatureNet):
     """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them.
 
     lent: needed to draft with one state, or without a head of its own.
@@ -86,7 +87,7 @@ class Eagle3Net(FeatureNet):
 
     def __init__(
         self,
-        config: Eagle3Config,
+        config: FusedConfig,
         dtype: torch.dtype,
         device: torch.device,
         vocab: Tensor | None = None,
@@ -108,11 +109,20 @@ class Eagle3Net(FeatureNet):
         self.others = nn.ModuleList(Block(layers, i, dtype, device) for i in range(1, layers.num_layers))
         self.norm = norm(width)
         self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device) if config.own_head else None
+        self.mask_hidden: nn.Parameter | None = None  # [1, 1, k * Dt] the states of k taps that are not there yet
+        if config.mask_token_id is not None:
+            self.mask_hidden = nn.Parameter(torch.full((1, 1, count * wide), nan, dtype=dtype, device=device))
         self._lent = lent
         if config.own_embedding:
             self.embedding = self.own_embedding(dtype, device, trains=config.train_embedding)
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
+
+    @property
+    def mask_taps(self) -> tuple[Tensor, ...]:
+        """What stands for the states of a token that the target has not read: one [1, Dt] a tap."""
+        assert self.mask_hidden is not None
+        return self.mask_hidden[0].chunk(len(self.config.taps), -1)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -187,13 +197,15 @@ class Eagle3Net(FeatureNet):
         )
 
 
-def entries_of(config: Eagle3Config) -> Iterable[Entry]:
+def entries_of(config: FusedConfig) -> Iterable[Entry]:
     """Which of our parameters each published tensor is (names as speculators spells them)."""
 
     def same(name: str) -> Entry:
         return Entry(ours=name, theirs=(name,))
 
     yield same("norm.weight")
+    if config.mask_token_id is not None:
+        yield same("mask_hidden")
     if not config.one_state:
         yield same("fc.weight")
     if config.own_head:

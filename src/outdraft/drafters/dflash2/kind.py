@@ -1,0 +1,90 @@
+"""DFlash2's network: convolutions around every sublayer, and a selector behind the head."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.core.head_format import served_by_sglang, served_by_vllm
+from outdraft.drafters.dflash2.net import BlockConvolution, CandidateSelector
+from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.keys import Absent, whole_number
+from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
+from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.models.families.shared.naming import Entry
+from outdraft.weights.source import TensorSource
+
+_BOOKS = ("predecessor_codebook", "successor_codebook")
+_STD = 0.02  # of a selector's first weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dflash2Sizes:
+    """As config.json spells them."""
+
+    conv_kernel_size: int = 2  # rows of a block that a convolution reads
+    conv_group_size: int = 16  # channels that share a moving kernel
+    selector_rank: int = 256
+    selector_top_k: int = 16  # candidates of a slot
+
+
+def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Dflash2Sizes:
+    told = {key: whole_number(said, key, directory, least=1) for key in asdict(Dflash2Sizes())}
+    return Dflash2Sizes(**told)
+
+
+def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
+    width, size = config.layers.hidden_size, config.block_size
+    return BlockParts(
+        convolution=lambda: BlockConvolution(width, size, own.conv_kernel_size, own.conv_group_size, dtype, device),
+        correction=CandidateSelector(
+            width,
+            config.layers.vocab_size,
+            config.draft_vocab_size,
+            own.selector_rank,
+            own.selector_top_k,
+            dtype,
+            device,
+        ),
+    )
+
+
+def _entries(config: BlockConfig, own: Dflash2Sizes) -> Iterable[Entry]:
+    for i in range(config.layers.num_layers):
+        for where in ("attention_conv", "mlp_conv"):
+            for part in ("base_kernel", "kernel_projection.weight"):
+                yield Entry(ours=f"layers.{i}.{where}.{part}", theirs=(f"layers.{i}.{where}.{part}",))
+    for part in (*_BOOKS, "hidden_projection.weight"):
+        yield Entry(ours=f"correction.{part}", theirs=(f"candidate_selector.{part}",))
+
+
+@torch.no_grad()
+def _begin(net: BlockNet) -> None:
+    """Convolutions change nothing at first."""
+    for part in net.modules():
+        if isinstance(part, BlockConvolution):
+            part.base_kernel.zero_()
+            part.base_kernel[:, 0] = 1
+            part.kernel_projection.weight.zero_()
+        if isinstance(part, CandidateSelector):
+            for one in part.parameters():
+                one.mul_(_STD / one.std())
+
+
+KIND: BlockKind[Dflash2Sizes] = BlockKind(
+    name="dflash2",
+    architecture="DFlash2DraftModel",
+    flat_architecture="DFlash2DraftModel",
+    read=_read,
+    write=asdict,
+    keys=tuple(asdict(Dflash2Sizes())),
+    mark="candidate_selector.predecessor_codebook",
+    also={f"candidate_selector.{book}.weight": f"candidate_selector.{book}" for book in _BOOKS},
+    absent=Absent(causal_windows=False),
+    served_flat={"vllm": served_by_vllm("dflash", 7), "sglang": served_by_sglang("DFLASH")},
+    parts=_parts,
+    entries=_entries,
+    begin=_begin,
+)

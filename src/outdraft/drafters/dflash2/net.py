@@ -1,0 +1,107 @@
+"""DFlash2's two parts: convolutions along a block around every sublayer, and a selector of one candidate a slot.
+
+    convolution    y_t = sum over tau of (base[tau] + d[tau]) x_(t - tau)       d = a projection of the normed rows, one
+                   before the sublayer with base[0], d[0], behind it with       number for each group of channels
+                   base[1], d[1]; no shift leaves its block
+    selector       S(c | a) = U(c) + sum over r of A[a] * (P h) * B[c]          c among the top K of a slot, a the token
+                                                                                before it: -inf for all other tokens
+
+DFlash2, z-lab, 2026, as released in speculators 0.9. Source of DFlash: Chen et al., 2026,
+https://arxiv.org/abs/2602.06036.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.learner import OWN, Beside
+from outdraft.drafters.shared.blocks.correction import Correction, Scores
+from outdraft.nn.linear import Linear
+
+
+class BlockConvolution(nn.Module):
+    """Around one sublayer. Begins as nothing: the row itself, before and behind."""
+
+    def __init__(
+        self, width: int, block_size: int, taps: int, group: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        super().__init__()
+        self.block_size, self.taps, self.group = block_size, taps, group
+        self.base_kernel = nn.Parameter(torch.full((2, taps, width), float("nan"), dtype=dtype, device=device))
+        self.kernel_projection = Linear(width, 2 * taps * (width // group), False, dtype, device)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """The normed rows [N, D] of whole blocks, and what they go through -> [N, D]."""
+        moved = self.kernel_projection(x).view(len(x), 2, self.taps, -1)
+        kernels = self.base_kernel + moved.repeat_interleave(self.group, -1)  # [N, 2, taps, D]
+        return self._along(sublayer(self._along(x, kernels[:, 0])), kernels[:, 1])
+
+    def _along(self, x: Tensor, kernel: Tensor) -> Tensor:
+        """x [N, D], kernel [N, taps, D]: each row and those before it in its block."""
+        blocks, found = x.view(-1, self.block_size, x.shape[-1]), x * kernel[:, 0]
+        for back in range(1, self.taps):
+            earlier = nn.functional.pad(blocks, (0, 0, back, 0))[:, : self.block_size]
+            found = found + earlier.reshape_as(x) * kernel[:, back]
+        return found
+
+
+class CandidateSelector(Correction):
+    """`rank`: of what tokens say of each other; `top`: candidates of a slot."""
+
+    learns_scores = False
+
+    def __init__(
+        self,
+        width: int,
+        vocab_size: int,
+        draft_vocab_size: int,
+        rank: int,
+        top: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.top, self.reads = top, {"hidden_projection.weight": slice(0, width)}
+
+        def book(size: int) -> nn.Parameter:
+            return nn.Parameter(torch.full((size, rank), float("nan"), dtype=dtype, device=device))
+
+        self.predecessor_codebook = book(vocab_size)  # A
+        self.successor_codebook = book(draft_vocab_size)  # B
+        self.hidden_projection = Linear(width, rank, False, dtype, device)  # P
+
+    def summaries(self, h: Tensor, before: Tensor) -> Tensor:
+        """A[a] of the token before each slot: [n, S] -> [n, S, r]."""
+        return self.predecessor_codebook[before]
+
+    def forward(self, scores: Tensor, h: Tensor, summary: Tensor) -> Tensor:
+        """[n, V], [n, D], [n, r] -> [n, V], -inf but for the candidates."""
+        best = scores.topk(min(self.top, scores.shape[-1]), -1)
+        pairs = self._pairs(h, summary, best.indices)
+        return torch.full_like(scores, -torch.inf).scatter(-1, best.indices, best.values + pairs.to(scores))
+
+    def _pairs(self, h: Tensor, summary: Tensor, candidates: Tensor) -> Tensor:
+        """[n, D], [n, r], [n, K] -> what the predecessor says of each candidate [n, K]."""
+        asked = summary * self.hidden_projection(h.to(summary))  # [n, r]
+        return torch.einsum("nr,nkr->nk", asked, self.successor_codebook[candidates])
+
+    def beside(
+        self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor, weights: Tensor
+    ) -> Seq[Beside]:
+        """Cross-entropy over a slot's candidates, behind the text's token: the next one takes the weakest's place."""
+        found = []
+        for slot in range(before.shape[1]):
+            kept = (rows[:, slot] >= 0) & (after[:, slot] >= 0)
+            states, tokens, heavy = h[kept, slot], after[kept, slot], weights[kept, slot]
+            said = scores(states)
+            candidates = said.detach().topk(min(self.top, said.shape[-1]), -1).indices
+            is_there = candidates == tokens[:, None]
+            place = torch.where(is_there.any(-1), is_there.float().argmax(-1), candidates.shape[-1] - 1)
+            candidates = candidates.scatter(-1, place[:, None], tokens[:, None])
+            pairs = self._pairs(states, self.predecessor_codebook[before[kept, slot]], candidates)
+            far = nn.functional.cross_entropy((said.gather(-1, candidates) + pairs).float(), place, reduction="none")
+            share = heavy * (len(heavy) / heavy.sum().clamp_min(1e-9))
+            found.append(Beside(name=OWN, values=far * share, rows=rows[kept, slot], weight=float(heavy.mean())))
+        return found

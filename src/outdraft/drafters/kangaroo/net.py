@@ -1,0 +1,102 @@
+"""The adapter behind the first layers: one attention with a memory of its own, and two norms.
+
+    h_E --+-- norm -- attention --(+)-- norm --> the target's head
+          +------------------------+
+
+Liu et al., "Kangaroo: lossless self-speculative decoding via double early exiting", 2024,
+https://arxiv.org/abs/2404.18911. Data: states after E layers [N, D] -> what the head reads [N, D].
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.models.files.head_files import load_head, save_head
+from outdraft.models.networks.block import Attention, make_linear
+from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.parts import PartPlace
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.norm import RMSNorm
+from outdraft.nn.rope import Rope, RopeConfig
+
+MODEL_TYPE = "outdraft_kangaroo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KangarooConfig:
+    """Where it exits, and the sizes of the attention."""
+
+    exit_layer: int  # E: it reads the state after layers 0..E-1
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+
+    @property
+    def layers(self) -> ModelConfig:
+        """As one layer of a decoder."""
+        return ModelConfig(
+            architecture="llama",
+            vocab_size=1,
+            hidden_size=self.hidden_size,
+            num_layers=1,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.head_dim,
+            intermediate_size=1,
+            max_len=1,
+            norm_eps=self.norm_eps,
+            rope=RopeConfig(dim=self.head_dim, theta=self.rope_theta),
+        )
+
+
+class KangarooAdapter(nn.Module):
+    """`exact`: no row's bits depend on the rows beside it (inference)."""
+
+    def __init__(
+        self, config: KangarooConfig, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__()
+        device, layers = torch.device(device), config.layers
+        self.config = config
+        place = PartPlace(
+            index=0,
+            width=config.hidden_size,
+            dtype=dtype,
+            device=device,
+            linear=lambda name, num_in, num_out, bias: make_linear(layers, name, num_in, num_out, bias, dtype, device),
+        )
+        self.attn_norm = RMSNorm(config.hidden_size, config.norm_eps, dtype, device)
+        self.attention = Attention(layers, place)
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps, dtype, device)
+        assert layers.rope is not None
+        self.rope = Rope(layers.rope)
+
+    def forward(self, h: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """States after E layers [N, D] at positions [N] -> [N, D]; the context keeps keys and values."""
+        own = h.to(self.norm.weight.dtype)  # native kernels hand over float32
+        mixed = self.attention(self.attn_norm(own), self.rope.at(positions, own.dtype), ctx)
+        out: Tensor = self.norm(own + mixed)
+        return out
+
+
+def save_adapter(adapter: KangarooAdapter, directory: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors."""
+    save_head(adapter, adapter.config, directory, model_type=MODEL_TYPE, dtype=dtype)
+
+
+def load_adapter(
+    directory: Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> KangarooAdapter:
+    """The adapter in `directory`; raises `ModelLoadError` if it is another kind of model."""
+    return load_head(
+        directory,
+        KangarooConfig,
+        lambda config, at: KangarooAdapter(config, dtype, at or device),
+        model_type=MODEL_TYPE,
+        what="Kangaroo adapter",
+    )

@@ -1,0 +1,1 @@
+"""Drafters that write a block of tokens in one pass of their own: one network, one cache, one learner; heads differ."""

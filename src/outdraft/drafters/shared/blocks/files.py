@@ -1,0 +1,145 @@
+"""Directories of block networks, read: keys (`keys.py`), tensors under canonical names, and which part each of them is.
+
+Kinds are told apart by keys and tensors, never by the name of an architecture. Data in: a directory; data out: the
+sizes, the tensors, and what a head's kind reads itself.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.keys import Absent, Tensors, read_keys, said_in
+from outdraft.drafters.shared.learning.vocab import read_vocab
+from outdraft.models.families.shared.naming import Entry, linear
+from outdraft.models.files.foreign_heads import tensor_names
+from outdraft.models.files.load import read_json
+from outdraft.models.networks.port import TargetFacts
+from outdraft.options.errors import ModelLoadError
+from outdraft.weights.pickled import read_pickled_vector
+from outdraft.weights.renamed import HeldTensors, NamedTensors, open_tensors
+from outdraft.weights.source import TensorSource
+
+BESIDE = ("d2t", "t2d")  # tensors that are no parameters
+MASK = "mask_embedding"
+_BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
+_BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
+_OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
+_OTHERS = {  # heads that are not here, by words in keys or tensors
+    "lilicorr": "LiLiCorr",
+    "xpress": "xPress",
+    "num_jacobi": "xPress",
+    "domino": "Domino",
+    "prefix_gru": "Domino",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFiles:
+    """A directory, understood."""
+
+    config: BlockConfig
+    tensors: TensorSource  # canonical names, without "model."
+    vocab: Tensor | None  # [V'] the target's ids of the draft's tokens; None: all
+    said: Mapping[str, Any]  # all keys, those of the nested table beside those at the top
+
+
+def read_blocks(
+    directory: Path, facts: TargetFacts, absent: Absent, own: Collection[str], also: Mapping[str, str]
+) -> BlockFiles:
+    """A block network in either layout. `own`: keys that its kind reads itself; `also`: names -> canonical ones.
+
+    Raises `ModelLoadError` for what is none, or contradicts itself, `CapabilityError` for another target's.
+    """
+    raw, tensors = read_json(directory / "config.json"), _tensors(directory, also)
+    told = said_in(raw, directory)
+    for word, name in _OTHERS.items():
+        if any(word in one for one in (*told, *tensors, str(told.get("projector_type")))):
+            raise ModelLoadError(
+                f"{directory} holds a block network with the head of {name}, which is not here: docs/convert.md lists "
+                "the drafts that are read"
+            )
+    found = Tensors(
+        qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
+        own_head="lm_head.weight" in tensors,
+        own_embedding="embed_tokens.weight" in tensors,
+        own_mask=MASK in tensors,
+    )
+    config, said = read_keys(raw, found, facts, absent, own, directory)
+    return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
+
+
+def own_tensors(directory: Path, also: Mapping[str, str]) -> frozenset[str] | None:
+    """Of a block network, the tensors beside those of the backbone, by canonical names; None: there is none."""
+    names = {name.removeprefix("model.") for name in tensor_names(directory)}
+    if not names.issuperset(_BACKBONE):
+        return None
+    beside = {*_BACKBONE, *BESIDE, MASK, "lm_head.weight", "embed_tokens.weight"}
+    return frozenset(
+        also.get(name, name)
+        for name in names - beside
+        if not name.startswith(_BORROWED)
+        and not (name.startswith("layers.") and name.split(".", 2)[-1].startswith(_OF_LAYERS))
+    )
+
+
+def _tensors(directory: Path, also: Mapping[str, str]) -> TensorSource:
+    """Under canonical names, with a mask's embedding that lies in a file of its own."""
+    found = open_tensors(directory)
+    names = {name.removeprefix("model."): name for name in found if not name.startswith(_BORROWED)}
+    tensors = NamedTensors(found, {also.get(name, name): stored for name, stored in names.items()})
+    for path in (directory / f"{MASK}.safetensors", directory / f"{MASK}.pt"):
+        if path.exists() and MASK not in tensors:
+            is_pickle = path.suffix == ".pt"
+            row = read_pickled_vector(path, "embedding") if is_pickle else open_tensors(directory, [path.name])[MASK]
+            return HeldTensors({**tensors, MASK: row.flatten()}, directory)
+    return tensors
+
+
+def _vocab(config: BlockConfig, tensors: TensorSource, directory: Path) -> Tensor | None:
+    if config.draft_vocab_size == config.layers.vocab_size:
+        return None
+    if "d2t" not in tensors:
+        raise ModelLoadError(
+            f"{directory}: a draft vocabulary of {config.draft_vocab_size} out of {config.layers.vocab_size} tokens, "
+            "and no d2t that says which"
+        )
+    vocab = read_vocab(tensors["d2t"], tensors.get("t2d"), config.layers.vocab_size, directory)
+    if len(vocab) != config.draft_vocab_size:
+        raise ModelLoadError(
+            f"{directory}: d2t is of {len(vocab)} tokens, draft_vocab_size={config.draft_vocab_size} in config.json"
+        )
+    return vocab
+
+
+def entries_of(config: BlockConfig) -> Iterable[Entry]:
+    """Which of our parameters each published tensor is."""
+    layers, width = config.layers, config.layers.head_dim
+    for name in ("fc", "hidden_norm", "norm"):
+        yield Entry(ours=f"{name}.weight", theirs=(f"{name}.weight",))
+    if config.own_head:
+        yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))
+    if config.own_embedding:
+        yield Entry(ours="embedding", theirs=("embed_tokens.weight",))
+    if config.own_mask:
+        yield Entry(ours="mask", theirs=(MASK,))
+    for i in range(layers.num_layers):
+        ours, theirs = f"layers.{i}", f"layers.{i}"
+        norms = {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
+        if layers.qk_norm:
+            norms |= {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
+        for name, stored in norms.items():
+            yield Entry(ours=f"{ours}.{name}.weight", theirs=(f"{theirs}.{stored}.weight",))
+        heights = (layers.num_kv_heads * width,) * 2
+        attention, inner = f"{theirs}.self_attn", (layers.intermediate_size,) * 2
+        yield from linear(f"{ours}.q", [f"{attention}.q_proj"], layers.qkv_bias)
+        yield from linear(
+            f"{ours}.kv", [f"{attention}.k_proj", f"{attention}.v_proj"], layers.qkv_bias, heights=heights
+        )
+        yield from linear(f"{ours}.out", [f"{attention}.o_proj"], layers.out_bias)
+        mlp = f"{theirs}.mlp"
+        yield from linear(f"{ours}.mlp.up", [f"{mlp}.gate_proj", f"{mlp}.up_proj"], layers.mlp_bias, heights=inner)
+        yield from linear(f"{ours}.mlp.down", [f"{mlp}.down_proj"], layers.mlp_bias)

@@ -1,0 +1,121 @@
+"""A block network, and what it says of a block's slots.
+
+    taps of the target at committed rows -- fc -- norm --> contexts c (once a row, the same for all layers)
+    [anchor, mask, mask, ...] -- embedding --> layers over c and the block --> norm --> h -- head --> a token a slot
+
+DFlash, Chen et al., 2026, https://arxiv.org/abs/2602.06036. What stands behind the head, and knows the tokens chosen
+before a slot, is a `Correction`: a new head is one file. N rows, D channels, b slots of a block.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.correction import Correction
+from outdraft.drafters.shared.blocks.layers import BlockAttention, BlockLayer
+from outdraft.models.networks.block import embedding_rows
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+from outdraft.nn.rope import Rope
+
+Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], positions [N] -> [N, D]
+Head = Callable[[Tensor], Tensor]  # normed states [N, D] -> logits [N, V]
+
+
+class BlockNet(nn.Module):
+    """The network. vocab [V']: the target's ids of the draft's tokens; None: all.
+
+    own: the sizes of the parts that its kind adds. `exact`: no row's bits depend on the rows beside it (inference).
+    """
+
+    def __init__(
+        self,
+        config: BlockConfig,
+        dtype: torch.dtype,
+        device: torch.device,
+        vocab: Tensor | None = None,
+        *,
+        convolution: Callable[[], nn.Module] | None = None,
+        correction: Correction | None = None,
+        own: Any = None,
+    ) -> None:
+        super().__init__()
+        layers, width = config.layers, config.layers.hidden_size
+        self.config, self.own, self.exact = config, own, False
+        self.vocab: Tensor | None
+        self.register_buffer("vocab", vocab, persistent=False)
+        self.fc = Linear(len(config.taps) * config.target_hidden_size, width, False, dtype, device)
+        self.hidden_norm = RMSNorm(width, layers.norm_eps, dtype, device)
+        self.layers = nn.ModuleList(BlockLayer(layers, i, dtype, device, convolution) for i in range(layers.num_layers))
+        self.norm = RMSNorm(width, layers.norm_eps, dtype, device)
+        self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device) if config.own_head else None
+        self.embedding: nn.Parameter | None = None
+        if config.own_embedding:
+            size = (layers.vocab_size, width)
+            self.embedding = nn.Parameter(torch.full(size, float("nan"), dtype=dtype, device=device))
+        self.mask: nn.Parameter | None = None
+        if config.own_mask:
+            self.mask = nn.Parameter(torch.full((width,), float("nan"), dtype=dtype, device=device))
+        self.correction = correction
+        assert layers.rope is not None
+        self.rope = Rope(layers.rope)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights, and of what is drafted with them."""
+        return self.norm.weight.dtype  # type: ignore[return-value]
+
+    def fuse(self, taps: Seq[Tensor]) -> Tensor:
+        """The target's states, one [N, Dt] a tap -> contexts [N, D]."""
+        found: Tensor = self.hidden_norm(self.fc(torch.cat([tap.to(self.dtype) for tap in taps], -1)))
+        return found
+
+    def keys(self, c: Tensor, positions: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Of each layer, keys and values [N, Hkv, d] of contexts [N, D] at these positions."""
+        rotation = self.rope.at(positions, c.dtype)
+        return [layer.keys(c, rotation) for layer in self.layers if isinstance(layer, BlockLayer)]
+
+    def embed(self, anchors: Tensor, positions: Tensor, table: Embed) -> Tensor:
+        """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D]."""
+        size = self.config.block_size
+        ids = anchors.new_full((len(anchors), size), self.config.mask_token_id)
+        ids[:, 0] = anchors
+        if self.mask is not None:
+            ids[:] = anchors[:, None]  # `mask_token_id` may be no token
+        if self.embedding is not None:
+            found = embedding_rows(self.embedding, ids.flatten())
+        else:
+            found = table(ids.flatten(), self.places(positions)).detach()
+        found = found.to(self.dtype)
+        if self.mask is not None:
+            is_mask = torch.arange(len(found), device=found.device) % size != 0
+            found = torch.where(is_mask[:, None], self.mask, found)
+        return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Positions [n] of anchors -> of all slots [n * b]."""
+        return (positions[:, None] + torch.arange(self.config.block_size, device=positions.device)).flatten()
+
+    def run(self, rows: Tensor, positions: Tensor, ctx: BlockAttention) -> Tensor:
+        """Rows [n * b, D] of blocks whose anchors stand at positions [n] -> states [n * b, D], normed."""
+        rotation, h = self.rope.at(self.places(positions), rows.dtype), rows
+        for layer in self.layers:
+            h = layer(h, rotation, ctx, self.exact)
+        normed: Tensor = self.norm(h)
+        return normed
+
+    def scores(self, h: Tensor, head: Head) -> Tensor:
+        """States [n, D] -> logits [n, V'], by the own head or the target's."""
+        if self.lm_head is not None:
+            found: Tensor = self.lm_head(h)
+        else:
+            found = head(h)
+            found = found if self.vocab is None else found[:, self.vocab]
+        if self.config.output_multiplier != 1:
+            found = found * self.config.output_multiplier
+        cap = self.config.logit_cap
+        return found if cap is None else cap * torch.tanh(found / cap)
