@@ -29,7 +29,22 @@ from outdraft.testing.subject import Subject
 from outdraft.testing.tables import one_sequence, random_table
 from outdraft.verify.shared.per_draft import PerDraft
 
-KINDS = ("amphista", "blockwise", "eagle", "eagle1", "eagle3", "hass", "hydra", "medusa", "mtp", "redrafter")
+KINDS = (
+    "amphista",
+    "blockwise",
+    "dflash",
+    "dflash2",
+    "dspark",
+    "eagle",
+    "eagle1",
+    "eagle3",
+    "hass",
+    "hydra",
+    "medusa",
+    "mtp",
+    "p_eagle",
+    "redrafter",
+)
 VOCAB, PROMPT = 3, (0, 1, 2, 1)
 P = random_table(VOCAB, 2, 3, spread=2)
 WEIGHING = {"auto", "block", "coupled", "gated", "leniency", "multi_draft", "rejection", "traversal"}

@@ -8,7 +8,7 @@ from torch import nn
 
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.learn.muon import Muon, orthogonal
-from outdraft.learn.step import Optimizer
+from outdraft.learn.step import TABLES, Optimizer
 from outdraft.nn.linear import LinearMap
 from outdraft.testing.tiny import tiny_model
 
@@ -49,7 +49,7 @@ def test_output_heads_and_tables_of_every_kind_are_adamws(kind):
         for p in g["params"]
         if isinstance(part, Muon)
     ]
-    assert len(muons) > 1
+    assert len(muons) > 1 or {name.rpartition(".")[2] for name in names.values()} <= TABLES
     for name in muons:
         assert isinstance(module.get_submodule(name.rpartition(".")[0]), LinearMap), name
         assert not {40, 61, 62} & set(module.get_parameter(name).shape), name

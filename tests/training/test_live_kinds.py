@@ -16,7 +16,9 @@ from outdraft.training.served import ServedRequest
 from outdraft.training.specimens import take_specimen
 from tests.training.forms import filled_forms
 
-FIXED = ("ctc", "early_exit")  # their networks cannot be replaced
+FIXED = ("ctc", "early_exit", "parallel_sampling")  # their networks cannot be replaced
+# What guesses well before it has learned gains slowly, and at first in its best tokens alone.
+SLOW = {"kangaroo": {"muon_lr": 0.02, "temperature": 0.0}}
 KINDS = [kind for kind in learner_names() if kind not in FIXED]
 PROMPT, GREEDY = "The sea was", SamplingParams(max_tokens=32, ignore_eos=True)
 
@@ -67,10 +69,11 @@ def with_draft(kind, place, room):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_changes_places_in_the_midst_of_a_text(kind, target, served, plain, begun, tmp_path):
-    settings = Learning(lr=3e-3, muon_lr=5e-3, step_tokens=512, held_out=0.25, depth=3, epochs=1.0)
+    told = {"lr": 3e-3, "muon_lr": 5e-3, **SLOW.get(kind, {})}
+    settings = Learning(**told, step_tokens=512, held_out=0.25, depth=3, epochs=1.0)
     live = LiveDraft(target, begun(kind), settings)
     held = [one for one in served if live.add(one)]
-    losses = [live.learn() for _ in range(6)]
+    losses = [live.learn() for _ in range(24 if kind in SLOW else 6)]
     before, after = live.judge(held, (live.serving, live.weights()))
     assert losses[-1] < losses[0] and sum(after) > 1.1 * sum(before) >= 0
     assert live.judge(held, (live.serving,)) == [pytest.approx(before)], "what serves has not changed"

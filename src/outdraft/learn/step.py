@@ -16,7 +16,15 @@ from torch.distributed.tensor import DTensor
 
 from outdraft.learn.muon import Muon
 
-TABLES = {"embedding", "positions", "places", "lm_head", "projections"}  # parts of names, in every network of ours
+TABLES = {  # parts of names, in every network of ours
+    "embedding",
+    "positions",
+    "places",
+    "lm_head",
+    "projections",
+    "predecessor_codebook",
+    "successor_codebook",
+}
 
 
 class Optimizer:
