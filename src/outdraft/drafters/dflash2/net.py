@@ -6,7 +6,7 @@
     selector       S(c | a) = U(c) + sum over r of A[a] * (P h) * B[c]          c among the top K of a slot, a the token
                                                                                 before it: -inf for all other tokens
 
-DFlash2, z-lab, 2026, as released in speculators 0.9. Source of DFlash: Chen et al., 2026,
+"DFlash 2", Inco AI, 2026, https://inco.ai/blog/dflash2/, as speculators 0.9 has it; DFlash: Chen et al., 2026,
 https://arxiv.org/abs/2602.06036.
 """
 

@@ -1,6 +1,6 @@
 """P-EAGLE: EAGLE-3's layers guess several tokens in one pass, by rows that stand for tokens that are not there yet.
 
-Hui et al., "P-EAGLE: parallel-drafting EAGLE with scalable training", 2026, https://arxiv.org/abs/2602.01469.
+"P-EAGLE: parallel-drafting EAGLE with scalable training", 2026, https://arxiv.org/abs/2602.01469.
 
     text     x0 x1 x2 x3 (pending)            pairs that wait: ... (f2, x3)
     pass     ... (f2, x3) [mask] [mask]       guess x4, x5, x6; the mask rows are dropped with the pass

@@ -5,7 +5,7 @@
     depth 2       4   6               behind those that are left: row d behind pair i stands at i + d
     sees      pairs up to i, and the rows of its own chain; it guesses token i + d + 2
 
-Hui et al., "P-EAGLE", 2026, https://arxiv.org/abs/2602.01469: conditional drop of tokens, which is PARD's (An et al.,
+"P-EAGLE", 2026, https://arxiv.org/abs/2602.01469: conditional drop of tokens, which is PARD's (An et al.,
 2025, https://arxiv.org/abs/2504.18583). Of n supervised rows (n - d) times max(0.7^d, 0.2) remain at depth d, of those
 that depth d - 1 kept and whose next token is supervised. All rows of all depths count alike. An exam drops none.
 """
