@@ -240,5 +240,8 @@ def test_a_best_first_tree_has_the_best_paths_of_all(nodes):
     for tokens in ([1, 2], [3, 4], [8]):
         draft = grow_trees([tree(sequence(tokens), BestPaths(nodes), 3, nodes)], feed, sample="match")[0]
         assert paths(draft) == brute_force(tokens, 3, nodes, min(nodes, 9), 9**3)
+    one = tree(sequence([1, 2]), BestPaths(3), 4, 3)
+    grow_trees([one], feed, sample="match")
+    assert len(one.expanded) < 1 + 3 * 3, "a node that is not among the best is not fed"
     beam = grow([sequence([1, 2])], depth=3, nodes=12, width=2, beam=2)[0]
     assert paths(beam) != brute_force([1, 2], 3, 12, 9, 9**3), "a narrow beam misses some, so the test can fail"

@@ -243,6 +243,27 @@ def test_requests_that_come_together_meet_the_watch_and_the_candidate_in_one_pas
     assert asked == [(4, 3)] and made._before[1].verdict.reason.startswith("undecided after 4")
 
 
+def test_a_candidate_taken_in_their_midst_meets_those_that_are_left():
+    live, seen = Known(0.0), []
+    made, heard = candidates(live, most=1000)
+    judge = live.judge
+    live.judge = lambda some, drafts: (seen.extend(one.prompt for one in some), judge(some, drafts))[1]
+    given = requests(60)
+    made.take(given)
+    assert heard and {one.prompt for one in made.held if one in given[:30]} <= set(seen)
+    later = [one.prompt for one in given[-8:] if one.number >= SETTINGS.held_out]
+    assert later and set(later) <= set(seen), "they came with it, and nothing had learned from them"
+
+
+def test_an_answer_of_one_token_is_neither_judged_nor_learned_from():
+    live = Known(0.0)
+    made, _ = candidates(live)
+    made.watch(1.0)
+    live.judge = lambda some, drafts: pytest.fail("it has no round")
+    made.take([replace(one, answer=one.answer[:1]) for one in requests(8)])
+    assert live.num_served == 0 and not made.held
+
+
 def test_what_begins_to_serve_among_requests_that_come_together_meets_the_next_ones():
     """It is watched from there on; and those left are learned from all the same."""
     live, given = Known(0.0), iter(requests(300))

@@ -10,15 +10,10 @@ from functools import partial
 from typing import cast
 
 from outdraft.drafters.eagle3.formats import FORMATS, KIND, save_eagle3
-from outdraft.drafters.shared.features.fused.learn import (
-    FusedLearning,
-    choose_vocab,
-    inflate_fused,
-    new_fused,
-    trained_before,
-)
+from outdraft.drafters.shared.features.fused.learn import FusedLearning, inflate_fused, new_fused, trained_before
 from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.learn import falling, learn_features
+from outdraft.drafters.shared.learning.vocab import choose_vocab
 from outdraft.options.ranges import check_range
 
 

@@ -23,14 +23,9 @@ from outdraft.drafters.p_eagle.formats import FORMATS, KIND, save_p_eagle
 from outdraft.drafters.shared.blocks.behind import BehindContext, KeptContext
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
-from outdraft.drafters.shared.features.fused.learn import (
-    FusedLearning,
-    choose_vocab,
-    inflate_fused,
-    new_fused,
-    trained_before,
-)
+from outdraft.drafters.shared.features.fused.learn import FusedLearning, inflate_fused, new_fused, trained_before
 from outdraft.drafters.shared.features.fused.net import FusedNet
+from outdraft.drafters.shared.learning.vocab import choose_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -133,7 +128,7 @@ class PEagleLearner:
 
 
 def new(options: PEagleLearning, target: Decoder, seed: int) -> PEagleLearner:
-    """A fresh network."""
+    """A network that nothing has taught yet."""
     token, own = options.mask_token_id, options.train_embedding
     if token >= target.config.vocab_size:
         raise ConfigError(f"mask_token_id={token}: the target has {target.config.vocab_size} tokens")

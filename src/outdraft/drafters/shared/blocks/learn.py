@@ -22,7 +22,6 @@ from outdraft.drafters.shared.blocks.pace import decaying, paced
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps
-from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -180,12 +179,3 @@ def begin_blocks(net: BlockNet, target: Decoder, seed: int) -> None:
     net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
     if net.lm_head is not None and net.vocab is not None:
         net.lm_head.weight.copy_(target.head_matrix()[net.vocab])
-
-
-@torch.no_grad()
-def choose_vocab(learner: BlockLearner, counts: Tensor) -> None:
-    """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
-    net = learner.net
-    if net.vocab is not None and net.lm_head is not None:
-        net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
-        net.lm_head.weight.copy_(learner.target.head_matrix()[net.vocab])

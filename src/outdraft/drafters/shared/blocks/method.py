@@ -10,8 +10,9 @@ from outdraft.core.learner import LearnMethod
 from outdraft.drafters.shared.blocks.formats import block_formats
 from outdraft.drafters.shared.blocks.inflate import inflate_blocks
 from outdraft.drafters.shared.blocks.kind import BlockKind, Own
-from outdraft.drafters.shared.blocks.learn import BlockLearner, BlockLearning, begin_blocks, block_config, choose_vocab
+from outdraft.drafters.shared.blocks.learn import BlockLearner, BlockLearning, begin_blocks, block_config
 from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.drafters.shared.learning.vocab import choose_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
 
@@ -52,7 +53,7 @@ def learn_blocks(
         new=new,
         load=load,
         drafts={"width": 1, "sample": "match"},
-        choose_vocab=choose_vocab,
+        choose_vocab=lambda one, counts: choose_vocab(one.net, one.target, counts),
         model_type=kind.name,
         formats=block_formats(kind),
         inflate=inflate,

@@ -7,6 +7,8 @@
 DFlash, Chen et al., 2026, https://arxiv.org/abs/2602.06036; D-PACE as published in speculators 0.9 (alpha = 0.5).
 """
 
+from math import exp
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ ALPHA = 0.5
 
 def decaying(count: int, gamma: float) -> list[float]:
     """Of `count` slots."""
-    return [2.718281828459045 ** (-k / gamma) for k in range(count)]
+    return [exp(-k / gamma) for k in range(count)]
 
 
 def paced(log_probs: Tensor, counts: Tensor, alpha: float = ALPHA) -> Tensor:

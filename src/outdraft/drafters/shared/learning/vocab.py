@@ -9,10 +9,13 @@ speculative sampling", 2025, https://arxiv.org/abs/2502.14856. In files (EAGLE-3
 """
 
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from outdraft.models.networks.base import Decoder
+from outdraft.nn.linear import Linear
 from outdraft.options.errors import ModelLoadError
 
 
@@ -44,3 +47,18 @@ def read_vocab(d2t: Tensor, t2d: Tensor | None, vocab_size: int, where: Path) ->
     if t2d is not None and not torch.equal(t2d.bool(), membership(vocab, vocab_size)):
         raise ModelLoadError(f"{where}: t2d and d2t name different tokens: convert the network again")
     return vocab
+
+
+class CountedHead(Protocol):
+    """A network whose head may score some of the target's tokens alone."""
+
+    vocab: Tensor | None  # [V'] which they are; None: all
+    lm_head: Linear | None
+
+
+@torch.no_grad()
+def choose_vocab(net: CountedHead, target: Decoder, counts: Tensor) -> None:
+    """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
+    if net.vocab is not None and net.lm_head is not None:
+        net.vocab = frequent(counts, len(net.vocab)).to(net.vocab.device)
+        net.lm_head.weight.copy_(target.head_matrix()[net.vocab])

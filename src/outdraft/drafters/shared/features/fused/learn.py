@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.fused.files import FusedKind
@@ -13,7 +12,6 @@ from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
 from outdraft.drafters.shared.features.fused.store import load_fused, save_fused
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps, widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
-from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import ConfigError
@@ -84,14 +82,6 @@ def trained_before(kind: FusedKind, directory: Path, target: Decoder) -> FusedNe
     if net.embedding is not None:
         net.embedding.requires_grad_(net.config.train_embedding)
     return net
-
-
-@torch.no_grad()
-def choose_vocab(net: FusedNet, target: Decoder, counts: Tensor) -> None:
-    """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
-    if net.vocab is not None and net.lm_head is not None:
-        net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
-        net.lm_head.weight.copy_(target.head_matrix()[net.vocab])
 
 
 @torch.no_grad()

@@ -1,0 +1,94 @@
+"""How the slots of a block count: D-PACE's weights, a fixed decay, and what a confidence learns."""
+
+from math import exp, prod
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from outdraft.core.learner import Guess, Lesson, Moment, Outlook
+from outdraft.drafters.dflash2.net import CandidateSelector
+from outdraft.drafters.shared.blocks.pace import decaying, paced
+from outdraft.drafters.shared.blocks.spots import chosen_rows
+from outdraft.learn.compare import compare
+from outdraft.learn.losses import forward_kl
+
+
+def lesson(length=7, moment=None):
+    ids = torch.arange(length + 1)[None] % 5
+    return Lesson(
+        ids=ids,
+        documents=torch.zeros_like(ids),
+        positions=torch.arange(length),
+        counts=torch.ones(length, dtype=torch.bool),
+        states=torch.randn(length, 5, generator=torch.Generator().manual_seed(1)),
+        moment=moment,
+    )
+
+
+def test_a_slot_counts_as_often_as_it_is_reached_and_all_behind_it():
+    logs, counts = -torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.ones(3, 4, dtype=torch.bool)
+    counts[1, 2:] = False
+    found = paced(logs, counts, alpha=0.5)
+    for row in range(3):
+        chance = [0.5 * exp(logs[row, i]) + 0.5 if counts[row, i] else 1.0 for i in range(4)]
+        for j in range(4):
+            wanted = sum(prod(chance[: m + 1]) for m in range(j, 4)) if counts[row, j] else 0.0
+            assert float(found[row, j]) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_fixed_decay_is_the_papers():
+    assert decaying(3, 4.0) == pytest.approx([1.0, exp(-0.25), exp(-0.5)])
+
+
+def outlook(q, weights=None, chance=None):
+    """One guess a row; the head says the states themselves."""
+    return Outlook(guesses=[Guess(states=q, head=lambda x: x, rows=torch.arange(7), weights=weights, chance=chance)])
+
+
+def test_a_guess_weighs_what_its_weight_says():
+    taught, q = lesson(), torch.randn(7, 5, generator=torch.Generator().manual_seed(2))
+    weights = torch.tensor([2.0, 0, 1, 0, 0, 3, 1])
+    found = compare(outlook(q, weights), taught, lambda h: h, forward_kl)
+    far = forward_kl(taught.states.log_softmax(-1), q.log_softmax(-1), taught.ids[0, 1:])
+    assert float(found.total) == pytest.approx(float((far * weights).sum()), rel=1e-5)
+    assert found.weight == 7.0
+
+
+def test_a_confidence_learns_the_acceptance_of_its_guess():
+    taught, q = lesson(), torch.randn(7, 5, generator=torch.Generator().manual_seed(2))
+    sure = torch.zeros(7, requires_grad=True)
+    weights = torch.tensor([1.0, 1, 1, 1, 1, 1, 0])
+    compare(outlook(q, weights, lambda x: sure[: len(x)]), taught, lambda h: h, forward_kl).total.backward()
+    accepted = torch.minimum(taught.states.softmax(-1), q.softmax(-1)).sum(-1)
+    assert sure.grad is not None
+    torch.testing.assert_close(sure.grad, (0.5 - accepted) * weights)
+
+
+def test_blocks_begin_at_some_rows_in_training_and_at_all_in_an_exam():
+    assert chosen_rows(lesson(), 3).tolist() == list(range(7))
+    one, other = (chosen_rows(lesson(moment=Moment(step=0, steps=9, seed=seed)), 3).tolist() for seed in (1, 2))
+    assert len(one) == len(other) == 3 and one == sorted(one) and one != other
+
+
+def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():
+    """The mean over a slot's rows is by their weights; the true token is among the candidates in any case."""
+    torch.manual_seed(0)
+    selector = CandidateSelector(6, 9, 9, 4, 3, torch.float32, torch.device("cpu"))
+    with torch.no_grad():
+        for one in selector.parameters():
+            one.copy_(torch.randn(one.shape))
+    h, before, after = torch.randn(5, 1, 6), torch.randint(9, (5, 1)), torch.randint(9, (5, 1))
+    weights, matrix = torch.tensor([[3.0], [1.0], [0.5], [2.0], [0.0]]), torch.randn(6, 9)
+    (found,) = selector.beside(lambda x: x @ matrix, h, before, after, torch.arange(5)[:, None], weights)
+    far = []
+    for row in range(5):
+        scores, token = h[row, 0] @ matrix, int(after[row, 0])
+        best = scores.topk(3).indices.tolist()
+        best = best if token in best else [*best[:2], token]
+        pairs = selector.predecessor_codebook[before[row, 0]] * selector.hidden_projection(h[row])[0]
+        corrected = torch.stack([scores[one] + (pairs * selector.successor_codebook[one]).sum() for one in best])
+        far.append(F.cross_entropy(corrected[None], torch.tensor([best.index(token)])))
+    wanted = (torch.stack(far) * weights[:, 0]).sum() / weights.sum()
+    torch.testing.assert_close(found.values.mean(), wanted)
+    assert found.weight == pytest.approx(float(weights.mean()))
