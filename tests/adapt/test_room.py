@@ -121,6 +121,25 @@ def test_what_a_killed_learner_left_is_cleared_away(room):
     assert [one.name for one in (tenant.path / "versions").iterdir()] == ["000001"]
 
 
+def test_a_version_that_is_half_deleted_is_none(room, monkeypatch):
+    """As by a learner that was killed while it deleted an old one."""
+    tenant = room.tenant(SHARED)
+    for one in "abcde":
+        tenant.publish(write(one))
+
+    def killed(place, **_):
+        next(iter(place.iterdir())).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("outdraft.adapt.room.shutil.rmtree", killed)
+        tenant.publish(write("f"))
+    assert tenant.version == 6 and tenant.versions() == [2, 3, 4, 5, 6]
+    assert all((tenant.place(one) / "config.json").exists() for one in tenant.versions())
+    assert tenant.publish(write("g")) == 7
+    assert sorted(one.name for one in (tenant.path / "versions").iterdir())[0] == "000003", "the rest of it is gone"
+
+
 def test_the_ledger_leaves_out_what_was_cut_off(room):
     tenant = room.tenant("a" * 16)
     tenant.note("tried", number=1)

@@ -111,9 +111,26 @@ def test_a_candidate_lies_on_the_way_from_where_learning_began(live):
     live.step(requests(2))
     for name, one in live.candidate().items():
         assert torch.allclose(one, 0.25 * began[name] + 0.75 * live.weights()[name], atol=1e-6)
-    live.serving = live.candidate()
+    reached, live.serving = live.weights(), live.candidate()
+    live.go_back()  # a candidate that passed lies behind what was learned: from there it goes on
+    assert all(torch.allclose(one, reached[name], atol=1e-5) for name, one in live.weights().items())
+    for name, one in live.candidate().items():
+        assert torch.allclose(one, live.serving[name], atol=1e-5), "nothing was learned since"
+    live.serving = began
     live.go_back()
-    assert all(torch.equal(one, live.serving[name]) for name, one in live.candidate().items())
+    assert all(torch.equal(one, began[name]) for name, one in live.weights().items())
+
+
+def test_a_version_that_is_read_again_goes_on_from_what_had_been_learned(live, target, tmp_path):
+    began = live.weights()
+    live.step(requests(2))
+    reached, taken = live.weights(), live.candidate()
+    live.write(taken, tmp_path / "version")
+    again = LiveDraft(target, tmp_path / "version", SETTINGS, begun=zoo.path("eagle3"))
+    assert all(torch.allclose(one, taken[name], atol=1e-5) for name, one in again.serving.items())
+    assert all(torch.allclose(one, reached[name], atol=1e-4) for name, one in again.weights().items())
+    other = LiveDraft(target, tmp_path / "version", replace(SETTINGS, share=0.5), begun=zoo.path("eagle3"))
+    assert all(torch.equal(one, other.serving[name]) for name, one in other.weights().items()), "another share: anew"
     live.serving = began
     live.go_back()
 

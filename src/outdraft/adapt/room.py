@@ -105,7 +105,7 @@ class TenantRoom:
         known = [int(one.get("version", 0)) for one in self.ledger()]
         version = max([self.version, *self.versions(), *known]) + 1
         self.begin()
-        for left in (self.path / "versions").glob("begun-*"):  # by a learner that was killed
+        for left in (self.path / "versions").glob("*-*"):  # begun, or half deleted, by a learner that was killed
             shutil.rmtree(left, ignore_errors=True)
         begun = self.path / "versions" / f"begun-{os.getpid()}"
         begun.mkdir(parents=True, mode=0o700)
@@ -125,7 +125,9 @@ class TenantRoom:
             beside.write_text(f"{version}\n", encoding="ascii")
             _sync(beside)
         for old in [one for one in self.versions() if one not in needed][:-_KEPT]:
-            shutil.rmtree(self.place(old), ignore_errors=True)
+            gone = self.path / "versions" / f"gone-{old}"
+            with suppress(OSError):  # what is half deleted has no version's name
+                shutil.rmtree(self.place(old).replace(gone))
 
     def note(self, what: str, **more: Any) -> None:
         """Add a line to the ledger; it is on disk when this returns."""

@@ -48,6 +48,7 @@ from outdraft.training.specimens import take_specimen
 
 _ENDLESS = 1 << 30  # steps of a run that has no end
 _MOST_KNOWN = 1 << 16  # prompts that were learned from, the latest
+_SHARE = "share"  # of a record: how far a version lies on the way from the beginning to what was learned
 _LEAN = {Cure.LEARN_EARLY: 0.5, Cure.LEARN_LATE: 2.0}  # weight of a position against the one before
 
 
@@ -55,9 +56,20 @@ Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
 
 
 class LiveDraft:
-    """A draft that serves, and a copy that learns. `target`: what `open_target` gave, which several may share."""
+    """A draft that serves, and a copy that learns. `target`: what `open_target` gave, which several may share.
 
-    def __init__(self, target: tuple[Decoder, Format], draft: Path, settings: Learning, *, seed: int = 0) -> None:
+    `begun`: the draft that was there before anything was learned; None: this one.
+    """
+
+    def __init__(
+        self,
+        target: tuple[Decoder, Format],
+        draft: Path,
+        settings: Learning,
+        *,
+        begun: Path | None = None,
+        seed: int = 0,
+    ) -> None:
         self.record = record = read_record(draft)
         self.kind, self.settings, self._draft = record.kind, settings, draft
         method = find_learner(record.kind)
@@ -69,8 +81,9 @@ class LiveDraft:
             self.learner, self.teacher, loss.rows, temperature=settings.temperature or 1.0, beside=loss.beside
         )
         self.serving, self._seed, self.window = self.weights(), seed, settings.window
-        self.optimizer = self._fresh_optimizer()
-        self._origin = self.serving  # where learning began
+        is_ours = begun is not None and load_json(draft / RECORD).get(_SHARE) == settings.share
+        self._origin = self.read(begun) if is_ours and begun is not None else self.serving  # where learning began
+        self.go_back()
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
         self._earlier: list[ServedRequest] = []
@@ -171,6 +184,7 @@ class LiveDraft:
         put_back(self.learner.module, weights)
         self.learner.save(directory)
         record, known = {**load_json(self._draft / RECORD), "promises": []}, self.record.specimen  # of other weights
+        record[_SHARE] = self.settings.share
         if known is not None:
             record["specimen"] = take_specimen(self.learner, self.teacher, directory, known.ids).data()
         put_back(self.learner.module, now)
@@ -185,7 +199,7 @@ class LiveDraft:
         return {name: one.clone() for name, one in learned(other.module).items()}
 
     def candidate(self) -> Weights:
-        """A share of the way from where learning began to what was learned: it forgets less, and gains as much.
+        """A share of the way from where learning began to all that was learned: it forgets less, and gains as much.
 
         Wortsman et al., "Robust fine-tuning of zero-shot models", 2021, https://arxiv.org/abs/2109.01903.
         """
@@ -193,10 +207,11 @@ class LiveDraft:
         return {name: torch.lerp(one, now[name], share) for name, one in self._origin.items()}
 
     def go_back(self) -> None:
-        """Begin again at what serves; what the optimiser remembers is dropped too."""
-        put_back(self.learner.module, self.serving)
+        """Begin again at what had been learned when that which serves was taken; the optimiser forgets too."""
+        ahead = 1 / self.settings.share
+        behind = {name: torch.lerp(one, self.serving[name], ahead) for name, one in self._origin.items()}
+        put_back(self.learner.module, behind)
         self.optimizer = self._fresh_optimizer()
-        self._origin = self.serving
 
     def _fresh_optimizer(self) -> Optimizer | LowRank:
         """Of a module that holds what serves."""
@@ -210,7 +225,7 @@ class LiveDraft:
             named = [one for one in named if any(f".{part}." in f".{one[0]}." for part in own.layers)]
         if own.rank:
             return LowRank(
-                named, self.serving, rank=own.rank, lr=own.lr, muon_lr=own.muon_lr, vocab_size=size, seed=self._seed
+                named, self.weights(), rank=own.rank, lr=own.lr, muon_lr=own.muon_lr, vocab_size=size, seed=self._seed
             )
         return Optimizer(named, lr=own.lr, muon_lr=own.muon_lr, weight_decay=0.0, vocab_size=size)
 

@@ -48,7 +48,7 @@ class Pupil:
         self._room, self._tenant, self._begun = room, room.tenant(name), room.pair.draft
         self._born = self._tenant.born
         self.version = self._tenant.version
-        self.live = LiveDraft(target, self._tenant.draft or self._begun, options.learning)
+        self.live = LiveDraft(target, self._tenant.draft or self._begun, options.learning, begun=self._begun)
         self._domains, self._treatment = Domains(), Treatment(self.live, room, name)
         ledger = self._tenant.ledger()
         self._seen: dict[str, int] = next((dict(one["seen"]) for one in reversed(ledger) if "seen" in one), {})
