@@ -6,7 +6,7 @@ from typing import Literal
 from outdraft.adapt.kinds import Cure
 from outdraft.options.checked import check_fields
 from outdraft.options.errors import ConfigError
-from outdraft.options.ranges import check_range
+from outdraft.options.ranges import MOST_BYTES, check_range
 
 _MOST_OLD = 0.9
 
@@ -50,7 +50,7 @@ class Learning:
         check_range(self, "window", "depth", least=1, most=1 << 16)
         check_range(self, "share", least=0.01, most=1.0)
         check_range(self, "temperature", least=0.0, most=10.0)
-        check_range(self, "states_bytes", least=0)
+        check_range(self, "states_bytes", least=0, most=MOST_BYTES)
 
     @property
     def cure(self) -> Cure:

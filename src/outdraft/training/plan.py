@@ -21,7 +21,7 @@ from outdraft.core.registry import find_learner, read_options
 from outdraft.options.checked import check_fields, check_value
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
-from outdraft.options.ranges import check_range
+from outdraft.options.ranges import MOST_BYTES, check_range
 from outdraft.options.read_file import load_toml
 from outdraft.training.config import LoopConfig
 from outdraft.training.reinforce import ReinforceOptions
@@ -65,7 +65,8 @@ class TrainPlan:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_range(self, "tokens", "seed", "cache_bytes", least=0)
+        check_range(self, "seed", least=0)
+        check_range(self, "tokens", "cache_bytes", least=0, most=MOST_BYTES)
         check_range(self, "held_out", least=1e-6, most=0.9)
         check_range(self, "on_policy", least=0.0, most=1.0)
         check_range(self, "held_out_texts", least=1)

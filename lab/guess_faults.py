@@ -1,0 +1,156 @@
+"""Faults of drafters that no text shows: guesses of another place, of other rows, of rows that should be gone.
+
+Guesses are checked, so each of these only accepts less. Each is a change of one line, which `planted` makes for as long
+as it is asked to; `tests/contracts/test_guess_faults.py` shows that the comparison with the learner finds all of them.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+DRAFTERS = "outdraft.drafters"
+_TEXTS = "shared.blocks.texts:BlockTexts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """`where`: MODULE:CLASS.METHOD below the drafters; there `right` stands once, and becomes `wrong`."""
+
+    name: str
+    kinds: tuple[str, ...]
+    where: str
+    right: str
+    wrong: str
+
+
+_BLOCKS = ("dflash", "dflash2", "dspark")
+FAULTS = (
+    Fault(
+        name="slot shift",
+        kinds=_BLOCKS,
+        where="shared.blocks.drafter:BlockDrafter._say",
+        right="one[: first + step + 1]",
+        wrong="one[: max(1, first + step)]",
+    ),
+    Fault(
+        name="block one position late",
+        kinds=_BLOCKS,
+        where=f"{_TEXTS}.blocks",
+        right="self.texts[seq].end for",
+        wrong="self.texts[seq].end + 3 for",
+    ),
+    Fault(
+        name="wrong taps",
+        kinds=_BLOCKS,
+        where=f"{_TEXTS}.read_waiting",
+        right="fuse(waiting.taps)",
+        wrong="fuse(waiting.taps[::-1])",
+    ),
+    Fault(
+        name="keys of a block that stay",
+        kinds=_BLOCKS,
+        where=f"{_TEXTS}.read_waiting",
+        right="slots = self.cache",
+        wrong="self.cache.grow_all(seqs, [1] * len(seqs)); slots = self.cache",
+    ),
+    Fault(
+        name="anchor of another row",
+        kinds=_BLOCKS,
+        where="shared.blocks.drafter:BlockDrafter.propose",
+        right="[seq.pending for seq in asked]",
+        wrong="[seq.tokens[-2] for seq in asked]",
+    ),
+    Fault(
+        name="slot shift",
+        kinds=("p_eagle",),
+        where="p_eagle:MaskedPairs.block",
+        right="range(stop - depth, stop)",
+        wrong="range(stop - depth - 1, stop - 1)",
+    ),
+    Fault(
+        name="mask rows one position late",
+        kinds=("p_eagle",),
+        where="p_eagle:MaskedPairs.block",
+        right="range(last + 1, last + depth)",
+        wrong="range(last + 4, last + depth + 3)",
+    ),
+    Fault(
+        name="wrong taps",
+        kinds=("p_eagle",),
+        where="p_eagle:MaskedPairs.block",
+        right="waiting.taps, net.mask_taps",
+        wrong="waiting.taps[::-1], net.mask_taps",
+    ),
+    Fault(
+        name="mask rows that stay",
+        kinds=("p_eagle",),
+        where="shared.networks.paired_text:PairedTexts.have_read",
+        right="range(len(text.tokens))",
+        wrong="range(len(text.tokens) + 1)",
+    ),
+    Fault(
+        name="anchor of another row",
+        kinds=("p_eagle",),
+        where="p_eagle:MaskedPairs.block",
+        right="*waiting.tokens[first:stop]",
+        wrong="*([0] + waiting.tokens)[first:stop]",
+    ),
+    Fault(
+        name="slot shift",
+        kinds=("parallel_sampling",),
+        where="parallel_sampling:ParallelSamplingDrafter.observe",
+        right="one.logits[rows]",
+        wrong="one.logits[rows[1:]]",
+    ),
+    Fault(
+        name="anchor of another row",
+        kinds=("parallel_sampling",),
+        where="parallel_sampling:ParallelSamplingDrafter.observe",
+        right="one.verdict.path[-1] if one.verdict.path else 0",
+        wrong="-1",
+    ),
+    Fault(
+        name="slot shift",
+        kinds=("kangaroo",),
+        where="kangaroo:KangarooDrafter.propose",
+        right="guess([seq.id for seq in own[:num_open]], h[:num_open], step)",
+        wrong="guess([seq.id for seq in own[:num_open]], hidden[rows[0]][max(0, step - 1)][None], step)",
+    ),
+    Fault(
+        name="wrong taps",
+        kinds=("kangaroo",),
+        where="kangaroo:KangarooDrafter.propose",
+        right="stop=self.exit_layer",
+        wrong="stop=self.exit_layer + 1",
+    ),
+    Fault(
+        name="rows of a guess that stay",
+        kinds=("kangaroo",),
+        where="kangaroo:KangarooDrafter.propose",
+        right="self._texts.cache.keep(seq.id, ())",
+        wrong="self._texts.cache.keep(seq.id, (0,))",
+    ),
+)
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """Inside, the fault is there. Raises `ValueError` where its line is not."""
+    module_name, _, path = fault.where.partition(":")
+    module = import_module(f"{DRAFTERS}.{module_name}")
+    class_name, _, method = path.partition(".")
+    owner: Any = getattr(module, class_name)
+    honest, text = owner.__dict__[method], textwrap.dedent(inspect.getsource(owner.__dict__[method]))
+    if text.count(fault.right) != 1:
+        raise ValueError(f"{fault.where} has {fault.right!r} {text.count(fault.right)} times, not once")
+    made: dict[str, Any] = {}
+    exec(compile(text.replace(fault.right, fault.wrong), inspect.getfile(owner), "exec"), module.__dict__, made)
+    setattr(owner, method, made[method])
+    try:
+        yield
+    finally:
+        setattr(owner, method, honest)
