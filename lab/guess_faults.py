@@ -7,10 +7,13 @@ as it is asked to; `tests/contracts/test_guess_faults.py` shows that the compari
 import inspect
 import textwrap
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+import torch
 
 DRAFTERS = "outdraft.drafters"
 _TEXTS = "shared.blocks.texts:BlockTexts"
@@ -55,7 +58,7 @@ FAULTS = (
         kinds=_BLOCKS,
         where=f"{_TEXTS}.read_waiting",
         right="slots = self.cache",
-        wrong="self.cache.grow_all(seqs, [1] * len(seqs)); slots = self.cache",
+        wrong="from lab.guess_faults import leave_rows; leave_rows(self, seqs); slots = self.cache",
     ),
     Fault(
         name="anchor of another row",
@@ -135,6 +138,15 @@ FAULTS = (
         wrong="self._texts.cache.keep(seq.id, (0,))",
     ),
 )
+
+
+def leave_rows(texts: Any, seqs: Seq[int]) -> None:
+    """One row of ones more for each text, behind those that were read."""
+    layers = texts.net.config.layers
+    row = torch.ones(1, layers.num_kv_heads, layers.head_dim)
+    for seq, slot in zip(seqs, texts.cache.grow_all(seqs, [1] * len(seqs)), strict=True):
+        for layer in range(layers.num_layers):
+            texts.cache.rows.write(seq, layer, slot, row, row)
 
 
 @contextmanager
