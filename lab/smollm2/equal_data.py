@@ -7,7 +7,7 @@
               KIND.json     parameters, seconds, tokens a pass and acceptance by position, greedy and at temperature 1
               states/       the target's states, which kinds with the same taps share
 
-All have the loop's settings in common; a kind's own plan stands in `KINDS`.
+All have the loop's settings in common; a kind's own options stand in `kinds.py`.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lab.smollm2.kinds import LOOPS, OPTIONS
 from outdraft.training.corpus import open_corpus
 from outdraft.training.course import Course, prepare
 from outdraft.training.draft import Exam
@@ -29,20 +30,6 @@ from outdraft.training.train import make_record, save_draft
 
 DEPTH = 7
 TEXTS = 192  # of an exam
-COUNTED = {"draft_vocab_size": 8192}
-BLOCK = {**COUNTED, "anchors": 128, "block_size": 8}
-KINDS: dict[str, dict[str, Any]] = {
-    "eagle3": {**COUNTED, "num_steps": 5, "fc_norm": True, "norm_output": True},
-    "dflash": BLOCK,
-    "dspark": {**BLOCK, "rank": 64},
-    "dflash2": {**BLOCK, "selector_rank": 64},
-    "p_eagle": COUNTED,
-    "mtp": {"num_steps": 4, "beta": 0.8},
-    "hydra": {"num_heads": 4, "num_layers": 2, "own_projections": False},
-    "medusa": {"num_heads": 4, "num_layers": 2, "own_projections": False},
-    "kangaroo": {},
-    "parallel_sampling": {},
-}
 LOOP = {"seq_len": 1024, "warmup": 30, "decay_share": 4.0, "lr": 2e-3, "muon_lr": 6e-3}
 
 
@@ -54,7 +41,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--tokens", type=int, default=500_000)
     parser.add_argument("--batch", type=int, default=2048, help="tokens of a step")
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join(OPTIONS))
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--cache-bytes", type=int, default=0)
     asked = parser.parse_args()
@@ -84,9 +71,10 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
             "held_out_texts": 16,
             "cache_bytes": asked.cache_bytes,
             "cache_dir": str(asked.out / "states") if asked.cache_bytes else "",
-            "options": KINDS[kind],
+            "options": OPTIONS[kind],
             "loop": {
                 **LOOP,
+                **LOOPS.get(kind, {}),
                 "batch_tokens": asked.batch,
                 "micro_tokens": asked.batch,
                 "save_every": 20,
@@ -106,7 +94,7 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     record = make_record(course, [])
     write_record(out, record)
     count = sum(one.numel() for one in course.learner.module.parameters() if one.requires_grad)
-    figures = {"parameters": count, "options": KINDS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
+    figures = {"parameters": count, "options": OPTIONS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
     return {"kind": kind, **figures, **exams(course, out, asked.data)}
 
 

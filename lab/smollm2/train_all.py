@@ -27,18 +27,12 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from lab.smollm2.kinds import LOOPS, OPTIONS, SHIPPED
 from lab.smollm2.whole_rows import HELD_OUT, is_held_out
 
 PART = 15_000_000  # bytes of a file that is carried home
 THREADS = "2"
 LAST = 45  # seconds from being asked to stop to being killed
-KINDS: dict[str, dict[str, Any]] = {
-    "eagle3": {"options": {"draft_vocab_size": 8192, "num_steps": 5, "fc_norm": True, "norm_output": True}},
-    "mtp": {"options": {"num_steps": 4, "beta": 0.8}},
-    "hydra": {"options": {"num_heads": 4, "num_layers": 2, "own_projections": False}},
-    "medusa": {"options": {"num_heads": 4, "num_layers": 2, "own_projections": False}},
-    "draft_model": {"options": {"layers": [0, 1, 29], "borrow": True}, "loop": {"lr": 1e-3, "muon_lr": 3e-3}},
-}
 LOOP = {  # small steps with a long decay taught the EAGLE family most (docs/training.md)
     "batch_tokens": 4096,
     "micro_tokens": 4096,
@@ -91,14 +85,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=270, help="of training steps, for each kind")
     parser.add_argument("--grace", type=float, default=150, help="seconds for loading, evaluations and saving")
     parser.add_argument("--held-out", type=float, default=HELD_OUT, help="share of the prompts")
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join(SHIPPED), help=f"of {', '.join(OPTIONS)}")
     parser.add_argument("--plan", default="{}", help='JSON that changes plans: {"all": {...}, "eagle3": {...}}')
     return parser
 
 
 def start(kind: str, asked: argparse.Namespace, out: Path) -> subprocess.Popen[bytes]:
     """A process that trains this kind, its words in OUT/KIND.log."""
-    own, given = KINDS[kind], json.loads(asked.plan)
+    given = json.loads(asked.plan)
     more, also = given.get("all", {}), given.get(kind, {})
     plan = {
         "kind": kind,
@@ -106,17 +100,17 @@ def start(kind: str, asked: argparse.Namespace, out: Path) -> subprocess.Popen[b
         "out": str(out / kind),
         "data": [str(out / "data" / "train.jsonl")],
         "valid": [str(out / "data" / "valid.jsonl")],
-        "depth": 5 if kind in ("eagle3", "mtp", "draft_model") else 4,
+        "depth": 4 if kind in ("hydra", "medusa") else 5,
         "device": asked.device,
         "dtype": asked.dtype,
         "held_out_texts": 32,
         **more,
         **also,
-        "options": {**own["options"], **also.get("options", {})},
+        "options": {**OPTIONS[kind], **also.get("options", {})},
         "loop": {
             **LOOP,
             "seconds": asked.seconds,
-            **own.get("loop", {}),
+            **LOOPS.get(kind, {}),
             **more.get("loop", {}),
             **also.get("loop", {}),
         },
