@@ -36,8 +36,8 @@ FAULTS = (
         name="slot shift",
         kinds=_BLOCKS,
         where="shared.blocks.drafter:BlockDrafter._say",
-        right="one[: first + step + 1]",
-        wrong="one[: max(1, first + step)]",
+        right="one.scores[step]",
+        wrong="one.scores[max(0, step - 1)]",
     ),
     Fault(
         name="block one position late",

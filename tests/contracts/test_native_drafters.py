@@ -22,11 +22,15 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.drafters.dflash.kind import KIND as DFLASH
+from outdraft.drafters.dspark.kind import KIND as DSPARK
+from outdraft.drafters.dspark.kind import DsparkSizes
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.drafters.eagle3.formats import save_eagle3
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
 from outdraft.drafters.p_eagle.formats import save_p_eagle
+from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
@@ -152,6 +156,26 @@ def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, *
     return {"model": str(directory / "p_eagle")}
 
 
+def block_net(kind, target, directory: Path, *, own=None, windows=(), vocab=None, **flags):
+    """A block network; where its files lie, its kind says."""
+    config = target.config
+    layers = replace(like_target(config, num_layers=2, qk_norm=True), norm_eps=1e-3, windows=windows)
+    block = BlockConfig(
+        layers=layers,
+        taps=(0, 2),
+        target_hidden_size=64,
+        block_size=5,
+        mask_token_id=3,
+        draft_vocab_size=vocab or config.vocab_size,
+        **flags,
+    )
+    ids = None if vocab is None else torch.arange(config.vocab_size)[-vocab:]
+    net = kind.net(block, own, torch.bfloat16, torch.device("cpu"), ids)
+    randomise(net, seed=15)
+    kind.save(net, directory / "block")
+    return {"model": str(directory / "block")}
+
+
 CHAIN = {"width": 1, "sample": "match", "quantization": "none"}
 TREE = {"width": 2, "sample": "match", "quantization": "none"}
 FEATURES = [
@@ -181,6 +205,31 @@ FEATURES = [
         drafter="p_eagle",
         label="tree",
         side=partial(p_eagle_net, num_layers=2, own_embedding=True, fc_norm=True),
+        options=TREE,
+    ),
+    DrafterRow(drafter="dflash", label="chain", side=partial(block_net, DFLASH), options=CHAIN),
+    DrafterRow(
+        drafter="dflash",
+        label="tree that sees a window, own embeddings and head, fewer tokens",
+        side=partial(block_net, DFLASH, windows=(3, 3), own_embedding=True, own_head=True, vocab=40),
+        options=TREE,
+    ),
+    DrafterRow(
+        drafter="dflash",
+        label="chain of causal slots, fewer tokens of the target's head",
+        side=partial(block_net, DFLASH, causal=True, vocab=40),
+        options=CHAIN,
+    ),
+    DrafterRow(
+        drafter="dspark",
+        label="chain",
+        side=partial(block_net, DSPARK, own=DsparkSizes(rank=32), from_anchor=True),
+        options=CHAIN,
+    ),
+    DrafterRow(
+        drafter="dspark",
+        label="tree of a recurrent head, own head",
+        side=partial(block_net, DSPARK, own=DsparkSizes(head="rnn", rank=32), own_head=True, vocab=40),
         options=TREE,
     ),
     DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),

@@ -8,7 +8,7 @@ from drafters.drafting import best_children, sequence
 
 from outdraft.core.draft import host_tree
 from outdraft.drafters.shared.limits import Cutoff
-from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.growth import Alike, grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, BestPaths, Levels, Template, num_nodes
 from outdraft.drafters.shared.trees.tree import GREEDY, Tree
 from outdraft.options.errors import NumericsError
@@ -189,6 +189,29 @@ def test_masked_tokens_are_never_proposed():
 def test_nan_is_an_error():
     with pytest.raises(NumericsError):
         grow_trees([tree(sequence([1]), Beam(2, 2), 2, 5)], lambda *_: torch.full((1, 7), math.nan), sample="match")
+
+
+def test_nodes_that_have_their_logits_in_common_are_as_if_each_had_its_own():
+    """As the slots of a block say the same behind every path."""
+    slots = torch.randn(4, 7, generator=torch.Generator().manual_seed(4))
+    slots[1, 2] = math.nan
+
+    def alike(level, trees):
+        owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
+        return Alike(rows=slots[[level + 2 * (tree.seq is not bad[1]) for tree in trees]], owners=owners)
+
+    def each(level, trees):
+        found = alike(level, trees)
+        return found.rows[found.owners]
+
+    bad = [sequence([1, 2]), sequence([1, 2])]
+    for params in ({}, {"logit_bias": {3: 2.0}}, {"temperature": 1.0}):
+        trees = [tree(sequence([1, 2], **params), BestPaths(9), 2, 9)]
+        others = [tree(one.seq, BestPaths(9), 2, 9) for one in trees]
+        found = (grow_trees(trees, alike, sample="match"), grow_trees(others, each, sample="match"))
+        assert paths(found[0][0]) == paths(found[1][0]) and found[0][0].num_nodes > 3
+    with pytest.raises(NumericsError, match=f"sequence {bad[1].id}:"):
+        grow_trees([tree(seq, BestPaths(9), 2, 9) for seq in bad], alike, sample="match")
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0}])

@@ -17,7 +17,8 @@ from outdraft.options.params import SamplingParams
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 PLACES = (draft_model, features, early_exit, own_chain)
-CHAINS = [row for row in ROWS if "tree" not in row.label and row.drafter != "p_eagle"]  # whose chain is one pass
+ONE_PASS = ("p_eagle", "dflash", "dspark")
+CHAINS = [row for row in ROWS if "tree" not in row.label and row.drafter not in ONE_PASS]
 
 
 @pytest.fixture(scope="module", params=CHAINS, ids=lambda row: row.name)

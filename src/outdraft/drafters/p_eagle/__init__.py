@@ -75,7 +75,7 @@ class MaskedDrafter(StateDrafter):
         def say(step: int, some: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
             return torch.stack([said[seq.id][step] for seq in some])
 
-        return grow_slots(self._options, seqs, depths, budgets, say)
+        return grow_slots(self._options, seqs, depths, budgets, say, marginal=True)
 
 
 def build(chosen: BlockOptions, port: TargetPort) -> MaskedDrafter:

@@ -17,10 +17,10 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
 from outdraft.drafters.shared.blocks.kind import BlockKind
+from outdraft.drafters.shared.blocks.native import NativeBlocks, on_kernels
 from outdraft.drafters.shared.blocks.net import BlockNet
-from outdraft.drafters.shared.blocks.texts import BlockTexts
+from outdraft.drafters.shared.blocks.texts import BlockTexts, Slots
 from outdraft.drafters.shared.features.network import whole_logits
-from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
 
@@ -28,8 +28,10 @@ from outdraft.models.networks.port import TargetPort
 class BlockDrafter(StateDrafter):
     """One pass of the network a round, over all sequences that want a guess."""
 
-    def __init__(self, options: BlockOptions, net: BlockNet, port: TargetPort, traits: Traits) -> None:
-        self._texts = BlockTexts(net, port)
+    def __init__(
+        self, options: BlockOptions, net: BlockNet, port: TargetPort, traits: Traits, native: NativeBlocks | None = None
+    ) -> None:
+        self._texts = BlockTexts(net, port, native)
         super().__init__(self._texts, net.config.taps, traits)
         self._options, self._net, self._port = options, net, port
 
@@ -37,23 +39,24 @@ class BlockDrafter(StateDrafter):
         """A guess for each sequence that has a budget and whose rows are known."""
         depths = [min(self._net.config.depth, depth) for depth in self.depths(seqs, budgets)]
         asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
-        states: dict[int, Tensor] = {}
+        slots: dict[int, Slots] = {}
         if asked:
-            made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked])
-            states = {seq.id: one for seq, one in zip(asked, made, strict=True)}
+            own = [depth for depth in depths if depth > 0]
+            made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked], own)
+            slots = {seq.id: one for seq, one in zip(asked, made, strict=True)}
 
         def say(step: int, own: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
             behind = [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)]
-            return self._say(step, [states[seq.id] for seq in own], behind)
+            return self._say(step, [slots[seq.id] for seq in own], behind)
 
-        return grow_slots(self._options, seqs, depths, budgets, say)
+        return grow_slots(self._options, seqs, depths, budgets, say, marginal=self._net.correction is None)
 
-    def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
+    def _say(self, step: int, slots: Seq[Slots], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
         net, first = self._net, self._net.config.first_slot
-        h = torch.stack([one[: first + step + 1] for one in states])  # from the anchor's slot on
-        scores = net.scores(h[:, -1], self._port.layers.head)
+        scores = torch.stack([one.scores[step] for one in slots])
         if net.correction is not None:
+            h = torch.stack([one.states[: first + step + 1] for one in slots])  # from the anchor's slot on
             before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
             scores = net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1])
         return whole_logits(scores, net.vocab, self._port.facts.vocab_size)
@@ -67,10 +70,9 @@ def block_method(
     def build(chosen: BlockOptions, port: TargetPort) -> BlockDrafter:
         home, native = chosen_model(chosen.model, kind.name), port.layers.native
         net = kind.load(home, port.facts)
-        weights = prepare(net, port, chosen.quantization)
-        net.exact = True
+        blocks, weights = on_kernels(net, port, chosen.quantization)
         options = chosen.fitted(None if native is None else native.kernels)
-        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home))
+        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home), blocks)
 
     return DrafterMethod(
         name=kind.name,

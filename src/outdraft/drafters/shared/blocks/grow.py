@@ -18,7 +18,7 @@ from outdraft.drafters.shared.choose import takes_argmax
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.state_drafter import new_trees
 from outdraft.drafters.shared.state_options import StateOptions
-from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.growth import Alike, grow_trees
 from outdraft.drafters.shared.trees.shapes import BestPaths
 from outdraft.drafters.shared.trees.tree import Tree
 
@@ -36,9 +36,9 @@ class BlockOptions(StateOptions):
 
 
 def grow_slots(
-    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], say: Say
+    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], say: Say, *, marginal: bool
 ) -> list[Draft]:
-    """A draft of at most `depths[i]` tokens in depth for `seqs[i]`."""
+    """A draft at most `depths[i]` tokens deep for `seqs[i]`. `marginal`: a slot says the same behind any path."""
     cutoffs = cutoffs_of(budgets, options.confidence_threshold)
     if options.width == 1:
         paths: list[list[int]] = [[] for _ in seqs]
@@ -51,7 +51,10 @@ def grow_slots(
 
         return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
 
-    def feed_trees(level: int, trees: list[Tree]) -> Tensor:
+    def feed_trees(level: int, trees: list[Tree]) -> Tensor | Alike:
+        if marginal:
+            owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
+            return Alike(rows=say(level, [tree.seq for tree in trees], [()] * len(trees)), owners=owners)
         nodes = [(tree.seq, tree.path(node)) for tree in trees for node in tree.frontier]
         return say(level, [seq for seq, _ in nodes], [path for _, path in nodes])
 

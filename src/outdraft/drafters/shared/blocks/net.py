@@ -114,7 +114,12 @@ class BlockNet(nn.Module):
             found: Tensor = self.lm_head(h)
         else:
             found = head(h)
-            found = found if self.vocab is None else found[:, self.vocab]
+        return self.adjusted(found)
+
+    def adjusted(self, found: Tensor) -> Tensor:
+        """What a head says, as the network's logits: [n, V or V'] -> [n, V']."""
+        if self.lm_head is None and self.vocab is not None:
+            found = found[:, self.vocab]
         if self.config.output_multiplier != 1:
             found = found * self.config.output_multiplier
         cap = self.config.logit_cap

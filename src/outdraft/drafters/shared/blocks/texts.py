@@ -3,27 +3,37 @@
     text     x0 x1 x2 | x3 (pending, the anchor)      rows 0..2 are in the cache, or wait: then they are read first
     block    [x3, mask, mask, ...] at 3, 4, 5, ...    sees rows 0..2 and itself, and leaves nothing behind
 
-Data in: what passes showed; data out: states [b, D] of the slots.
+Data in: what passes showed; data out: states and scores of the slots.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from outdraft.drafters.shared.blocks.native import NativeBlocks
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.sees import CachedBlocks
 from outdraft.drafters.shared.networks.paired_text import PairedTexts
 from outdraft.models.networks.port import TargetPort
 
 
-class BlockTexts(PairedTexts):
-    """The texts of a block network."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """What a pass says of one block."""
 
-    def __init__(self, net: BlockNet, port: TargetPort) -> None:
+    states: Tensor  # [b', D] normed, from the anchor's slot on; [0, D] where nothing stands behind the head
+    scores: Tensor  # [S, V'] of the slots that guess, before what stands behind the head
+
+
+class BlockTexts(PairedTexts):
+    """The texts of a block network. `native`: its layers on the kernels; None: PyTorch runs them."""
+
+    def __init__(self, net: BlockNet, port: TargetPort, native: NativeBlocks | None = None) -> None:
         layers = net.config.layers
         super().__init__(port, num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads, head_dim=layers.head_dim)
-        self.net = net
+        self.net, self._native = net, native
 
     def read_waiting(self, seqs: Seq[int]) -> None:
         """The keys and values of all rows that wait."""
@@ -36,12 +46,27 @@ class BlockTexts(PairedTexts):
                 self.cache.rows.write(seq, layer, slot, k, v)
         self.have_read(seqs, [{} for _ in seqs])
 
-    def blocks(self, seqs: Seq[int], anchors: Seq[int]) -> Tensor:
-        """Normed states [B, b, D] of a block for each text; `anchors`: their pending tokens."""
+    def blocks(self, seqs: Seq[int], anchors: Seq[int], depths: Seq[int]) -> list[Slots]:
+        """A block for each text; `anchors`: their pending tokens, `depths`: tokens that each is to guess."""
         if late := [seq for seq in seqs if self.texts[seq].tokens]:
             self.read_waiting(late)
+        net, first = self.net, self.net.config.first_slot
+        counts, ends = [first + depth for depth in depths], [self.texts[seq].end for seq in seqs]
+        if self._native is None:
+            states, found = self._run(seqs, anchors, ends), list[Slots]()
+            for own, count in zip(states, counts, strict=True):
+                found.append(Slots(states=own, scores=net.scores(own[first:count], self.port.layers.head)))
+            return found
+        states, scores = self._native.run(self.cache, seqs, anchors, ends, counts)
+        normed = states[:0] if net.correction is None else net.norm(states.to(net.dtype))
+        sizes = counts if net.correction is not None else [0] * len(counts)
+        parts = zip(normed.split(sizes), scores.split(counts), strict=True)  # type: ignore[no-untyped-call]
+        return [Slots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
+
+    def _run(self, seqs: Seq[int], anchors: Seq[int], ends: Seq[int]) -> Tensor:
+        """Normed states [B, b, D] of blocks whose anchors stand at `ends`."""
         net, config, device = self.net, self.net.config, self.port.facts.device
-        positions = torch.tensor([self.texts[seq].end for seq in seqs], device=device)
+        positions = torch.tensor(ends, device=device)
         rows = net.embed(torch.tensor(anchors, device=device), positions, self.port.layers.embed)
         context = CachedBlocks(self.cache.rows, seqs, config.block_size, config.sight)
         return net.run(rows, positions, context).view(len(seqs), config.block_size, -1)

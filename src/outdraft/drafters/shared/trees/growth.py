@@ -15,6 +15,7 @@ would keep those whose drawn nodes asked for no more. Data in: `feed`; data out:
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from itertools import islice
 from math import exp, log
 
@@ -32,8 +33,16 @@ from outdraft.sampling.warp import edit_nodes, warp_nodes
 _AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """What some nodes have in common: logits [m, V], and of each node which of these rows is its own."""
+
+    rows: Tensor
+    owners: Seq[int]
+
+
 # level, trees: feed the `frontier` of each (none is empty) -> logits [n, V] of all these nodes, tree after tree
-FeedTrees = Callable[[int, list[Tree]], Tensor]
+FeedTrees = Callable[[int, list[Tree]], Tensor | Alike]
 
 
 def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement: bool = False) -> list[Draft]:
@@ -44,13 +53,14 @@ def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement
     level = 0
     while live := [tree for tree in trees if tree.frontier]:
         try:
-            logits = _edited(live, feed(level, live), sample)
+            found = feed(level, live)
         except CacheFullError:
             if not level:
                 raise
             break
+        said, logits = _said(live, found, sample)
         start = 0
-        for tree, rows in zip(live, _top(live, logits), strict=True):
+        for tree, rows in zip(live, _top(live, said), strict=True):
             fed = tree.frontier
             first = len(tree.tokens)
             if takes_argmax(tree.seq, sample):
@@ -63,6 +73,16 @@ def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement
             tree.frontier = _next(tree, range(first, len(tree.tokens)), sample)
         level += 1
     return [_finish(tree, sample) for tree in trees]
+
+
+def _said(trees: Seq[Tree], found: Tensor | Alike, sample: Sample) -> tuple[Alike, Tensor]:
+    """What nodes have in common, and the logits [n, V] of each, [0, V] where no tree asks for them."""
+    if isinstance(found, Alike):
+        if all(takes_argmax(tree.seq, sample) and not tree.seq.edits_logits for tree in trees):
+            return found, found.rows[:0]
+        found = found.rows[list(found.owners)]
+    logits = _edited(trees, found, sample)
+    return Alike(rows=logits, owners=range(len(logits))), logits
 
 
 def _edited(trees: Seq[Tree], logits: Tensor, sample: Sample) -> Tensor:
@@ -82,12 +102,16 @@ def _edited(trees: Seq[Tree], logits: Tensor, sample: Sample) -> Tensor:
     return torch.cat(parts)
 
 
-def _top(trees: Seq[Tree], logits: Tensor) -> list[list[Row]]:
+def _top(trees: Seq[Tree], said: Alike) -> list[list[Row]]:
     """The most probable tokens of every fed node, with log probability and probability."""
     widest = max(tree.shape.widest for tree in trees)
-    owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
-    rows = iter(top_rows([tree.seq for tree in trees], owners, logits, widest))
-    return [[next(rows) for _ in tree.frontier] for tree in trees]
+    trees_of = [i for i, tree in enumerate(trees) for _ in tree.frontier]
+    owners = [0] * len(said.rows)
+    for i, row in zip(trees_of, said.owners, strict=True):
+        owners[row] = i
+    rows = top_rows([tree.seq for tree in trees], owners, said.rows, widest)
+    each = iter(said.owners)
+    return [[rows[next(each)] for _ in tree.frontier] for tree in trees]
 
 
 def _hang(tree: Tree, node: int, row: Row) -> None:

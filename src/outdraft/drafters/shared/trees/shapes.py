@@ -47,6 +47,8 @@ class BestPaths(Beam):
     def expand(self, tree: Tree, new: range) -> list[int]:
         """Those that may be among the best in the end; what comes later scores less than what it hangs below."""
         best = sorted(range(1, len(tree.tokens)), key=lambda node: (-tree.scores[node], node))[: self._beam]
+        if len(best) == self._beam:
+            self.least = tree.scores[best[-1]]
         return [node for node in sorted(best) if node in new and not tree.is_unsure(node)]
 
 
