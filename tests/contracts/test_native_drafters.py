@@ -23,6 +23,8 @@ from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.dflash.kind import KIND as DFLASH
+from outdraft.drafters.dflash2.kind import KIND as DFLASH2
+from outdraft.drafters.dflash2.kind import Dflash2Sizes
 from outdraft.drafters.dspark.kind import KIND as DSPARK
 from outdraft.drafters.dspark.kind import DsparkSizes
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
@@ -219,6 +221,30 @@ FEATURES = [
         label="chain of causal slots, fewer tokens of the target's head",
         side=partial(block_net, DFLASH, causal=True, vocab=40),
         options=CHAIN,
+    ),
+    DrafterRow(
+        drafter="dflash",
+        label="chain on bytes",
+        side=partial(block_net, DFLASH, own_head=True),
+        options={**CHAIN, "quantization": "int8"},
+    ),
+    DrafterRow(
+        drafter="dflash",
+        label="chain of a mask of its own",
+        side=partial(block_net, DFLASH, own_mask=True),
+        options=CHAIN,
+    ),
+    DrafterRow(
+        drafter="dflash2",
+        label="chain",
+        side=partial(block_net, DFLASH2, own=Dflash2Sizes(selector_rank=32, selector_top_k=8)),
+        options=CHAIN,
+    ),
+    DrafterRow(
+        drafter="dflash2",
+        label="tree, fewer tokens",
+        side=partial(block_net, DFLASH2, own=Dflash2Sizes(selector_rank=32, selector_top_k=8), vocab=40),
+        options=TREE,
     ),
     DrafterRow(
         drafter="dspark",

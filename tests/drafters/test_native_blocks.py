@@ -12,7 +12,9 @@ from outdraft.options.params import SamplingParams
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.drafter in ("dflash", "dspark")], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.drafter in ("dflash", "dflash2", "dspark")], ids=lambda row: row.name
+)
 def test_its_rows_are_gone_with_the_pass(row, tmp_path):
     subject = NativeSubject(row, tmp_path)
     runner, engine = Runner(subject.decoder), subject.engine()

@@ -21,7 +21,8 @@ from outdraft.models.networks.parts import PartPlace
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.rope import Rotation
 
-Around = Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]  # the normed rows [N, D], a sublayer -> its output
+Sublayer = Callable[[Tensor], Tensor]  # normed rows [N, D] -> what it adds [N, D]
+Around = Callable[[Tensor, Sublayer], Tensor]  # the normed rows [N, D], a sublayer -> its output
 
 
 class BlockAttention(Protocol):
@@ -32,7 +33,7 @@ class BlockAttention(Protocol):
         ...
 
 
-def plainly(x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+def plainly(x: Tensor, sublayer: Sublayer) -> Tensor:
     """Nothing stands around a sublayer."""
     return sublayer(x)
 
@@ -75,16 +76,16 @@ class BlockLayer(nn.Module):
         k = k if self.k_norm is None else self.k_norm(k)
         return rotation(k).to(v.dtype), v
 
-    def forward(self, h: Tensor, rotation: Rotation, ctx: BlockAttention, exact: bool) -> Tensor:
+    def mixed(self, x: Tensor, rotation: Rotation, ctx: BlockAttention) -> Tensor:
+        """What the slots see, of normed rows: [N, D] -> [N, D]."""
+        q = self.q(x).view(-1, self.num_heads, self.head_dim)
+        q = q if self.q_norm is None else self.q_norm(q)
+        k, v = self.keys(x, rotation)
+        found: Tensor = self.out(ctx.attend(self.index, rotation(q).to(v.dtype), k, v, scale=self.scale))
+        return found
+
+    def forward(self, h: Tensor, mixed: Sublayer, fed: Sublayer) -> Tensor:
         """The rows of all blocks, block after block: [N, D] -> [N, D]."""
-
-        def mixed(x: Tensor) -> Tensor:
-            q = self.q(x).view(-1, self.num_heads, self.head_dim)
-            q = q if self.q_norm is None else self.q_norm(q)
-            k, v = self.keys(x, rotation)
-            found: Tensor = self.out(ctx.attend(self.index, rotation(q).to(v.dtype), k, v, scale=self.scale))
-            return found
-
         h = h + (self.attention_conv or plainly)(self.attn_norm(h), mixed)
-        added: Tensor = h + (self.mlp_conv or plainly)(self.mlp_norm(h), lambda x: self.mlp(x, (), exact))
+        added: Tensor = h + (self.mlp_conv or plainly)(self.mlp_norm(h), fed)
         return added

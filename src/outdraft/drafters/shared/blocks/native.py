@@ -1,31 +1,32 @@
-"""A block network on the native kernels: all layers of a block, and the scores of its slots, in one call.
+"""A block network on the native kernels: the layers of all blocks of a round in one call, and the scores of slots.
 
     contexts   fc, keys and values of committed rows: packed maps, into the cache (`texts.py`)
     block      rows behind the text, each of which sees the text and the whole block, or what of it is before it
 
-The rows of a block stand in the cache while the call lasts, and are dropped. Networks with convolutions, with a mask of
-their own or with causal windows run through PyTorch. Data in: a network as loaded; data out: one that only drafts.
+The rows of a block stand in the cache while the call lasts, and are dropped. With causal windows PyTorch runs the
+layers. Data in: a network as it was loaded; data out: one that can only draft.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.skip import Skip
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.blocks.layers import BlockLayer
-from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.drafters.shared.blocks.net import BlockNet, block_layers
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.prepare import make_exact, prepare
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
-from outdraft.kernels.decoder.guesser import Guesser
 from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.rows import Span
 from outdraft.kernels.decoder.stack import LayerParts, Stack
-from outdraft.models.networks.guess import NativeGuesser
-from outdraft.models.networks.native import NativeDecoder, any_norm_of, can_pack, embedding_scale, norm_of, shape_of
+from outdraft.models.networks.native import NativeDecoder, any_norm_of, can_pack, shape_of, spans_of
 from outdraft.models.networks.packable import weight_of
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.remake.packed_map import pack_maps
@@ -34,38 +35,60 @@ from outdraft.nn.linear import LinearMap
 
 
 class NativeBlocks:
-    """The network's layers and head, packed beside its target's."""
+    """The network's layers and head, packed beside its target's: all layers at once, or with convolutions each half."""
 
-    def __init__(self, net: BlockNet, guesser: NativeGuesser) -> None:
-        self._config, self._guesser = net.config, guesser
+    def __init__(self, net: BlockNet, body: Stack, head: Stack) -> None:
+        self._net, self._body, self._head = net, body, head
+        self._is_whole = all(layer.attention_conv is None for layer in block_layers(net))
 
     def run(
-        self, cache: DraftCache, seqs: Seq[int], anchors: Seq[int], positions: Seq[int], counts: Seq[int]
+        self, cache: DraftCache, seqs: Seq[int], rows: Tensor, positions: Seq[int], counts: Seq[int]
     ) -> tuple[Tensor, Tensor]:
         """Of the first `counts[i]` slots of each block, text after text: states [M, D], and what the head says [M, V'].
 
-        The states are those before the last norm. Raises `CacheFullError` where there is no room for the blocks.
+        rows [B * b, D]: of blocks whose anchors stand at `positions`. Raises `CacheFullError` where there is no room.
         """
-        config, size = self._config, self._config.block_size
+        config, size = self._net.config, self._net.config.block_size
         context: AttentionContext
         if config.sight(0)[1]:
             context = cache.extend(seqs, [size] * len(seqs))
         else:
             others = [[row for row in range(size) if row != own] for own in range(size)]
             context = cache.branch(seqs, [others] * len(seqs))
-        tokens = [token for anchor in anchors for token in (anchor, *[config.mask_token_id] * (size - 1))]
         places = [place for first in positions for place in range(first, first + size)]
-        wanted = [i * size + slot for i, count in enumerate(counts) for slot in range(count)]
-        found = self._guesser.feed(tokens, places, context, wanted)
+        h = self._layers(rows.float(), places, spans_of(context))
         for seq in seqs:
             cache.keep(seq, ())
-        return found
+        states = self._net.norm(h[[i * size + slot for i, count in enumerate(counts) for slot in range(count)]])
+        return states, self._head.logits(states, norm=False)
+
+    def _layers(self, h: Tensor, places: list[int], spans: Seq[Span]) -> Tensor:
+        """Rows [N, D] float32 -> states [N, D]."""
+        cos, sin = self._net.rope.table(max(places) + 1, torch.float32, torch.device("cpu"))
+
+        def half(x: Tensor, index: int, skip: Skip) -> Tensor:
+            """What attention or feed-forward adds to rows that are normed already."""
+            out = x.clone()
+            self._body.run(out, places, cos, sin, spans, [index], skip=skip)
+            return out - x
+
+        if self._is_whole:
+            h = h.clone()
+            self._body.run(h, places, cos, sin, spans, range(self._net.config.layers.num_layers))
+            return h
+        for layer in block_layers(self._net):
+            this = frozenset((layer.index,))
+            attend, feed_forward = Skip(mlp=this), Skip(attention=this)
+            h = layer(
+                h, partial(half, index=layer.index, skip=attend), partial(half, index=layer.index, skip=feed_forward)
+            )
+        return h
 
 
 def on_kernels(net: BlockNet, port: TargetPort, quantization: str) -> tuple[NativeBlocks | None, Weights]:
     """Round, pack and report what came of it; None: PyTorch runs the layers."""
     target = port.layers.native
-    if target is None or port.facts.dtype != torch.bfloat16 or not _is_plain(net, target):
+    if target is None or port.facts.dtype != torch.bfloat16 or not _can_pack(net, target):
         weights = prepare(net, port, quantization)
         net.exact = True
         return None, weights
@@ -73,8 +96,8 @@ def on_kernels(net: BlockNet, port: TargetPort, quantization: str) -> tuple[Nati
     if grid is not None:
         round_linears(net, grid)
     weights = module_weights(net, native=True, grid=grid)
-    blocks = NativeBlocks(net, _pack(net, target))
-    for layer in _layers(net):  # keys and values of contexts are still made by themselves
+    blocks = _pack(net, target)
+    for layer in block_layers(net):  # keys and values of contexts are still made by themselves
         layer.q = layer.out = layer.mlp = nn.Identity()  # type: ignore[assignment]
     net.lm_head = None if net.lm_head is None else nn.Identity()  # type: ignore[assignment]
     pack_maps(net, target)
@@ -82,53 +105,36 @@ def on_kernels(net: BlockNet, port: TargetPort, quantization: str) -> tuple[Nati
     return blocks, weights
 
 
-def _is_plain(net: BlockNet, target: NativeDecoder) -> bool:
+def _can_pack(net: BlockNet, target: NativeDecoder) -> bool:
     config = net.config
-    sights = [config.sight(layer.index) for layer in _layers(net)]
+    sights = [config.sight(layer.index) for layer in block_layers(net)]
     return (
         can_pack(config.layers, target.dtype, target.device)
-        and not config.own_mask
-        and all(layer.attention_conv is None for layer in _layers(net))
         and len({causal for _, causal in sights}) == 1
         and not any(causal and window is not None for window, causal in sights)
     )
 
 
-def _layers(net: BlockNet) -> list[BlockLayer]:
-    return [layer for layer in net.layers if isinstance(layer, BlockLayer)]
-
-
-def _pack(net: BlockNet, target: NativeDecoder) -> NativeGuesser:
+def _pack(net: BlockNet, target: NativeDecoder) -> NativeBlocks:
     config, head = net.config, net.lm_head
     shape = replace(shape_of(config.layers), vocab=target.stack.num_out if head is None else head.shape[0])
-    if head is None:
-        shape = replace(shape, logit_scale=target.config.logit_scale, logit_cap=target.config.logit_cap or 0.0)
     body = Stack(shape, config.layers.num_layers, threads=target.stack.threads, kind=target.kernels)
-    for layer in _layers(net):
+    for layer in block_layers(net):
         body.set_layer(layer.index, _parts_of(layer, config.sight(layer.index)[0], config.block_size))
     if head is not None:
         body.set_head(weight_of(head), None)
-    own = net.embedding
-    guesser = Guesser(
-        body,
-        target.stack if head is None else body,
-        target.table if own is None else own.detach(),
-        num_layers=config.layers.num_layers,
-        embedding_scale=config.embedding_scale * (embedding_scale(target.config) if own is None else 1.0),
-        norm=norm_of(net.norm),
-        eps=config.layers.norm_eps,
-    )
-    return NativeGuesser(guesser, net.rope)
+    return NativeBlocks(net, body, target.stack if head is None else body)
 
 
 def _parts_of(layer: BlockLayer, window: int | None, size: int) -> LayerParts:
+    is_whole = layer.attention_conv is None  # else the rows are normed before a convolution
     return LayerParts(
         qkv=_beside(layer.q, layer.kv),
         out=weight_of(layer.out),
         up=weight_of(layer.mlp.up),
         down=weight_of(layer.mlp.down),
-        attn_norm=any_norm_of(layer.attn_norm),
-        mlp_norm=any_norm_of(layer.mlp_norm),
+        attn_norm=any_norm_of(layer.attn_norm) if is_whole else None,
+        mlp_norm=any_norm_of(layer.mlp_norm) if is_whole else None,
         q_norm=any_norm_of(layer.q_norm),
         k_norm=any_norm_of(layer.k_norm),
         window=0 if window is None else window + size,  # the kernels count from the end of what a row sees

@@ -9,6 +9,7 @@ before a slot, is a `Correction`: a new head is one file. N rows, D channels, b 
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,7 +78,7 @@ class BlockNet(nn.Module):
     def keys(self, c: Tensor, positions: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Of each layer, keys and values [N, Hkv, d] of contexts [N, D] at these positions."""
         rotation = self.rope.at(positions, c.dtype)
-        return [layer.keys(c, rotation) for layer in self.layers if isinstance(layer, BlockLayer)]
+        return [layer.keys(c, rotation) for layer in block_layers(self)]
 
     def embed(self, anchors: Tensor, positions: Tensor, table: Embed) -> Tensor:
         """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D]."""
@@ -103,8 +104,9 @@ class BlockNet(nn.Module):
     def run(self, rows: Tensor, positions: Tensor, ctx: BlockAttention) -> Tensor:
         """Rows [n * b, D] of blocks whose anchors stand at positions [n] -> states [n * b, D], normed."""
         rotation, h = self.rope.at(self.places(positions), rows.dtype), rows
-        for layer in self.layers:
-            h = layer(h, rotation, ctx, self.exact)
+        for layer in block_layers(self):
+            mixed = partial(layer.mixed, rotation=rotation, ctx=ctx)
+            h = layer(h, mixed, partial(layer.mlp, bulk=(), exact=self.exact))
         normed: Tensor = self.norm(h)
         return normed
 
@@ -124,3 +126,8 @@ class BlockNet(nn.Module):
             found = found * self.config.output_multiplier
         cap = self.config.logit_cap
         return found if cap is None else cap * torch.tanh(found / cap)
+
+
+def block_layers(net: BlockNet) -> list[BlockLayer]:
+    """Its layers, in order."""
+    return [layer for layer in net.layers if isinstance(layer, BlockLayer)]

@@ -23,7 +23,7 @@ from outdraft.models.networks.port import TargetPort
 class Slots:
     """What a pass says of one block."""
 
-    states: Tensor  # [b', D] normed, from the anchor's slot on; [0, D] where nothing stands behind the head
+    states: Tensor  # [b', D] normed, from the anchor's slot on
     scores: Tensor  # [S, V'] of the slots that guess, before what stands behind the head
 
 
@@ -52,21 +52,13 @@ class BlockTexts(PairedTexts):
             self.read_waiting(late)
         net, first = self.net, self.net.config.first_slot
         counts, ends = [first + depth for depth in depths], [self.texts[seq].end for seq in seqs]
-        if self._native is None:
-            states, found = self._run(seqs, anchors, ends), list[Slots]()
-            for own, count in zip(states, counts, strict=True):
-                found.append(Slots(states=own, scores=net.scores(own[first:count], self.port.layers.head)))
-            return found
-        states, scores = self._native.run(self.cache, seqs, anchors, ends, counts)
-        normed = states[:0] if net.correction is None else net.norm(states.to(net.dtype))
-        sizes = counts if net.correction is not None else [0] * len(counts)
-        parts = zip(normed.split(sizes), scores.split(counts), strict=True)  # type: ignore[no-untyped-call]
-        return [Slots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
-
-    def _run(self, seqs: Seq[int], anchors: Seq[int], ends: Seq[int]) -> Tensor:
-        """Normed states [B, b, D] of blocks whose anchors stand at `ends`."""
-        net, config, device = self.net, self.net.config, self.port.facts.device
-        positions = torch.tensor(ends, device=device)
-        rows = net.embed(torch.tensor(anchors, device=device), positions, self.port.layers.embed)
-        context = CachedBlocks(self.cache.rows, seqs, config.block_size, config.sight)
-        return net.run(rows, positions, context).view(len(seqs), config.block_size, -1)
+        positions = torch.tensor(ends, device=self.port.facts.device)
+        rows = net.embed(torch.tensor(anchors, device=positions.device), positions, self.port.layers.embed)
+        if self._native is not None:
+            states, scores = self._native.run(self.cache, seqs, rows, ends, counts)
+            parts = zip(states.split(counts), scores.split(counts), strict=True)  # type: ignore[no-untyped-call]
+            return [Slots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
+        context = CachedBlocks(self.cache.rows, seqs, net.config.block_size, net.config.sight)
+        blocks = net.run(rows, positions, context).split(net.config.block_size)  # type: ignore[no-untyped-call]
+        cut = [own[:count] for own, count in zip(blocks, counts, strict=True)]
+        return [Slots(states=own, scores=net.scores(own[first:], self.port.layers.head)) for own in cut]
