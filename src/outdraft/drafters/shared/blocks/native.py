@@ -92,7 +92,7 @@ def on_kernels(net: BlockNet, port: TargetPort, quantization: str) -> tuple[Nati
         weights = prepare(net, port, quantization)
         net.exact = True
         return None, weights
-    grid = grid_of(quantization, auto="int8")
+    grid = grid_of(quantization, auto="int4")
     if grid is not None:
         round_linears(net, grid)
     weights = module_weights(net, native=True, grid=grid)
