@@ -35,9 +35,9 @@ FAULTS = (
     Fault(
         name="slot shift",
         kinds=_BLOCKS,
-        where="shared.blocks.drafter:BlockDrafter._say",
-        right="one.scores[step]",
-        wrong="one.scores[max(0, step - 1)]",
+        where=f"{_TEXTS}.blocks",
+        right="net.scores(own[first:]",
+        wrong="net.scores(own[first:].roll(1, 0)",
     ),
     Fault(
         name="block one position late",

@@ -18,7 +18,7 @@ from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.p_eagle.formats import load_p_eagle
-from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
+from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_marginals
 from outdraft.drafters.shared.features.drafter import on_kernels
 from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
 from outdraft.drafters.shared.features.pairs import Pairs
@@ -71,11 +71,7 @@ class MaskedDrafter(StateDrafter):
         if asked:
             ids, own = zip(*asked, strict=True)
             said = dict(zip(ids, self._pairs.block(ids, own), strict=True))
-
-        def say(step: int, some: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
-            return torch.stack([said[seq.id][step] for seq in some])
-
-        return grow_slots(self._options, seqs, depths, budgets, say, marginal=True)
+        return grow_marginals(self._options, seqs, depths, budgets, said)
 
 
 def build(chosen: BlockOptions, port: TargetPort) -> MaskedDrafter:

@@ -15,7 +15,7 @@ from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
+from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_marginals, grow_slots
 from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.native import NativeBlocks, on_kernels
 from outdraft.drafters.shared.blocks.net import BlockNet
@@ -44,22 +44,29 @@ class BlockDrafter(StateDrafter):
             own = [depth for depth in depths if depth > 0]
             made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked], own)
             slots = {seq.id: one for seq, one in zip(asked, made, strict=True)}
+        if self._net.correction is None:
+            return grow_marginals(
+                self._options, seqs, depths, budgets, {seq: self._whole(one.scores) for seq, one in slots.items()}
+            )
 
         def say(step: int, own: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
             behind = [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)]
             return self._say(step, [slots[seq.id] for seq in own], behind)
 
-        return grow_slots(self._options, seqs, depths, budgets, say, marginal=self._net.correction is None)
+        return grow_slots(self._options, seqs, depths, budgets, say)
 
     def _say(self, step: int, slots: Seq[Slots], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
         net, first = self._net, self._net.config.first_slot
+        assert net.correction is not None
         scores = torch.stack([one.scores[step] for one in slots])
-        if net.correction is not None:
-            h = torch.stack([one.states[: first + step + 1] for one in slots])  # from the anchor's slot on
-            before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
-            scores = net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1])
-        return whole_logits(scores, net.vocab, self._port.facts.vocab_size)
+        h = torch.stack([one.states[: first + step + 1] for one in slots])  # from the anchor's slot on
+        before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
+        return self._whole(net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1]))
+
+    def _whole(self, scores: Tensor) -> Tensor:
+        """Of all tokens of the target: [n, V'] -> [n, V]."""
+        return whole_logits(scores, self._net.vocab, self._port.facts.vocab_size)
 
 
 def block_method(

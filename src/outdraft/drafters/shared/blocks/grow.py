@@ -3,10 +3,11 @@
 Data in: sequences, depths, and what a slot says behind a path; data out: drafts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
@@ -18,7 +19,7 @@ from outdraft.drafters.shared.choose import takes_argmax
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.state_drafter import new_trees
 from outdraft.drafters.shared.state_options import StateOptions
-from outdraft.drafters.shared.trees.growth import Alike, grow_trees
+from outdraft.drafters.shared.trees.growth import Alike, FeedTrees, grow_trees
 from outdraft.drafters.shared.trees.shapes import BestPaths
 from outdraft.drafters.shared.trees.tree import Tree
 
@@ -36,10 +37,9 @@ class BlockOptions(StateOptions):
 
 
 def grow_slots(
-    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], say: Say, *, marginal: bool
+    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], say: Say
 ) -> list[Draft]:
-    """A draft at most `depths[i]` tokens deep for `seqs[i]`. `marginal`: a slot says the same behind any path."""
-    cutoffs = cutoffs_of(budgets, options.confidence_threshold)
+    """A draft at most `depths[i]` tokens deep for `seqs[i]`, of slots that depend on the tokens before them."""
     if options.width == 1:
         paths: list[list[int]] = [[] for _ in seqs]
 
@@ -49,17 +49,48 @@ def grow_slots(
                     paths[row].append(token)
             return say(step, [seqs[i] for i in rows[:num_open]], [paths[i] for i in rows[:num_open]])
 
-        return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
+        return _chains(options, seqs, depths, budgets, ChainNetwork(feed=feed))
 
-    def feed_trees(level: int, trees: list[Tree]) -> Tensor | Alike:
-        if marginal:
-            owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
-            return Alike(rows=say(level, [tree.seq for tree in trees], [()] * len(trees)), owners=owners)
+    def feed_trees(level: int, trees: list[Tree]) -> Tensor:
         nodes = [(tree.seq, tree.path(node)) for tree in trees for node in tree.frontier]
         return say(level, [seq for seq, _ in nodes], [path for _, path in nodes])
 
+    return _trees(options, seqs, depths, budgets, feed_trees)
+
+
+def grow_marginals(
+    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], said: Mapping[int, Tensor]
+) -> list[Draft]:
+    """The same of slots that say the same behind any path: `said[seq.id]` [depths[i], V], of all slots at once."""
+    if options.width == 1:
+
+        def block(rows: list[int], own: list[int]) -> Tensor:
+            deepest = max(own)
+            found = [said[seqs[i].id] for i in rows]
+            return torch.stack([torch.nn.functional.pad(one, (0, 0, 0, deepest - len(one))) for one in found])
+
+        return _chains(options, seqs, depths, budgets, ChainNetwork(block=block))
+
+    def feed_trees(level: int, trees: list[Tree]) -> Alike:
+        owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
+        return Alike(rows=torch.stack([said[tree.seq.id][level] for tree in trees]), owners=owners)
+
+    return _trees(options, seqs, depths, budgets, feed_trees)
+
+
+def _chains(
+    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], network: ChainNetwork
+) -> list[Draft]:
+    cutoffs = cutoffs_of(budgets, options.confidence_threshold)
+    return grow_chains(seqs, depths, network, cutoffs, sample=options.sample)
+
+
+def _trees(
+    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], feed: FeedTrees
+) -> list[Draft]:
+    cutoffs = cutoffs_of(budgets, options.confidence_threshold)
     trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=None, nodes=options.nodes)
     for tree in trees:
         if options.best_first and takes_argmax(tree.seq, options.sample):
             tree.shape = BestPaths(max(1, tree.max_nodes))
-    return grow_trees(trees, feed_trees, sample=options.sample)
+    return grow_trees(trees, feed, sample=options.sample)
