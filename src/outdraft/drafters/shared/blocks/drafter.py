@@ -19,7 +19,7 @@ from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_marginals, g
 from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.native import NativeBlocks, on_kernels
 from outdraft.drafters.shared.blocks.net import BlockNet
-from outdraft.drafters.shared.blocks.texts import BlockTexts, Slots
+from outdraft.drafters.shared.blocks.texts import BlockTexts, BlockSlots
 from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
@@ -39,7 +39,7 @@ class BlockDrafter(StateDrafter):
         """A guess for each sequence that has a budget and whose rows are known."""
         depths = [min(self._net.config.depth, depth) for depth in self.depths(seqs, budgets)]
         asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
-        slots: dict[int, Slots] = {}
+        slots: dict[int, BlockSlots] = {}
         if asked:
             own = [depth for depth in depths if depth > 0]
             made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked], own)
@@ -55,7 +55,7 @@ class BlockDrafter(StateDrafter):
 
         return grow_slots(self._options, seqs, depths, budgets, say)
 
-    def _say(self, step: int, slots: Seq[Slots], paths: Seq[Seq[int]]) -> Tensor:
+    def _say(self, step: int, slots: Seq[BlockSlots], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
         net, first = self._net, self._net.config.first_slot
         assert net.correction is not None

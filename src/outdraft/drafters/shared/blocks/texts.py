@@ -20,7 +20,7 @@ from outdraft.models.networks.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slots:
+class BlockSlots:
     """What a pass says of one block."""
 
     states: Tensor  # [b', D] normed, from the anchor's slot on
@@ -46,7 +46,7 @@ class BlockTexts(PairedTexts):
                 self.cache.rows.write(seq, layer, slot, k, v)
         self.have_read(seqs, [{} for _ in seqs])
 
-    def blocks(self, seqs: Seq[int], anchors: Seq[int], depths: Seq[int]) -> list[Slots]:
+    def blocks(self, seqs: Seq[int], anchors: Seq[int], depths: Seq[int]) -> list[BlockSlots]:
         """A block for each text; `anchors`: their pending tokens, `depths`: tokens that each is to guess."""
         if late := [seq for seq in seqs if self.texts[seq].tokens]:
             self.read_waiting(late)
@@ -57,8 +57,8 @@ class BlockTexts(PairedTexts):
         if self._native is not None:
             states, scores = self._native.run(self.cache, seqs, rows, ends, counts)
             parts = zip(states.split(counts), scores.split(counts), strict=True)  # type: ignore[no-untyped-call]
-            return [Slots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
+            return [BlockSlots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
         context = CachedBlocks(self.cache.rows, seqs, net.config.block_size, net.config.sight)
         blocks = net.run(rows, positions, context).split(net.config.block_size)  # type: ignore[no-untyped-call]
         cut = [own[:count] for own, count in zip(blocks, counts, strict=True)]
-        return [Slots(states=own, scores=net.scores(own[first:], self.port.layers.head)) for own in cut]
+        return [BlockSlots(states=own, scores=net.scores(own[first:], self.port.layers.head)) for own in cut]
