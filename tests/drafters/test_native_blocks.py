@@ -1,7 +1,8 @@
 """Blocks on the native kernels leave nothing behind."""
 
 import pytest
-from contracts.test_native_drafters import PROMPTS, ROWS, NativeSubject, read_prompt
+from contracts.native_rows import ROWS
+from contracts.test_native_drafters import PROMPTS, NativeSubject, read_prompt
 
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request

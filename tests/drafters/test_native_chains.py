@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from contracts.test_native_drafters import PROMPTS, ROWS, NativeSubject, first_guesses
+from contracts.native_rows import ROWS
+from contracts.test_native_drafters import PROMPTS, NativeSubject, first_guesses
 
 from outdraft.core.policy import Budget
 from outdraft.drafters import draft_model, early_exit

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from contracts.test_native_drafters import FEATURES, PROMPTS, NativeSubject, first_guesses, small
+from contracts.native_rows import FEATURES, small
+from contracts.test_native_drafters import PROMPTS, NativeSubject, first_guesses
 from drafters.drafting import sequence
 
 from outdraft.core.drafter import Seen
