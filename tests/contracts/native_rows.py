@@ -182,6 +182,15 @@ FEATURES = [
         side=partial(p_eagle_net, num_layers=2, own_embedding=True, fc_norm=True),
         options=TREE,
     ),
+    DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),
+    DrafterRow(
+        drafter="eagle3",
+        label="chain on one state under the target's head, fewer tokens",
+        side=published(own_head=False, one_state=True, taps=(3,), share=0.7),
+        options=CHAIN,
+    ),
+]
+BLOCKS = [
     DrafterRow(drafter="dflash", label="chain", side=partial(block_net, DFLASH), options=CHAIN),
     DrafterRow(
         drafter="dflash",
@@ -231,13 +240,6 @@ FEATURES = [
         side=partial(block_net, DSPARK, own=DsparkSizes(head="rnn", rank=32), own_head=True, vocab=40),
         options=TREE,
     ),
-    DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),
-    DrafterRow(
-        drafter="eagle3",
-        label="chain on one state under the target's head, fewer tokens",
-        side=published(own_head=False, one_state=True, taps=(3,), share=0.7),
-        options=CHAIN,
-    ),
 ]
 ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
@@ -246,4 +248,5 @@ ROWS = [
     DrafterRow(drafter="draft_verify", options={"skip_attention": (1,), "skip_mlp": (2,)}),
     DrafterRow(drafter="magicdec", options={"select": "snapkv", "budget": 6, "observe": 3, "refresh": 4}),
     *FEATURES,
+    *BLOCKS,
 ]

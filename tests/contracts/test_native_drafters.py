@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from contracts.at_once import bits, crowds, reuse, texts
-from contracts.native_rows import FEATURES, ROWS, small, wide
+from contracts.native_rows import BLOCKS, FEATURES, ROWS, small, wide
 
 from outdraft.cache.static import StaticCache
 from outdraft.core.draft import chain
@@ -79,7 +79,7 @@ def subject(request, tmp_path_factory) -> NativeSubject:
 
 def is_asked(turn: int, row: DrafterRow, check) -> bool:
     """Networks on features keep their rows alike: they take the checks of memory in turn."""
-    return row not in FEATURES or check in (texts, bits, (crowds, reuse)[turn // 2 % 2])
+    return row not in (*FEATURES, *BLOCKS) or check in (texts, bits, (crowds, reuse)[turn // 2 % 2])
 
 
 @pytest.mark.parametrize(

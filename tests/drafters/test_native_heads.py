@@ -9,8 +9,8 @@ from tempfile import mkdtemp
 import pytest
 import torch
 from contracts.at_once import bits, crowds, reuse, texts
-from contracts.sides import random_heads
 from contracts.native_rows import small, wide
+from contracts.sides import random_heads
 from contracts.test_native_drafters import PROMPTS, NativeSubject, first_guesses
 
 from outdraft.core.registry import make_options
