@@ -26,7 +26,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
-_CHUNK = 1 << 24  # logits that are made at once where no gradient is asked for
+CHUNK = 1 << 24  # logits that are made at once where no gradient is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class BlockLearner:
         self.net, self.target, self._save, self._options = net, target, save, options
 
     def look(self, lesson: Lesson) -> Outlook:
-        """One guess for each slot that guesses."""
+        """One guess for each slot that guesses, but for those that are shown what they should guess."""
         net, config, length = self.net, self.net.config, lesson.shape[1]
         anchors = chosen_rows(lesson, self._options.anchors)  # [n]
         context = net.fuse([lesson.taps[tap] for tap in self.taps])
@@ -71,12 +71,25 @@ class BlockLearner:
             net.keys(context, lesson.positions), documents_of(lesson, anchors), config.block_size, config.sight
         )
         ids = lesson.ids[:, :length].flatten()
-        positions, h = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
-        if len(anchors):
-            h = net.run(net.embed(ids[anchors], positions, self.target.embed), positions, seen)
-        h = h.view(len(anchors), config.block_size, h.shape[-1])
+        positions, none = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
+
+        def states(shown: Tensor | None = None) -> Tensor:  # [n, b, D]
+            h = none
+            if len(anchors):
+                h = net.run(net.embed(ids[anchors], positions, self.target.embed, shown), positions, seen)
+            return h.view(len(anchors), config.block_size, h.shape[-1])
+
         rows, inside = rows_inside(lesson, anchors, anchors, config.depth)
-        return self._outlook(lesson, h, rows, inside)
+        shown = None if lesson.moment is None else self._shown(lesson, anchors, rows, inside, states)
+        if shown is not None:
+            inside = inside & (shown < 0)
+        return self._outlook(lesson, states(shown), rows, inside)
+
+    def _shown(
+        self, lesson: Lesson, anchors: Tensor, rows: Tensor, inside: Tensor, states: Callable[[], Tensor]
+    ) -> Tensor | None:
+        """The text's tokens that stand in slots behind the anchor's in training [n, b - 1]; -1: the mask does."""
+        return None
 
     def _outlook(self, lesson: Lesson, h: Tensor, rows: Tensor, inside: Tensor) -> Outlook:
         """Of states [n, b, D] of all slots, the target's rows [n, S] of those that guess, and whether there is one."""
@@ -142,7 +155,7 @@ class BlockLearner:
         """Of tokens [n, S] at states [n, S, E], where they count; -inf for those that the draft cannot say."""
         found = torch.full(tokens.shape, -torch.inf, device=tokens.device)
         chosen = (counted & (tokens >= 0)).nonzero()
-        for part in torch.split(chosen, max(1, _CHUNK // self.net.config.draft_vocab_size)):
+        for part in torch.split(chosen, max(1, CHUNK // self.net.config.draft_vocab_size)):
             n, s = part.unbind(1)
             logits = head(states[n, s]).float()
             found[n, s] = logits.gather(-1, tokens[n, s, None])[:, 0] - logits.logsumexp(-1)
