@@ -4,8 +4,8 @@ Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arx
 
     row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens
 
-The loss is the kind's own, and the only one. To it may be added, as the paper's code does, what EAGLE's layer learns by,
-on the layer's output g_r below the slots: its smooth L1 distance to the target's state at row r + 1, and the soft
+The loss is the kind's own, and the only one. To it may be added, as the paper's code does, what EAGLE's layer learns
+by, on the layer's output g_r below the slots: its smooth L1 distance to the target's state at row r + 1, and the soft
 cross-entropy of the target's head on g_r to the target's distribution there.
 
 What is promised is the chain of each slot's best token, collapsed: a guess of depth d is that one token, or there is
@@ -142,7 +142,7 @@ class CtcLearner:
         if options.feature_weight:
             found = found + options.feature_weight * smooth_l1(g, true * scale)
         if options.soft_weight:
-            log_p, log_q = logs(target.head(true)), logs(target.head(g / scale))
+            log_p, log_q = logs(target.head(true)), logs(target.head((g / scale).to(true.dtype)))
             found = found + options.soft_weight * soft_cross_entropy(log_p, log_q, rows)
         return found
 

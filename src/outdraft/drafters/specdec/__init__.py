@@ -12,5 +12,7 @@ from outdraft.drafters.specdec.kind import KIND
 METHOD = block_method(
     KIND,
     summary="a block of tokens in one pass, by slots with a learned query each; a chain or a tree",
-    paper=arxiv("2203.16487", "Speculative decoding: exploiting speculative execution for accelerating seq2seq generation"),
+    paper=arxiv(
+        "2203.16487", "Speculative decoding: exploiting speculative execution for accelerating seq2seq generation"
+    ),
 )

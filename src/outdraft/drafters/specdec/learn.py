@@ -1,4 +1,4 @@
-"""Train SpecDec's network on a frozen target: slots that see some of the text's tokens in their block, and guess the rest.
+"""Train SpecDec's network on a frozen target: slots see some of the text's tokens in their block, and guess the rest.
 
 Xia et al., 2022, https://arxiv.org/abs/2203.16487: glancing training on what the target wrote, cross-entropy of its
 tokens, all slots alike. The share of missed tokens that a block is shown falls in the course of a run.
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from outdraft.core.learner import Lesson
-from outdraft.drafters.shared.blocks.learn import CHUNK, BlockLearner, BlockLearning
+from outdraft.drafters.shared.blocks.learn import BlockLearner, BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks
-from outdraft.drafters.shared.learning.glancing import chances, share_shown
+from outdraft.drafters.shared.learning.glancing import best_tokens, chances, share_shown
 from outdraft.drafters.specdec.kind import KIND
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -49,16 +49,11 @@ class SpecDecLearner(BlockLearner):
         if not share or not len(anchors):
             return None
         tokens = lesson.ids[:, 1:].flatten()[rows]  # [n, S]
-        missed = inside & (self._best(states()[:, 1:]) != tokens)
+        with torch.no_grad():
+            best = best_tokens(states()[:, 1:], self._scores, self.net.config.draft_vocab_size)
+        missed = inside & ((best if self.net.vocab is None else self.net.vocab[best]) != tokens)
         order = chances(lesson, anchors, rows.shape[1]).masked_fill(~inside, 2.0).argsort(-1).argsort(-1)
         return torch.where(order < (share * missed.sum(1, keepdim=True)).long(), tokens, -1)
-
-    @torch.no_grad()
-    def _best(self, h: Tensor) -> Tensor:
-        """The likeliest tokens [n, S] of states [n, S, D]."""
-        parts = h.flatten(0, 1).split(max(1, CHUNK // self.net.config.draft_vocab_size))  # type: ignore[no-untyped-call]
-        best = torch.cat([self._scores(part).argmax(-1) for part in parts]).view(h.shape[:2])
-        return best if self.net.vocab is None else self.net.vocab[best]
 
 
 LEARN = learn_blocks(

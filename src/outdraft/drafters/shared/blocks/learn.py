@@ -26,7 +26,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
-CHUNK = 1 << 24  # logits that are made at once where no gradient is asked for
+_CHUNK = 1 << 24  # logits that are made at once where no gradient is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class BlockLearner:
         """Of tokens [n, S] at states [n, S, E], where they count; -inf for those that the draft cannot say."""
         found = torch.full(tokens.shape, -torch.inf, device=tokens.device)
         chosen = (counted & (tokens >= 0)).nonzero()
-        for part in torch.split(chosen, max(1, CHUNK // self.net.config.draft_vocab_size)):
+        for part in torch.split(chosen, max(1, _CHUNK // self.net.config.draft_vocab_size)):
             n, s = part.unbind(1)
             logits = head(states[n, s]).float()
             found[n, s] = logits.gather(-1, tokens[n, s, None])[:, 0] - logits.logsumexp(-1)
