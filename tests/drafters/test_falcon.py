@@ -1,6 +1,7 @@
 """Falcon: the LSTM along the text, blocks whose rows see each other, passes by twos, and what is shown in training."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -40,14 +41,14 @@ def test_the_lstm_runs_along_the_text_and_begins_again_with_each():
     x = torch.randn(2, 9, 2, width, generator=torch.Generator().manual_seed(0))
     begins = torch.zeros(2, 9, dtype=torch.bool)
     begins[:, 0] = begins[0, 4] = begins[1, 7] = True
-    ours, states = net.along(x[:, :, 0], x[:, :, 1], None, begins)
+    states = net.along(x.flatten(2), None, begins)
     for row, cuts in enumerate(([0, 4, 9], [0, 7, 9])):
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in pairwise(cuts):
             found, (h, c) = theirs(x[row, start:stop].flatten(1)[None])
-            torch.testing.assert_close(ours[row, start:stop], found[0])
+            torch.testing.assert_close(states[row, start:stop, 2], found[0])
             torch.testing.assert_close(states[row, stop - 1], torch.stack((h[0, 0], c[0, 0], h[1, 0], c[1, 0])))
-    again, _ = net.along(x[:, 5:7, 0], x[:, 5:7, 1], states[:, 4])
-    torch.testing.assert_close(again, ours[:, 5:7])
+    again = net.along(x[:, 5:7].flatten(2), states[:, 4])
+    torch.testing.assert_close(again, states[:, 5:7])
 
 
 @pytest.mark.parametrize(("block", "passes"), [(2, 3), (3, 2)])
@@ -91,13 +92,7 @@ def test_a_row_that_is_shown_its_answer_is_not_learned_and_the_next_goes_on_from
         at, start = row - 1, (row - 1) // 5 * 5  # the pending token's row, and the text's first one
         own = list(range(start, at))
         read = [*own[:-2], at, own[-1]] if bool(chosen[anchors == at]) else own
-        embeds = target.embed(tokens[read], lesson.positions[read] + 1)
-        outputs, _ = net.along(embeds[None], f[read][None])
-        inputs = [*own[:-2]]
-        before, _ = net.along(target.embed(tokens[own], lesson.positions[own] + 1)[None], f[own][None])
-        seen = torch.cat(
-            (before[0, : len(inputs)], outputs[0, -2:])
-        )  # all rows see all rows before them, and the block
+        states = net.along(net.join(target.embed(tokens[read], lesson.positions[read] + 1), f[read])[None])
 
         class Whole:
             def attend(self, layer, q, k, v, *, scale):
@@ -105,7 +100,7 @@ def test_a_row_that_is_shown_its_answer_is_not_learned_and_the_next_goes_on_from
                 scores = torch.einsum("nhd,mhd->hnm", q, k) * scale
                 return torch.einsum("hnm,mhd->nhd", scores.softmax(-1), v).flatten(1)
 
-        whole = net.guess(seen[None], lesson.positions[[start]], Whole())
+        whole = net.guess(states, lesson.positions[[start]], Whole())
         torch.testing.assert_close(state, whole[0, -1], atol=1e-5, rtol=1e-4)
 
 
@@ -141,13 +136,13 @@ def test_blocks_of_three_are_shown_one_token_or_two():
 
 def test_no_gradient_is_lost_on_short_texts_of_two_documents():
     target = tiny_model(vocab=7, layers=2, dtype=torch.float64)
-    learner = LEARN.new(FalconLearning(num_blocks=2), target, 0)
+    learner = LEARN.new(FalconLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     learner.module.dtype = torch.float64
     ids, documents = torch.arange(18).view(2, 9) % 7, torch.tensor([[0] * 9, [0] * 4 + [1] * 5])
     text = PackedRows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1], moment=MOMENT)
     outlook = learner.look(Teacher(target, learner.taps).lesson(text))
-    assert len(outlook.guesses) == 4
+    assert len(outlook.guesses) == 2
     sum(one.values.sum() for one in outlook.beside).backward()
     for name, parameter in learner.module.named_parameters():
         assert parameter.grad is not None and bool(parameter.grad.abs().sum() > 0), name

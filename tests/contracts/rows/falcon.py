@@ -18,4 +18,4 @@ ROWS = [
     ),
 ]
 GROUNDS = [DrafterRow(drafter="falcon", target=stutterer, side=taught("falcon"))]
-LEARNING = {"three": {"block_size": 3, "num_blocks": 2}}
+LEARNING = {"three": {"block_size": 3}}

@@ -6,16 +6,16 @@
 
 Gao et al., "Falcon", 2024, https://arxiv.org/abs/2412.12639: the share of missed tokens that is shown falls in the
 course of a run; the distance of features counts 1, the divergence 0.09, the text's own tokens 0.01. The paper cuts a
-text into blocks; here they stand at any place, as when the network drafts. What follows a block reads its guesses.
+text into blocks; here they stand at any place, as when the network drafts. In an
+exam a block stands behind it that reads its guesses, and so on.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.core.learner import Beside, Guess, Lesson, Outlook
 from outdraft.drafters.falcon.net import FalconNet
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
@@ -31,7 +31,6 @@ class FalconLearning(HeadLearning):
     """How many tokens a pass guesses, where blocks stand in training, and how much is shown to them."""
 
     block_size: int = 2  # tokens a pass; the paper's: 2 to 4
-    num_blocks: int = 1  # one behind the other, each on what the one before guessed; the paper's: 1
     anchors: int = 512  # blocks of a row of texts at most
     shown_first: float = 0.45  # of the tokens that are missed, in the first step; 0 in both: nothing is shown
     shown_last: float = 0.1  # in the last one
@@ -41,7 +40,6 @@ class FalconLearning(HeadLearning):
     def __post_init__(self) -> None:
         HeadLearning.__post_init__(self)
         check_range(self, "block_size", least=2, most=16)
-        check_range(self, "num_blocks", least=1, most=16)
         check_range(self, "anchors", least=1, most=1 << 20)
         check_range(self, "shown_first", "shown_last", least=0.0, most=1.0)
 
@@ -54,86 +52,55 @@ class FalconLearner(HeadLearner):
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each position behind the pending token, as many as its blocks have."""
-        net, target, (batch, length) = self._net, self._target, lesson.shape
-        k, options = int(net.config.num_heads), self._options
-        true = last_states(target, lesson, net.config).to(net.dtype)
-        f = last_states(target, lesson, net.config, options.noise).to(net.dtype)
-        tokens, documents = lesson.ids[:, 1:].flatten(), lesson.documents[:, :length]
-        embeds = target.embed(tokens, lesson.positions + 1).detach().to(net.dtype)  # [B * T, D]
+        net, target, options, (batch, length) = self._net, self._target, self._options, lesson.shape
+        true, f = (last_states(target, lesson, net.config, noise) for noise in (0.0, options.noise))  # [B * T, D]
+        tokens, documents, k = lesson.ids[:, 1:].flatten(), lesson.documents[:, :length], net.block
+        embeds = target.embed(tokens, lesson.positions + 1).detach()
         begins = torch.ones_like(documents, dtype=torch.bool)
         begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
-        outputs, states = net.along(embeds.view(batch, length, -1), f.view(batch, length, -1), None, begins)
-        outputs, states = outputs.flatten(0, 1), states.flatten(0, 1)
+        x = net.join(embeds, f)
+        states = net.along(x.view(batch, length, -1), None, begins).flatten(0, 1)
 
-        anchors = chosen_rows(lesson, options.anchors)  # [n] of pending tokens
-        flat = documents.flatten()
-        anchors = anchors[(anchors % length >= k) & (flat[anchors - k] == flat[anchors])]
-        first, each = anchors - k, torch.arange(k, device=anchors.device)
-        far, seen = [net.keys(outputs, lesson.positions)], documents_of(lesson, first)
+        anchors, same = chosen_rows(lesson, options.anchors), documents.flatten()  # [n] of pending tokens
+        anchors = anchors[(anchors % length >= k) & (same[anchors - k] == same[anchors])]
+        first, far, seen = anchors - k, [net.keys(states, lesson.positions)], documents_of(lesson, anchors - k)
 
-        def guessed(rows: Tensor) -> Tensor:  # [n, m, D] -> [n, k, D]
+        def guessed(rows: Tensor) -> Tensor:  # [n, m, 4, D] -> [n, k, D]
             if not len(rows):
-                return rows[:, -k:]
+                return rows[:, -k:, 0]
             blocks = PackedBlocks(far, seen, rows.shape[1], lambda layer: (None, False))
             return net.guess(rows, lesson.positions[first], blocks)
 
-        own = first[:, None] + each  # [n, k]
-        rows, state = outputs[own], states[anchors - 1]
-        ahead, inside = rows_inside(lesson, anchors, anchors, k)
-        shown = self._shown(lesson, anchors, inside, tokens[ahead], guessed, rows)  # [n, k]
-        if shown is not None:
+        own = first[:, None] + torch.arange(k, device=first.device)  # [n, k]
+        rows, (ahead, inside) = states[own], rows_inside(lesson, anchors, anchors, k)
+        shown, share = torch.zeros_like(inside), share_shown(lesson, options.shown_first, options.shown_last)
+        if share and len(anchors):
+            best = best_tokens(guessed(rows.detach()), net.logits, net.config.vocab_size)
+            shown = inside & self._shown(lesson, anchors, share, inside & (best != tokens[ahead]))
             before = torch.where(begins.flatten()[first, None, None], 0, states[first - 1])
-            inputs = [torch.where(shown[..., None], x[ahead], y[own]) for x, y in ((embeds, embeds), (true, f))]
-            rows, after = net.along(*inputs, before)
-            state = after[:, -1]
-        guesses, beside = [], []
-        count = options.num_blocks if lesson.moment is not None else max(1, -(-lesson.depth // k))
-        for block in range(count):
-            ahead, inside = rows_inside(lesson, anchors, anchors + block * k, k)
-            g = guessed(rows)
+            rows = net.along(torch.where(shown[..., None], net.join(embeds, true)[ahead], x[own]), before)
+        g, kept, guesses, beside = guessed(rows), inside & ~shown, list[Guess](), list[Beside]()
+        for block in range(1 if lesson.moment is not None else -(-lesson.depth // k)):
+            if block:
+                more = net.along(net.join(embeds[ahead], g), rows[:, -1])
+                rows, (ahead, inside) = torch.cat((rows, more), 1), rows_inside(lesson, anchors, anchors + block * k, k)
+                g, kept = guessed(rows), inside
             for place in range(k):
-                kept = inside[:, place]
-                if shown is not None and not block:
-                    kept = kept & ~shown[:, place]
-                guess = Guess(
-                    states=g[kept, place],
-                    head=self._says,
-                    rows=ahead[kept, place],
-                    weight=options.decay ** (block * k + place),
-                )
+                here, weight = kept[:, place], options.decay ** len(guesses)
+                guess = Guess(states=g[here, place], head=net.logits, rows=ahead[here, place], weight=weight)
                 guesses.append(guess)
                 beside.append(states_beside(guess, true[guess.rows]))
-            if block + 1 < count:
-                more, after = net.along(embeds[ahead], g, state)
-                rows, state = torch.cat((rows, more), 1), after[:, -1]
         return Outlook(guesses=guesses, beside=beside)
 
-    def _shown(
-        self,
-        lesson: Lesson,
-        anchors: Tensor,
-        inside: Tensor,
-        tokens: Tensor,
-        guessed: Callable[[Tensor], Tensor],
-        rows: Tensor,
-    ) -> Tensor | None:
+    def _shown(self, lesson: Lesson, anchors: Tensor, share: float, missed: Tensor) -> Tensor:
         """Which rows of blocks [n, k] read what they should guess: at least one of a block that is chosen, not all."""
-        options, moment, k = self._options, lesson.moment, rows.shape[1]
-        share = 0.0 if moment is None else share_shown(moment, options.shown_first, options.shown_last)
-        if not share or not len(anchors):
-            return None
-        with torch.no_grad():
-            best = best_tokens(guessed(rows), self._says, self._net.config.vocab_size)
-        missed, drawn = (inside & (best != tokens)).sum(1), chances(lesson, anchors, 2)
-        shown, each = torch.zeros_like(inside), torch.arange(k, device=rows.device)
+        drawn, k = chances(lesson, anchors, 2), missed.shape[1]
+        shown, each = torch.zeros_like(missed), torch.arange(k, device=missed.device)
         for row in range(lesson.shape[0]):
             own = (anchors // lesson.shape[1] == row).nonzero()[:, 0]
             chosen = own[drawn[own, 0].argsort()[: int(share * int(missed[own].sum())) // (k - 1)]]
             shown[chosen] = each < 1 + (drawn[chosen, 1:] * (k - 1)).long()
-        return shown & inside
-
-    def _says(self, g: Tensor) -> Tensor:
-        return self._net.logits(g, 0)
+        return shown
 
 
 LEARN = learn_heads(

@@ -44,8 +44,7 @@ class SpecDecLearner(BlockLearner):
         self, lesson: Lesson, anchors: Tensor, rows: Tensor, inside: Tensor, states: Callable[[], Tensor]
     ) -> Tensor | None:
         """At random places of each block, as many as its misses say."""
-        options, moment = self._options, lesson.moment
-        share = 0.0 if moment is None else share_shown(moment, options.shown_first, options.shown_last)
+        share = share_shown(lesson, self._options.shown_first, self._options.shown_last)
         if not share or not len(anchors):
             return None
         tokens = lesson.ids[:, 1:].flatten()[rows]  # [n, S]

@@ -10,22 +10,25 @@ https://arxiv.org/abs/2008.07905. What is shown is a function of the run's seed,
 import torch
 from torch import Tensor
 
-from outdraft.core.learner import Head, Lesson, Moment
+from outdraft.core.learner import Head, Lesson
 
 _PURPOSE = 1
 _CHUNK = 1 << 24  # logits that are made at once
 
 
-def share_shown(moment: Moment, start: float, end: float) -> float:
-    """Of what is missed, how much is shown: from `start` in a run's first step to `end` in its last one."""
-    return start + (end - start) * min(1.0, moment.step / max(1, moment.steps))
+def share_shown(lesson: Lesson, first: float, last: float) -> float:
+    """Of what is missed, how much is shown: `first` in a run's first step, `last` in its last one; 0 in exams."""
+    moment = lesson.moment
+    return 0.0 if moment is None else first + (last - first) * min(1.0, moment.step / max(1, moment.steps))
 
 
 def chances(lesson: Lesson, rows: Tensor, width: int) -> Tensor:
     """Uniform numbers [n, width] in training, for flat rows [n] of a lesson that rise."""
     assert lesson.moment is not None
-    counts = torch.bincount(rows // lesson.shape[1], minlength=lesson.shape[0]).tolist()
-    drawn = [torch.rand((n, width), generator=lesson.moment.generator(row, _PURPOSE)) for row, n in enumerate(counts)]
+    drawn, texts = [], rows // lesson.shape[1]
+    for row in range(lesson.shape[0]):
+        size = (int((texts == row).sum()), width)
+        drawn.append(torch.rand(size, generator=lesson.moment.generator(row, _PURPOSE)))
     return torch.cat(drawn).to(rows.device)
 
 
