@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Traits
+from outdraft.core.drafter import Drafter, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -97,8 +97,8 @@ def head_method(
     formats: Formats = (),
     also: Seq[str] = (),
     options: type[StateOptions] = HeadOptions,
-    drafter: Callable[[Any, Any, TargetPort, Weights, Path], StateDrafter] = HeadDrafter,
-) -> DrafterMethod[Any, TargetPort, StateDrafter]:
+    drafter: Callable[[Any, Any, TargetPort, Weights, Path], Drafter] = HeadDrafter,
+) -> DrafterMethod[Any, TargetPort, Drafter]:
     """The registration of a method whose network is `kind`; the rest is as in `open_heads`."""
     return DrafterMethod(
         name=kind.kind,
@@ -113,12 +113,12 @@ def head_method(
 
 def _build(
     kind: type[HeadNet],
-    drafter: Callable[[Any, Any, TargetPort, Weights, Path], StateDrafter],
+    drafter: Callable[[Any, Any, TargetPort, Weights, Path], Drafter],
     formats: Formats,
     also: Seq[str],
     options: StateOptions,
     port: TargetPort,
-) -> StateDrafter:
+) -> Drafter:
     home, native = chosen_model(options.model, kind.kind, also=also), port.layers.native
     net, weights = open_heads(kind, str(home), options.quantization, port, formats, also)
     return drafter(options.fitted(None if native is None else native.kernels), net, port, weights, home)
