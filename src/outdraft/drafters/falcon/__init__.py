@@ -32,7 +32,7 @@ from outdraft.models.networks.port import TargetPort
 
 
 class FalconTexts(PairedTexts):
-    """Keys and values of each text, and the LSTM's last k states, of one text: none takes over another's rows."""
+    """Keys and values of each text, and the LSTM's last k states. A state is of one text, so none is taken over."""
 
     def __init__(self, net: FalconNet, port: TargetPort) -> None:
         config = net.config
@@ -119,7 +119,11 @@ class FalconDrafter(StateDrafter):
 METHOD = head_method(
     FalconNet,
     summary="two tokens a pass on the target's features, by rows that see each other, over an LSTM; a chain or a tree",
-    paper=arxiv("2412.12639", "Falcon: faster and parallel inference of large language models"),
+    paper=arxiv(
+        "2412.12639",
+        "Falcon: faster and parallel inference of large language models through enhanced semi-autoregressive drafting "
+        "and custom-designed decoding tree",
+    ),
     options=BlockOptions,
     drafter=FalconDrafter,
 )

@@ -25,6 +25,8 @@ from outdraft.drafters.shared.learning.glancing import best_tokens, chances, sha
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.options.ranges import check_range
 
+_NO_STEM = {"num_stem_layers": 0, "own_projections": False}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalconLearning(HeadLearning):
@@ -75,7 +77,8 @@ class FalconLearner(HeadLearner):
         rows, (ahead, inside) = states[own], rows_inside(lesson, anchors, anchors, k)
         shown, share = torch.zeros_like(inside), share_shown(lesson, options.shown_first, options.shown_last)
         if share and len(anchors):
-            best = best_tokens(guessed(rows.detach()), net.logits, net.config.vocab_size)
+            with torch.no_grad():
+                best = best_tokens(guessed(rows), net.logits, net.config.vocab_size)
             shown = inside & self._shown(lesson, anchors, share, inside & (best != tokens[ahead]))
             before = torch.where(begins.flatten()[first, None, None], 0, states[first - 1])
             rows = net.along(torch.where(shown[..., None], net.join(embeds, true)[ahead], x[own]), before)
@@ -86,10 +89,9 @@ class FalconLearner(HeadLearner):
                 rows, (ahead, inside) = torch.cat((rows, more), 1), rows_inside(lesson, anchors, anchors + block * k, k)
                 g, kept = guessed(rows), inside
             for place in range(k):
-                here, weight = kept[:, place], options.decay ** len(guesses)
-                guess = Guess(states=g[here, place], head=net.logits, rows=ahead[here, place], weight=weight)
-                guesses.append(guess)
-                beside.append(states_beside(guess, true[guess.rows]))
+                rows_of, weight = ahead[kept[:, place], place], options.decay ** len(guesses)
+                guesses.append(Guess(states=g[kept[:, place], place], head=net.logits, rows=rows_of, weight=weight))
+                beside.append(states_beside(guesses[-1], true[rows_of]))
         return Outlook(guesses=guesses, beside=beside)
 
     def _shown(self, lesson: Lesson, anchors: Tensor, share: float, missed: Tensor) -> Tensor:
@@ -106,12 +108,7 @@ class FalconLearner(HeadLearner):
 LEARN = learn_heads(
     FalconNet,
     FalconLearning,
-    lambda options, known: {
-        **stem_sizes(known, 1),
-        "num_stem_layers": 0,
-        "num_heads": options.block_size,
-        "own_projections": False,
-    },
+    lambda options, known: {**stem_sizes(known, 1), **_NO_STEM, "num_heads": options.block_size},
     lambda net, target, options, seed, directory: FalconLearner(net, target, options),
     summary="two tokens a pass on the target's last feature, over an LSTM along the text",
     loss={"smooth_l1": 1.0, "forward_kl": 0.09, "cross_entropy": 0.01},
