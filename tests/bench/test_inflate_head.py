@@ -14,6 +14,7 @@ from contracts.rows.eagle1 import eagle1_net
 from contracts.rows.eagle3 import eagle3_net
 from contracts.rows.eagle3 import fewer_tokens as eagle3_trimmed
 from contracts.rows.early_exit import exit_head
+from contracts.rows.falcon import net as falcon_net
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
 from contracts.rows.medusa import borrowed as medusa_borrowed
@@ -21,6 +22,7 @@ from contracts.rows.medusa import heads as medusa_heads
 from contracts.rows.mtp import mtp_net
 from contracts.rows.p_eagle import SHAPE as P_EAGLE
 from contracts.rows.redrafter import heads as redrafter_head
+from contracts.rows.specdec import slots as specdec_slots
 from contracts.sides import random_heads
 from drafters.drafting import make, sequence
 
@@ -54,6 +56,7 @@ def guess(target_dir, name, head_dir, **options):
 HEADS = [
     ("dflash", dflash_blocks, {"width": 3, "nodes": 12}),
     ("dflash2", dflash2_blocks, {"width": 3, "nodes": 12}),
+    ("specdec", specdec_slots, {"width": 3, "nodes": 12}),
     ("dspark", dspark_blocks, {"width": 1}),
     ("dspark", random_heads("dspark", **DSPARK, head="gated"), {"width": 3, "nodes": 12}),
     ("dspark", random_heads("dspark", **DSPARK, head="rnn"), {"width": 3, "nodes": 12}),
@@ -68,6 +71,7 @@ HEADS = [
         random_heads("p_eagle", **{**P_EAGLE, "num_depths": 6}, norm_before_fc=True, train_embedding=False),
         {"width": 1},
     ),
+    ("falcon", falcon_net, {"width": 3, "nodes": 12}),
     ("mtp", mtp_net, {"width": 3, "nodes": 12}),
     ("eagle1", eagle1_net, {"nodes": 12}),
     ("hass", eagle1_net, {"width": 3, "nodes": 12}),

@@ -172,10 +172,29 @@ def test_the_loss_is_of_each_row_the_nats_a_token():
     assert own.rows.tolist() == (rows + 1).tolist() and bool(lesson.counts[own.rows].all())
 
 
-def test_the_losss_gradient_is_that_of_differences():
+def test_beside_the_spelling_the_layer_learns_the_targets_next_state_and_distribution():
+    """Its output at row r is compared with row r + 1, whose token is the first that the slots are to spell."""
+    target = toy_decoder(1)
+    lesson, sums = Teacher(target, (1,)).lesson(lesson_rows(torch.arange(12).view(2, 6))), []
+    for options in ({}, {"feature_weight": 2.0}, {"soft_weight": 3.0}, {"feature_weight": 2.0, "soft_weight": 3.0}):
+        learner = LEARN.new(CtcLearning(**options), target, 0)
+        randomise(learner.module, 3)
+        sums.append(learner.look(lesson).beside[0].values)
+    net, rows = learner.module, torch.tensor([0, 1, 2, 3, 5, 6, 7, 8])
+    g = stem_outputs(net.stem, last_states(target, lesson, net.config), lesson, target)[rows]
+    true = target.norm(lesson.states)[rows + 1]
+    near = torch.nn.functional.smooth_l1_loss(g, true, reduction="none").mean(-1)
+    soft = -(target.head(true).softmax(-1) * target.head(g).log_softmax(-1)).sum(-1)
+    spelled, *others = sums
+    for found, more in zip(others, (2 * near, 3 * soft, 2 * near + 3 * soft), strict=True):
+        torch.testing.assert_close(found - spelled, more)
+
+
+@pytest.mark.parametrize("beside", [{}, {"feature_weight": 5.0, "soft_weight": 2.0}])
+def test_the_losss_gradient_is_that_of_differences(beside):
     """Of every parameter along a random direction, in double precision; two documents share a row."""
     target = tiny_model(vocab=7, layers=2, dtype=torch.float64)
-    learner = LEARN.new(CtcLearning(), target, 0)
+    learner = LEARN.new(CtcLearning(**beside), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     generator = torch.Generator().manual_seed(5)
     ids, documents = torch.randint(7, (2, 9), generator=generator), torch.tensor([[0] * 9, [0] * 4 + [1] * 5])

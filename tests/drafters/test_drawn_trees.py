@@ -38,12 +38,14 @@ KINDS = (
     "eagle",
     "eagle1",
     "eagle3",
+    "falcon",
     "hass",
     "hydra",
     "medusa",
     "mtp",
     "p_eagle",
     "redrafter",
+    "specdec",
 )
 VOCAB, PROMPT = 3, (0, 1, 2, 1)
 P = random_table(VOCAB, 2, 3, spread=2)

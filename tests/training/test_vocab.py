@@ -62,7 +62,8 @@ def test_a_run_begins_with_the_most_frequent_tokens_of_its_texts(scene, tmp_path
 def test_a_kind_that_drafts_the_whole_vocabulary_says_which_kind_does_not(kind, scene, tmp_path):
     asked = {"draft_vocab_size": 3}
     with pytest.raises(
-        ConfigError, match=rf"of kind '{kind}'.*'draft_vocab_size' is an option of the kind .*eagle3 or p_eagle$"
+        ConfigError,
+        match=rf"of kind '{kind}'.*'draft_vocab_size' is an option of the kind .*eagle3 or p_eagle or specdec$",
     ):
         course(scene, kind, tmp_path, options=asked)
 

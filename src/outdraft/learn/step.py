@@ -19,6 +19,7 @@ from outdraft.learn.muon import Muon
 TABLES = {  # parts of names, in every network of ours
     "embedding",
     "positions",
+    "mask",
     "places",
     "lm_head",
     "projections",

@@ -4,8 +4,12 @@ Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arx
 
     row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens
 
-The loss is the kind's own, and the only one. What is promised is the chain of each slot's best token, collapsed: a
-guess of depth d is that one token, or there is none. While it learns, that chain is not asked for, and none is made.
+The loss is the kind's own, and the only one. To it may be added, as the paper's code does, what EAGLE's layer learns
+by, on the layer's output g_r below the slots: its smooth L1 distance to the target's state at row r + 1, and the soft
+cross-entropy of the target's head on g_r to the target's distribution there.
+
+What is promised is the chain of each slot's best token, collapsed: a guess of depth d is that one token, or there is
+none. While it learns, that chain is not asked for, and none is made.
 """
 
 from dataclasses import dataclass
@@ -20,7 +24,9 @@ from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
 from outdraft.drafters.ctc.net import CtcNet
 from outdraft.drafters.shared.heads.files import save_heads
 from outdraft.drafters.shared.heads.layers import stem_sizes
-from outdraft.drafters.shared.heads.learn import learn_heads, rows_ahead, shared_states
+from outdraft.drafters.shared.heads.learn import last_states, learn_heads, rows_ahead, stem_outputs
+from outdraft.drafters.shared.learning.smooth_l1 import smooth_l1
+from outdraft.learn.losses import logs, soft_cross_entropy
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -31,15 +37,17 @@ _SURE = 1e4  # logit of the one token of a guess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CtcLearning:
-    """How many slots spell how many tokens."""
+    """How many slots spell how many tokens, and what is learned beside. The published code's weights: 100 and 10."""
 
     num_slots: int = 6
     num_tokens: int = 3  # that the slots are to spell
+    feature_weight: float = 0.0  # of the layer's distance to the target's next state, against 1 of the slots' spelling
+    soft_weight: float = 0.0  # of the layer's soft cross-entropy to the target's next distribution
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
     def __post_init__(self) -> None:
         check_range(self, "num_slots", "num_tokens", least=1, most=64)
-        check_range(self, "noise", least=0.0)
+        check_range(self, "noise", "feature_weight", "soft_weight", least=0.0)
         _require_room(self.num_slots, self.num_tokens)
 
 
@@ -64,8 +72,10 @@ class CtcLearner:
         """In training the loss alone; in an exam the chain that would be drafted at every row."""
         net = self.module
         count, width = net.config.num_heads, net.config.hidden_size
-        slots = shared_states(net, self._target, lesson, self._options.noise).view(-1, count, width)  # [B * T, S, D]
-        own = (self._loss(slots, lesson),) if torch.is_grad_enabled() else ()
+        h, stem = last_states(self._target, lesson, net.config, self._options.noise), net.stem
+        g = h if stem is None else stem_outputs(stem, h, lesson, self._target)  # [B * T, D]
+        slots = net.finish(g).view(-1, count, width)  # [B * T, S, D]
+        own = (self._loss(g, slots, lesson),) if torch.is_grad_enabled() else ()
         if lesson.moment is not None:
             return Outlook(guesses=(), beside=own)
         with torch.no_grad():
@@ -95,8 +105,8 @@ class CtcLearner:
         chains = best.new_full((len(best), best.shape[1] + 1), -1)
         return chains.scatter(1, place, best)[:, :-1]
 
-    def _loss(self, slots: Tensor, lesson: Lesson) -> Beside:
-        """-log P(the next tokens), a token, of each row whose first one counts."""
+    def _loss(self, g: Tensor, slots: Tensor, lesson: Lesson) -> Beside:
+        """-log P(the next tokens), a token, of each row whose first one counts; and what the layer learns by."""
         (batch, length), documents = lesson.shape, lesson.documents
         counts = lesson.counts.view(batch, length)
         first = torch.zeros_like(counts)
@@ -107,20 +117,34 @@ class CtcLearner:
             return Beside(name=OWN, values=values[0], rows=asked)
         wanted, lengths = next_tokens(lesson, asked, most)
 
-        def nats(own: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
+        def nats(own: Tensor, tokens: Tensor, counts: Tensor, layer: Tensor, rows: Tensor) -> Tensor:
             logits = self.module.logits(own.flatten(0, 1))
             log_probs = torch.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
             log_probs = log_probs.view(*own.shape[:2], -1).transpose(0, 1)  # [S, n, V + 1]
             spelled = torch.full((len(own),), own.shape[1], device=own.device)
             found = F.ctc_loss(log_probs, tokens, spelled, counts, blank=self.module.blank, reduction="none")
-            return found / counts
+            return found / counts + self._of_layer(layer, lesson, rows)
 
         size = max(1, _CHUNK // (slots.shape[1] * (self.module.blank + 1)))
         with torch.autocast(slots.device.type, enabled=False):
             own = slots.float() if self.module.projections[0].weight.dtype == torch.float32 else slots
             for part in torch.split(torch.arange(len(asked), device=slots.device), size):
-                values.append(checkpoint(nats, own[asked[part]], wanted[part], lengths[part], use_reentrant=False))
+                rows = asked[part]
+                given = own[rows], wanted[part], lengths[part], g[rows], rows + 1
+                values.append(checkpoint(nats, *given, use_reentrant=False))
         return Beside(name=OWN, values=torch.cat(values), rows=asked + 1)
+
+    def _of_layer(self, g: Tensor, lesson: Lesson, rows: Tensor) -> Tensor | float:
+        """What the layer's outputs [n, D] learn by, against the target's states of these rows [n]: [n]."""
+        target, options, scale = self._target, self._options, self.module.config.scale
+        true = target.norm(lesson.states[rows]).detach()
+        found: Tensor | float = 0.0
+        if options.feature_weight:
+            found = found + options.feature_weight * smooth_l1(g, true * scale)
+        if options.soft_weight:
+            log_p, log_q = logs(target.head(true)), logs(target.head((g / scale).to(true.dtype)))
+            found = found + options.soft_weight * soft_cross_entropy(log_p, log_q, rows)
+        return found
 
     def save(self, directory: Path) -> None:
         save_heads(self.module, directory, self._target.dtype)

@@ -23,6 +23,7 @@ class BlockConfig:
     own_head: bool = False
     own_embedding: bool = False
     own_mask: bool = False  # a row of its own stands for the mask, in place of the embedding of `mask_token_id`
+    slot_masks: bool = False  # each slot behind the anchor's has a row of its own for the mask
     embedding_scale: float = 1.0
     output_multiplier: float = 1.0
     logit_cap: float | None = None  # scores are cap * tanh(score / cap)
@@ -59,7 +60,7 @@ class BlockConfig:
                     f"the block network is for a target with a {what} of {ours}, and this target has {theirs}: take "
                     "a draft of this target"
                 )
-        if self.mask_token_id >= facts.vocab_size and not self.own_mask:
+        if self.mask_token_id >= facts.vocab_size and not (self.own_mask or self.slot_masks):
             raise CapabilityError(
                 f"mask_token_id={self.mask_token_id} of the block network is none of the target's {facts.vocab_size} "
                 "tokens, and its files hold no mask_embedding: download them again, or give that tensor in "

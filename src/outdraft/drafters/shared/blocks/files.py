@@ -25,6 +25,7 @@ from outdraft.weights.source import TensorSource
 
 BESIDE = ("d2t", "t2d")  # tensors that are no parameters
 MASK = "mask_embedding"
+SLOT_MASKS = "slot_embeddings"  # one for each slot behind the anchor's
 _BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
 _OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
@@ -67,6 +68,7 @@ def read_blocks(
         own_head="lm_head.weight" in tensors,
         own_embedding="embed_tokens.weight" in tensors,
         own_mask=MASK in tensors,
+        slot_masks=SLOT_MASKS in tensors,
     )
     config, said = read_keys(raw, found, facts, absent, own, directory)
     return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
@@ -124,8 +126,8 @@ def entries_of(config: BlockConfig) -> Iterable[Entry]:
         yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))
     if config.own_embedding:
         yield Entry(ours="embedding", theirs=("embed_tokens.weight",))
-    if config.own_mask:
-        yield Entry(ours="mask", theirs=(MASK,))
+    if config.own_mask or config.slot_masks:
+        yield Entry(ours="mask", theirs=(SLOT_MASKS if config.slot_masks else MASK,))
     for i in range(layers.num_layers):
         ours, theirs = f"layers.{i}", f"layers.{i}"
         norms = {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}

@@ -7,6 +7,7 @@ The tensors are the same in both (`keys.py` says how the keys differ).
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,7 +27,8 @@ Formats = tuple[HeadFormat[BlockNet, Decoder | TargetPort, Decoder], ...]
 
 
 def block_formats(kind: BlockKind[Own]) -> Formats:
-    """Both layouts of a kind."""
+    """Both layouts of a kind, or ours alone."""
+    flat = kind.flat_architecture
 
     def read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> BlockNet:
         return kind.load(directory, facts_of(target), dtype or stored_dtype(open_tensors(directory)))
@@ -40,21 +42,23 @@ def block_formats(kind: BlockKind[Own]) -> Formats:
         path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
     def write_flat(net: BlockNet, target: Decoder, target_name: str, directory: Path) -> None:
-        told = written_flat(
-            net.config, kind.write(net.own), kind.flat_architecture, target.config.num_layers, net.dtype
-        )
+        assert flat is not None
+        told = written_flat(net.config, kind.write(net.own), flat, target.config.num_layers, net.dtype)
         kind.save(net, directory)
         (directory / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
+    ours = HeadFormat(
+        name="speculators",
+        summary=f"speculators' {kind.name}, which is ours too",
+        matches=kind.lies_in,
+        read=read,
+        write=write,
+        served={"outdraft": served_here(kind.name), **kind.served},
+    )
+    if flat is None:
+        return (replace(ours, name="outdraft", summary="ours, in speculators' layout"),)
     return (
-        HeadFormat(
-            name="speculators",
-            summary=f"speculators' {kind.name}, which is ours too",
-            matches=kind.lies_in,
-            read=read,
-            write=write,
-            served={"outdraft": served_here(kind.name), **kind.served},
-        ),
+        ours,
         HeadFormat(
             name="z-lab",
             summary=f"{kind.name} with a flat config.json",

@@ -20,7 +20,7 @@ from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.state_drafter import new_trees
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.growth import Alike, FeedTrees, grow_trees
-from outdraft.drafters.shared.trees.shapes import BestPaths
+from outdraft.drafters.shared.trees.shapes import BestPaths, Template
 from outdraft.drafters.shared.trees.tree import Tree
 
 # step, sequences, paths of `step` tokens behind their pending ones -> logits [n, V] of the next token
@@ -37,10 +37,18 @@ class BlockOptions(StateOptions):
 
 
 def grow_slots(
-    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], say: Say
+    options: StateOptions,
+    seqs: Seq[Sequence],
+    depths: Seq[int],
+    budgets: Seq[Budget],
+    say: Say,
+    template: Seq[tuple[int, ...]] | None = None,
 ) -> list[Draft]:
-    """A draft at most `depths[i]` tokens deep for `seqs[i]`, of slots that depend on the tokens before them."""
-    if options.width == 1:
+    """A draft at most `depths[i]` tokens deep for `seqs[i]`, of slots that depend on the tokens before them.
+
+    `template`: the paths of a tree of fixed form.
+    """
+    if options.width == 1 and template is None:
         paths: list[list[int]] = [[] for _ in seqs]
 
         def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
@@ -55,7 +63,7 @@ def grow_slots(
         nodes = [(tree.seq, tree.path(node)) for tree in trees for node in tree.frontier]
         return say(level, [seq for seq, _ in nodes], [path for _, path in nodes])
 
-    return _trees(options, seqs, depths, budgets, feed_trees)
+    return _trees(options, seqs, depths, budgets, feed_trees, template)
 
 
 def grow_marginals(
@@ -79,18 +87,24 @@ def grow_marginals(
 
 
 def _chains(
-    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], network: ChainNetwork
+    options: StateOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], network: ChainNetwork
 ) -> list[Draft]:
     cutoffs = cutoffs_of(budgets, options.confidence_threshold)
     return grow_chains(seqs, depths, network, cutoffs, sample=options.sample)
 
 
 def _trees(
-    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], feed: FeedTrees
+    options: StateOptions,
+    seqs: Seq[Sequence],
+    depths: Seq[int],
+    budgets: Seq[Budget],
+    feed: FeedTrees,
+    template: Seq[tuple[int, ...]] | None = None,
 ) -> list[Draft]:
     cutoffs = cutoffs_of(budgets, options.confidence_threshold)
-    trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=None, nodes=options.nodes)
+    shape, nodes = (None, options.nodes) if template is None else (Template(template), len(template))
+    trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=shape, nodes=nodes)
     for tree in trees:
-        if options.best_first and takes_argmax(tree.seq, options.sample):
+        if isinstance(options, BlockOptions) and options.best_first and takes_argmax(tree.seq, options.sample):
             tree.shape = BestPaths(max(1, tree.max_nodes))
     return grow_trees(trees, feed, sample=options.sample)

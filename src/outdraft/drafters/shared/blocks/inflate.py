@@ -36,8 +36,8 @@ def inflate_blocks(
             parameter.copy_(small if columns is None else _wider_columns(small, columns, width, normed))
         elif name == "norm.weight":
             parameter.copy_(small.repeat(width) / (width / normed))
-        elif part == "embedding":
-            parameter.copy_(small.repeat(1, width))
+        elif part in ("embedding", "mask"):
+            parameter.copy_(small.repeat(*(1,) * (small.dim() - 1), width))
         elif part == "base_kernel":
             parameter.copy_(small.repeat(1, 1, width))
         elif part == "kernel_projection":

@@ -57,6 +57,7 @@ class Tensors:
     own_head: bool
     own_embedding: bool
     own_mask: bool
+    slot_masks: bool
 
 
 def read_keys(
@@ -93,7 +94,8 @@ def read_keys(
         draft_vocab_size=fields.size("draft_vocab_size", layers.vocab_size),
         own_head=found.own_head,
         own_embedding=found.own_embedding,
-        own_mask=found.own_mask,
+        own_mask=found.own_mask and not found.slot_masks,
+        slot_masks=found.slot_masks,
         embedding_scale=fields.get("input_embedding_scale", float, 1.0),
         output_multiplier=fields.get("output_multiplier", float, 1.0),
         logit_cap=cap if cap > 0 else None,

@@ -58,12 +58,13 @@ class BlockKind(Generic[Own]):
 
     name: str  # of the method, and speculators_model_type
     architecture: str  # as config.json names it
-    flat_architecture: str  # in z-lab's layout
+    flat_architecture: str | None  # in z-lab's layout; None: it is not written so
     read: Callable[[Mapping[str, Any], TensorSource, Path], Own]
     write: Callable[[Own], Mapping[str, Any]]
     parts: Callable[[BlockConfig, Own, torch.dtype, torch.device], BlockParts] = _no_parts
     entries: Callable[[BlockConfig, Own], Iterable[Entry]] = _no_entries
     begin: Callable[[BlockNet], None] = _nothing
+    slot_masks: bool = False  # each slot behind the anchor's has a row of its own for the mask
     keys: tuple[str, ...] = ()  # of config.json, that `read` reads
     mark: str | None = None  # a tensor by which its directories are known; None: it has none beside the backbone's
     also: Mapping[str, str] = field(default_factory=dict)  # other names of its tensors -> ours

@@ -63,7 +63,7 @@ class BlockLearner:
         self.net, self.target, self._save, self._options = net, target, save, options
 
     def look(self, lesson: Lesson) -> Outlook:
-        """One guess for each slot that guesses."""
+        """One guess for each slot that guesses, but for those that are shown what they should guess."""
         net, config, length = self.net, self.net.config, lesson.shape[1]
         anchors = chosen_rows(lesson, self._options.anchors)  # [n]
         context = net.fuse([lesson.taps[tap] for tap in self.taps])
@@ -71,12 +71,25 @@ class BlockLearner:
             net.keys(context, lesson.positions), documents_of(lesson, anchors), config.block_size, config.sight
         )
         ids = lesson.ids[:, :length].flatten()
-        positions, h = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
-        if len(anchors):
-            h = net.run(net.embed(ids[anchors], positions, self.target.embed), positions, seen)
-        h = h.view(len(anchors), config.block_size, h.shape[-1])
+        positions, none = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
+
+        def states(shown: Tensor | None = None) -> Tensor:  # [n, b, D]
+            h = none
+            if len(anchors):
+                h = net.run(net.embed(ids[anchors], positions, self.target.embed, shown), positions, seen)
+            return h.view(len(anchors), config.block_size, h.shape[-1])
+
         rows, inside = rows_inside(lesson, anchors, anchors, config.depth)
-        return self._outlook(lesson, h, rows, inside)
+        shown = None if lesson.moment is None else self._shown(lesson, anchors, rows, inside, states)
+        if shown is not None:
+            inside = inside & (shown < 0)
+        return self._outlook(lesson, states(shown), rows, inside)
+
+    def _shown(
+        self, lesson: Lesson, anchors: Tensor, rows: Tensor, inside: Tensor, states: Callable[[], Tensor]
+    ) -> Tensor | None:
+        """The text's tokens that stand in slots behind the anchor's in training [n, b - 1]; -1: the mask does."""
+        return None
 
     def _outlook(self, lesson: Lesson, h: Tensor, rows: Tensor, inside: Tensor) -> Outlook:
         """Of states [n, b, D] of all slots, the target's rows [n, S] of those that guess, and whether there is one."""

@@ -1,6 +1,7 @@
 """How networks of one kind are trained: the registration."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,15 +21,21 @@ Options = TypeVar("Options", bound=BlockLearning)
 
 
 def learn_blocks(
-    kind: BlockKind[Own], options: type[Options], own: Callable[[Options], Own], *, summary: str, **more: Any
+    kind: BlockKind[Own],
+    options: type[Options],
+    own: Callable[[Options], Own],
+    *,
+    summary: str,
+    teaches: type[BlockLearner] = BlockLearner,
+    **more: Any,
 ) -> LearnMethod[Options, Decoder]:
     """`own`: the sizes of the kind's own parts. `more`: other fields of the method."""
 
     def learner(net: BlockNet, target: Decoder, chosen: Options) -> BlockLearner:
-        return BlockLearner(net, target, lambda place: kind.save(net, place, target.dtype), chosen)
+        return teaches(net, target, lambda place: kind.save(net, place, target.dtype), chosen)
 
     def new(chosen: Options, target: Decoder, seed: int) -> BlockLearner:
-        config = block_config(chosen, target)
+        config = replace(block_config(chosen, target), slot_masks=kind.slot_masks)
         vocab = torch.arange(config.draft_vocab_size) if config.own_head else None
         net = kind.net(config, own(chosen), torch.float32, target.device, vocab)
         begin_blocks(net, target, seed)

@@ -59,8 +59,9 @@ class BlockNet(nn.Module):
             size = (layers.vocab_size, width)
             self.embedding = nn.Parameter(torch.full(size, float("nan"), dtype=dtype, device=device))
         self.mask: nn.Parameter | None = None
-        if config.own_mask:
-            self.mask = nn.Parameter(torch.full((width,), float("nan"), dtype=dtype, device=device))
+        if config.own_mask or config.slot_masks:
+            shape = (config.block_size - 1, width) if config.slot_masks else (width,)
+            self.mask = nn.Parameter(torch.full(shape, float("nan"), dtype=dtype, device=device))
         self.correction = correction
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
@@ -80,21 +81,24 @@ class BlockNet(nn.Module):
         rotation = self.rope.at(positions, c.dtype)
         return [layer.keys(c, rotation) for layer in block_layers(self)]
 
-    def embed(self, anchors: Tensor, positions: Tensor, table: Embed) -> Tensor:
-        """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D]."""
+    def embed(self, anchors: Tensor, positions: Tensor, table: Embed, shown: Tensor | None = None) -> Tensor:
+        """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D].
+
+        shown [n, b - 1]: tokens that stand in the slots behind the anchor's; -1: the mask does. None: it does in all.
+        """
         size = self.config.block_size
-        ids = anchors.new_full((len(anchors), size), self.config.mask_token_id)
-        ids[:, 0] = anchors
-        if self.mask is not None:
-            ids[:] = anchors[:, None]  # `mask_token_id` may be no token
+        masked = anchors.new_full((len(anchors), size), -1) if shown is None else torch.nn.functional.pad(shown, (1, 0))
+        masked[:, 0] = anchors
+        hidden = anchors[:, None] if self.mask is not None else self.config.mask_token_id  # which may be no token
+        ids = torch.where(masked < 0, hidden, masked)
         if self.embedding is not None:
             found = embedding_rows(self.embedding, ids.flatten())
         else:
             found = table(ids.flatten(), self.places(positions)).detach()
         found = found.to(self.dtype)
         if self.mask is not None:
-            is_mask = torch.arange(len(found), device=found.device) % size != 0
-            found = torch.where(is_mask[:, None], self.mask, found)
+            rows = torch.nn.functional.pad(self.mask.expand(size - 1, -1), (0, 0, 1, 0)).repeat(len(anchors), 1)
+            found = torch.where(masked.flatten()[:, None] < 0, rows, found)
         return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
 
     def places(self, positions: Tensor) -> Tensor:

@@ -27,16 +27,19 @@ def inside(size: int, *, causal: bool, device: torch.device) -> Tensor:
 
 
 class CachedBlocks:
-    """One block for each of several texts, behind the rows that a cache has of it. Each text is computed by itself."""
+    """One block for each of several texts, behind the rows that a cache has of it. Each text is computed by itself.
 
-    def __init__(self, cache: KVCache, seqs: Seq[int], size: int, sight: Sight) -> None:
-        self._cache, self._seqs, self._size, self._sight = cache, seqs, size, sight
+    overlap: so many of the last rows of the cache are the block's first ones, and are read from it.
+    """
+
+    def __init__(self, cache: KVCache, seqs: Seq[int], size: int, sight: Sight, *, overlap: int = 0) -> None:
+        self._cache, self._seqs, self._size, self._sight, self._overlap = cache, seqs, size, sight, overlap
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
         """q [B * b, H, d], k and v [B * b, Hkv, d] -> [B * b, H * d]."""
         (window, is_causal), found = self._sight(layer), []
         for seq, *own in zip(self._seqs, *(x.split(self._size) for x in (q, k, v)), strict=True):  # type: ignore[no-untyped-call]
-            length = self._cache.length(seq)
+            length = self._cache.length(seq) - self._overlap
             first = 0 if window is None else max(0, length - window)
             before = [x[:, first:] for x in self._cache.read(seq, layer, length)]  # [Hkv, T, d]
             mine, keys, values = (x.transpose(0, 1) for x in own)

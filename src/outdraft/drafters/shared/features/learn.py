@@ -249,6 +249,4 @@ def widen_layer(name: str, small: Tensor, config: ModelConfig, width: int, *, st
         "qkv": [heads * config.head_dim for heads in (config.num_heads, config.num_kv_heads, config.num_kv_heads)],
         "up": [config.intermediate_size] * (2 if config.gated_mlp else 1),
     }.get(kind)
-    if small.dim() == 1:
-        return torch.cat([part.repeat(width) for part in torch.split(small, heights or [len(small)])])
     return widen(small, width, states, heights)

@@ -65,6 +65,6 @@ class HeadOptions(StateOptions):
     tree: str | None = None
 
 
-def head_shape(options: HeadOptions) -> Literal["chain", "tree"]:
+def head_shape(options: StateOptions) -> Literal["chain", "tree"]:
     """What is proposed with these options."""
-    return "chain" if options.width == 1 and options.tree is None else "tree"
+    return "chain" if options.width == 1 and getattr(options, "tree", None) is None else "tree"

@@ -5,34 +5,32 @@ the same on all paths, whose probabilities are the products of their heads'. Dat
 states; data out: chains or trees, as deep as there are heads.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Traits
+from outdraft.core.drafter import Drafter, Traits
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
-from outdraft.drafters.shared.chains.grow import grow_chains
-from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.blocks.grow import grow_slots
 from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
 from outdraft.drafters.shared.heads.files import Formats, Net, read_any
 from outdraft.drafters.shared.heads.joint import require_taught
 from outdraft.drafters.shared.heads.layers import GuessSlots
 from outdraft.drafters.shared.heads.net import HeadNet, Projections
 from outdraft.drafters.shared.heads.states import states_of
-from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.networks.prepare import prepare
-from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model, new_trees
-from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Template
+from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
+from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.template import read_template
-from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.paths import user_path
 
@@ -49,27 +47,11 @@ class HeadDrafter(StateDrafter):
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose last state is known."""
         depths = [min(self._net.config.num_heads, depth) for depth in self.depths(seqs, budgets)]
-        options, cutoffs = self._options, cutoffs_of(budgets, self._options.confidence_threshold)
-        if head_shape(options) == "chain":
-            paths: list[list[int]] = [[] for _ in seqs]
 
-            def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-                for row, token in zip(rows, tokens, strict=True):
-                    paths[row].append(token)
-                asked = rows[:num_open]
-                return self._say([seqs[row] for row in asked], [paths[row] for row in asked])
+        def say(step: int, own: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
+            return self._say(own, [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)])
 
-            return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
-
-        def feed_trees(level: int, trees: list[Tree]) -> Tensor:
-            asked = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
-            return self._say([seq for seq, _ in asked], [path for _, path in asked])
-
-        shape, nodes = None, options.nodes
-        if self._template is not None:
-            shape, nodes = Template(self._template), len(self._template)
-        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=shape, nodes=nodes)
-        return grow_trees(trees, feed_trees, sample=options.sample)
+        return grow_slots(self._options, seqs, depths, budgets, say, self._template)
 
     def _say(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
         """Logits [n, V] behind paths of one length, each of which begins at its text's pending token."""
@@ -108,23 +90,35 @@ def open_heads(
 
 
 def head_method(
-    kind: type[HeadNet], *, summary: str, paper: Paper, formats: Formats = (), also: Seq[str] = ()
-) -> DrafterMethod[HeadOptions, TargetPort, HeadDrafter]:
+    kind: type[HeadNet],
+    *,
+    summary: str,
+    paper: Paper,
+    formats: Formats = (),
+    also: Seq[str] = (),
+    options: type[StateOptions] = HeadOptions,
+    drafter: Callable[[Any, Any, TargetPort, Weights, Path], Drafter] = HeadDrafter,
+) -> DrafterMethod[Any, TargetPort, Drafter]:
     """The registration of a method whose network is `kind`; the rest is as in `open_heads`."""
     return DrafterMethod(
         name=kind.kind,
         summary=summary,
         paper=paper,
-        options=HeadOptions,
+        options=options,
         shape_of=head_shape,
-        build=partial(_build, kind, formats, also),
+        build=partial(_build, kind, drafter, formats, also),
         forms={"chain": {"width": 1}, "tree": {"width": 4}},
     )
 
 
 def _build(
-    kind: type[HeadNet], formats: Formats, also: Seq[str], options: HeadOptions, port: TargetPort
-) -> HeadDrafter:
+    kind: type[HeadNet],
+    drafter: Callable[[Any, Any, TargetPort, Weights, Path], Drafter],
+    formats: Formats,
+    also: Seq[str],
+    options: StateOptions,
+    port: TargetPort,
+) -> Drafter:
     home, native = chosen_model(options.model, kind.kind, also=also), port.layers.native
     net, weights = open_heads(kind, str(home), options.quantization, port, formats, also)
-    return HeadDrafter(options.fitted(None if native is None else native.kernels), net, port, weights, home)
+    return drafter(options.fitted(None if native is None else native.kernels), net, port, weights, home)

@@ -174,7 +174,8 @@ def widen_into(big: HeadNet, small: HeadNet, *, width: int) -> None:
         elif name.endswith("places"):  # states of their own, not maps
             parameter.copy_(own.repeat(1, width))
         else:
-            parameter.copy_(widen(own, width, small.side_by_side(own) if own.dim() == 2 else 1))
+            states = small.side_by_side(own) if own.dim() == 2 else 1
+            parameter.copy_(widen(own, width, states, small.heights.get(name.split(".")[-2])))
 
 
 def _heights(block: Block, kind: str) -> list[int] | None:

@@ -8,8 +8,9 @@ Published heads have projections of their own, which are most of their bytes (V 
 target's, its file is without them, and the target's packed head is what computes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -59,6 +60,7 @@ class HeadNet(nn.Module):
     sizes: ClassVar[type[HeadConfig]]  # what its config.json says
     reads_tokens: ClassVar[bool] = False  # heads read the tokens guessed before their own
     joins: ClassVar[bool] = False  # the last layer of its stem reads the token behind each row
+    heights: Mapping[str, list[int]] = MappingProxyType({})  # of the parts that a fused map beside the stem writes
 
     projections: Projections
 

@@ -18,9 +18,9 @@ def layers_after(done: int, num_layers: int, depth: int) -> int:
 
 
 def widen(small: Tensor, width: int, states: int = 1, heights: list[int] | None = None) -> Tensor:
-    """A norm, or a matrix that reads `states` states side by side and writes parts of these heights."""
+    """A norm or a bias, or a matrix that reads `states` states side by side and writes parts of these heights."""
     if small.dim() == 1:
-        return small.repeat(width)
+        return torch.cat([part.repeat(width) for part in torch.split(small, heights or [len(small)])])
     columns = torch.cat([part.repeat(1, width) for part in small.chunk(states, 1)], 1) / width
     parts = torch.split(columns, heights or [columns.shape[0]])
     return torch.cat([part.repeat(width, 1) for part in parts])
