@@ -10,6 +10,7 @@ https://arxiv.org/abs/2602.06036.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -84,8 +85,13 @@ class BlockLayer(nn.Module):
         found: Tensor = self.out(ctx.attend(self.index, rotation(q).to(v.dtype), k, v, scale=self.scale))
         return found
 
-    def forward(self, h: Tensor, mixed: Sublayer, fed: Sublayer) -> Tensor:
+    def forward(self, h: Tensor, rotation: Rotation, ctx: BlockAttention, exact: bool) -> Tensor:
         """The rows of all blocks, block after block: [N, D] -> [N, D]."""
+        mixed = partial(self.mixed, rotation=rotation, ctx=ctx)
+        return self.around(h, mixed, partial(self.mlp, bulk=(), exact=exact))
+
+    def around(self, h: Tensor, mixed: Sublayer, fed: Sublayer) -> Tensor:
+        """What stands around attention and feed-forward, wherever these are computed: [N, D] -> [N, D]."""
         h = h + (self.attention_conv or plainly)(self.attn_norm(h), mixed)
         added: Tensor = h + (self.mlp_conv or plainly)(self.mlp_norm(h), fed)
         return added

@@ -79,7 +79,7 @@ class NativeBlocks:
         for layer in block_layers(self._net):
             this = frozenset((layer.index,))
             attend, feed_forward = Skip(mlp=this), Skip(attention=this)
-            h = layer(
+            h = layer.around(
                 h, partial(half, index=layer.index, skip=attend), partial(half, index=layer.index, skip=feed_forward)
             )
         return h

@@ -9,7 +9,6 @@ before a slot, is a `Correction`: a new head is one file. N rows, D channels, b 
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from functools import partial
 from typing import Any
 
 import torch
@@ -109,8 +108,7 @@ class BlockNet(nn.Module):
         """Rows [n * b, D] of blocks whose anchors stand at positions [n] -> states [n * b, D], normed."""
         rotation, h = self.rope.at(self.places(positions), rows.dtype), rows
         for layer in block_layers(self):
-            mixed = partial(layer.mixed, rotation=rotation, ctx=ctx)
-            h = layer(h, mixed, partial(layer.mlp, bulk=(), exact=self.exact))
+            h = layer(h, rotation, ctx, self.exact)
         normed: Tensor = self.norm(h)
         return normed
 
