@@ -30,7 +30,7 @@ class Fault:
     wrong: str
 
 
-_BLOCKS = ("dflash", "dflash2", "dspark")
+_BLOCKS = ("dflash", "dflash2", "dspark", "specdec")
 FAULTS = (
     Fault(
         name="slot shift",
@@ -115,6 +115,34 @@ FAULTS = (
         where="parallel_sampling:ParallelSamplingDrafter.observe",
         right="one.verdict.path[-1] if one.verdict.path else 0",
         wrong="-1",
+    ),
+    Fault(
+        name="slot shift",
+        kinds=("falcon",),
+        where="falcon:FalconDrafter.propose",
+        right="[1][step - done]",
+        wrong="[1][max(0, step - done - 1)]",
+    ),
+    Fault(
+        name="wrong taps",
+        kinds=("falcon",),
+        where="falcon:FalconTexts.read_waiting",
+        right="self.port.layers.norm(waiting.taps[0])",
+        wrong="waiting.taps[0]",
+    ),
+    Fault(
+        name="rows of a guess that stay",
+        kinds=("falcon",),
+        where="falcon:FalconTexts.read_waiting",
+        right="torch.cat((one[0], own))",
+        wrong="torch.cat((own, one[0]))",
+    ),
+    Fault(
+        name="anchor of another row",
+        kinds=("falcon",),
+        where="falcon:FalconTexts.read_waiting",
+        right="torch.tensor(waiting.tokens,",
+        wrong="torch.tensor([0, *waiting.tokens[:-1]],",
     ),
     Fault(
         name="slot shift",

@@ -25,6 +25,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "redrafter": {"num_steps": 5, "own_projections": False},
     "blockwise": {"num_heads": 4},
     "ctc": {},
+    "specdec": BLOCK,
+    "falcon": {"anchors": 128},
     "kangaroo": {},
     "parallel_sampling": {},
     "draft_model": {"layers": [0, 1, 29], "borrow": True},
