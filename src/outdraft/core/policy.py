@@ -23,6 +23,11 @@ class StateJudge:
     least: int = 1  # tokens that are drafted before it may end a guess
 
 
+# sequences, their drafts -> how many nodes of each are verified, the pending one among them. Whether a drawn token stays
+# may depend on the tokens before it, and not on itself
+Cut = Callable[[Seq[Sequence], Seq[Draft]], list[int]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """An upper limit for one guess."""
@@ -34,6 +39,7 @@ class Budget:
     calibration: Calibration | None = None  # its chances are multiplied for `survival`; None: the bare probabilities
     judge: StateJudge | None = None  # or: its chances are; for an arm that hands its states over
     confident: bool = False  # the drafter reports its confidence for the rule, and no branch ends by it
+    cut: Cut | None = None  # asked once about all drafts of the round that bring it; a drafter does not look
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
     resting: frozenset[int] = frozenset()  # arms that are not asked about this sequence again: they may let go of it
 
@@ -56,6 +62,7 @@ class Arm:
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
     ends_early: bool = False  # `Budget.survival` makes its guesses no dearer
     hands_states: bool = False  # it gives its hidden states to `Budget.judge`
+    foretells: bool = False  # its confidences in chains are given before their tokens are drawn
     shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes
     listens: bool = False  # it needs hidden states of every pass, which costs something also where it does not guess
 

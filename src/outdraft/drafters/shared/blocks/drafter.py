@@ -32,6 +32,7 @@ class BlockDrafter(StateDrafter):
         self._texts = BlockTexts(net, port)
         super().__init__(self._texts, net.config.taps, traits)
         self._options, self._net, self._port = options, net, port
+        self._judged = torch.empty(0)  # states and summaries of the slots that were asked about last
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose rows are known."""
@@ -39,14 +40,16 @@ class BlockDrafter(StateDrafter):
         asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
         states: dict[int, Tensor] = {}
         if asked:
-            made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked])
+            made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked], max(depths))
             states = {seq.id: one for seq, one in zip(asked, made, strict=True)}
 
         def say(step: int, own: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
             behind = [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)]
             return self._say(step, [states[seq.id] for seq in own], behind)
 
-        return grow_slots(self._options, seqs, depths, budgets, say)
+        correction = self._net.correction
+        sure = self._sure if correction is not None and correction.chance is not None else None
+        return grow_slots(self._options, seqs, depths, budgets, say, sure)
 
     def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
@@ -55,8 +58,15 @@ class BlockDrafter(StateDrafter):
         scores = net.scores(h[:, -1], self._port.layers.head)
         if net.correction is not None:
             before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
-            scores = net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1])
+            summary = net.correction.summaries(h, before)[:, -1]
+            self._judged = torch.cat((h[:, -1], summary.to(h)), -1)
+            scores = net.correction(scores, h[:, -1], summary)
         return whole_logits(scores, net.vocab, self._port.facts.vocab_size)
+
+    def _sure(self) -> Tensor:
+        """How likely the slots are accepted [n] that were asked about last, by the network's own head."""
+        assert self._net.correction is not None and self._net.correction.chance is not None
+        return torch.sigmoid(self._net.correction.chance(self._judged).float())
 
 
 def block_method(
@@ -70,7 +80,8 @@ def block_method(
         weights = prepare(net, port, chosen.quantization)
         net.exact = True
         options = chosen.fitted(None if native is None else native.kernels)
-        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home))
+        foretells = options.width == 1 and net.correction is not None and net.correction.chance is not None
+        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home, foretells=foretells))
 
     return DrafterMethod(
         name=kind.name,

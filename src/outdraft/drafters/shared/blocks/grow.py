@@ -36,9 +36,17 @@ class BlockOptions(StateOptions):
 
 
 def grow_slots(
-    options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], say: Say
+    options: BlockOptions,
+    seqs: Seq[Sequence],
+    depths: Seq[int],
+    budgets: Seq[Budget],
+    say: Say,
+    chances: Callable[[], Tensor] | None = None,
 ) -> list[Draft]:
-    """A draft of at most `depths[i]` tokens in depth for `seqs[i]`."""
+    """A draft of at most `depths[i]` tokens in depth for `seqs[i]`.
+
+    chances: of the slots [n] that `say` was asked about last, how likely they are accepted; chains end by them.
+    """
     cutoffs = cutoffs_of(budgets, options.confidence_threshold)
     if options.width == 1:
         paths: list[list[int]] = [[] for _ in seqs]
@@ -49,7 +57,7 @@ def grow_slots(
                     paths[row].append(token)
             return say(step, [seqs[i] for i in rows[:num_open]], [paths[i] for i in rows[:num_open]])
 
-        return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
+        return grow_chains(seqs, depths, ChainNetwork(feed=feed, chances=chances), cutoffs, sample=options.sample)
 
     def feed_trees(level: int, trees: list[Tree]) -> Tensor:
         nodes = [(tree.seq, tree.path(node)) for tree in trees for node in tree.frontier]

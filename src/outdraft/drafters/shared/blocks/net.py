@@ -79,9 +79,20 @@ class BlockNet(nn.Module):
         rotation = self.rope.at(positions, c.dtype)
         return [layer.keys(c, rotation) for layer in self.layers if isinstance(layer, BlockLayer)]
 
-    def embed(self, anchors: Tensor, positions: Tensor, table: Embed) -> Tensor:
-        """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D]."""
-        size = self.config.block_size
+    @property
+    def bears_less(self) -> bool:
+        """Whether a block of fewer slots than it was trained with has the states of the whole block's first slots: no
+        slot sees those behind it.
+        """
+        causal = all(self.config.sight(layer)[1] for layer in range(len(self.layers)))
+        return causal and all(layer.attention_conv is None for layer in self.layers)
+
+    def embed(self, anchors: Tensor, positions: Tensor, table: Embed, size: int | None = None) -> Tensor:
+        """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D].
+
+        size: b; None: as it was trained. A smaller one is another network unless it `bears_less`.
+        """
+        size = size or self.config.block_size
         ids = anchors.new_full((len(anchors), size), self.config.mask_token_id)
         ids[:, 0] = anchors
         if self.mask is not None:
@@ -89,20 +100,21 @@ class BlockNet(nn.Module):
         if self.embedding is not None:
             found = embedding_rows(self.embedding, ids.flatten())
         else:
-            found = table(ids.flatten(), self.places(positions)).detach()
+            found = table(ids.flatten(), self.places(positions, size)).detach()
         found = found.to(self.dtype)
         if self.mask is not None:
             is_mask = torch.arange(len(found), device=found.device) % size != 0
             found = torch.where(is_mask[:, None], self.mask, found)
         return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
 
-    def places(self, positions: Tensor) -> Tensor:
+    def places(self, positions: Tensor, size: int) -> Tensor:
         """Positions [n] of anchors -> of all slots [n * b]."""
-        return (positions[:, None] + torch.arange(self.config.block_size, device=positions.device)).flatten()
+        return (positions[:, None] + torch.arange(size, device=positions.device)).flatten()
 
     def run(self, rows: Tensor, positions: Tensor, ctx: BlockAttention) -> Tensor:
         """Rows [n * b, D] of blocks whose anchors stand at positions [n] -> states [n * b, D], normed."""
-        rotation, h = self.rope.at(self.places(positions), rows.dtype), rows
+        size = len(rows) // max(1, len(positions))
+        rotation, h = self.rope.at(self.places(positions, size), rows.dtype), rows
         for layer in self.layers:
             h = layer(h, rotation, ctx, self.exact)
         normed: Tensor = self.norm(h)

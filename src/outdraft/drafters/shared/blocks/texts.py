@@ -36,12 +36,16 @@ class BlockTexts(PairedTexts):
                 self.cache.rows.write(seq, layer, slot, k, v)
         self.have_read(seqs, [{} for _ in seqs])
 
-    def blocks(self, seqs: Seq[int], anchors: Seq[int]) -> Tensor:
-        """Normed states [B, b, D] of a block for each text; `anchors`: their pending tokens."""
+    def blocks(self, seqs: Seq[int], anchors: Seq[int], depth: int) -> Tensor:
+        """Normed states [B, b, D] of a block for each text; `anchors`: their pending tokens.
+
+        Slots behind the deepest guess are left out where the network bears it.
+        """
         if late := [seq for seq in seqs if self.texts[seq].tokens]:
             self.read_waiting(late)
         net, config, device = self.net, self.net.config, self.port.facts.device
         positions = torch.tensor([self.texts[seq].end for seq in seqs], device=device)
-        rows = net.embed(torch.tensor(anchors, device=device), positions, self.port.layers.embed)
-        context = CachedBlocks(self.cache.rows, seqs, config.block_size, config.sight)
-        return net.run(rows, positions, context).view(len(seqs), config.block_size, -1)
+        size = config.first_slot + depth if net.bears_less else config.block_size
+        rows = net.embed(torch.tensor(anchors, device=device), positions, self.port.layers.embed, size)
+        context = CachedBlocks(self.cache.rows, seqs, size, config.sight)
+        return net.run(rows, positions, context).view(len(seqs), size, -1)

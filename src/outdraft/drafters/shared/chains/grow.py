@@ -78,7 +78,7 @@ def stepped_chains(
     rows = [i for i, depth in enumerate(depths) if depth > 0]
     closing: list[int] = []
     asked = any(cutoff.is_asked for cutoff in cutoffs)
-    choose = Chooser(seqs, sample=sample, confident=asked)
+    choose = Chooser(seqs, sample=sample, confident=asked and network.chances is None)
     surenesses = [[1.0] for _ in seqs]  # of each node, the pending token's first
     survivals = [1.0] * len(seqs)
     tokens = [seqs[i].pending for i in rows]
@@ -98,6 +98,8 @@ def stepped_chains(
         if not rows:
             break
         chosen = choose(rows, logits, drafted)
+        if asked and network.chances is not None:
+            chosen.confidences = network.chances().tolist()
         step += 1
         open_rows, open_tokens, shut_rows, shut_tokens = [], [], [], []
         for i, token, distribution, sure in zip(
