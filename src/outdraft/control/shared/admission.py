@@ -13,7 +13,7 @@ Data in: survivals by slot, costs; data out: slots of each guess.
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from heapq import heapify, heapreplace, heappop, nsmallest
+from heapq import heapify, heappop, heapreplace, nsmallest
 
 _AHEAD = 8  # slots that are foreseen
 

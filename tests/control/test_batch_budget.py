@@ -1,4 +1,4 @@
-"""The survival policy: which drafted slots of a batch are verified, what the first slot that is not teaches, exactness.
+"""The policy batch_budget: which drafted slots of a batch are verified, what the first slot that is not teaches, exactness.
 
 The planted block drafter writes eight slots at one price. It knows how hard each slot is, and overstates its chances:
 it says c ** 0.4 where the chance is c.
@@ -15,8 +15,8 @@ from contracts.sides import random_heads
 from control.test_every_policy import distribution_of
 from control.world import sequence
 
+from outdraft.control.batch_budget import BatchBudgetOptions, BatchBudgetPolicy, _Cut, _label
 from outdraft.control.shared.admission import admit
-from outdraft.control.survival import SurvivalOptions, SurvivalPolicy, _Cut, _label
 from outdraft.core.draft import Draft, chain
 from outdraft.core.events import Source, StepEvent, StepTimes
 from outdraft.core.policy import Budget
@@ -110,13 +110,12 @@ class Block:
                 else chain([1, *range(2, 2 + SLOTS)])
                 for own in chances
             ]
-            if not budgets[0].depth:
-                sizes = [1] * count
-            else:
-                sizes = policy.cut(seqs, drafts) if policy else [depth + 1] * count
+            sizes = [1] * count if policy else [depth + 1] * count
+            if policy and budgets[0].depth:
+                sizes = policy.cut(seqs, drafts)
             rows = sum(sizes)
             times = StepTimes(
-                draft=DRAFT / count if budgets[0].depth else 0.0, target=(PASS + ROW * (rows - count)) / count
+                draft=DRAFT / count if budgets[0].depth and depth else 0.0, target=(PASS + ROW * (rows - count)) / count
             )
             events = [
                 judged(seq, draft, size, right, times)
@@ -153,14 +152,15 @@ def judged(seq, draft, size, right, times):
 @pytest.mark.parametrize("count", [1, 6])
 @pytest.mark.parametrize("confident", [True, False])
 def test_it_makes_more_tokens_a_second_than_every_fixed_depth(count, confident):
-    best = max(Block(1).played(None, 3000, count, depth) for depth in range(SLOTS + 1))
-    policy = SurvivalPolicy(SurvivalOptions(num_speculative_tokens=SLOTS), foretells=True)
-    own = Block(1, confident).played(policy, 3000, count)
+    rounds = 3000 // count
+    best = max(Block(1).played(None, rounds, count, depth) for depth in range(SLOTS + 1))
+    policy = BatchBudgetPolicy(BatchBudgetOptions(num_speculative_tokens=SLOTS), foretells=True)
+    own = Block(1, confident).played(policy, rounds, count)
     assert own > (1.06 if confident else 1.02) * best, (own, best)
 
 
 def test_a_drafter_that_is_never_right_is_asked_now_and_then():
-    policy = SurvivalPolicy(SurvivalOptions(retry=32), foretells=False)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(retry=32), foretells=False)
     block, asked = Block(2), []
     block.slots = lambda text: [0.01] * SLOTS
     plan = policy.plan
@@ -191,14 +191,14 @@ def test_where_the_label_is_unbiased():
         one[guess] = 1
         assert torch.minimum(p, one).sum() == p[guess]
     assert torch.minimum(p, q).sum() > (p * q).sum() + 0.2  # a drawn one: it would be learned far too low
-    policy = SurvivalPolicy(SurvivalOptions(), foretells=True)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(), foretells=True)
     for coupled, greedy, told in ((False, False, False), (True, False, True), (False, True, True)):
         seq = sequence()
         seq.coupled = coupled
         params = SamplingParams(temperature=0.0 if greedy else 1.0)
         seq.request = replace(seq.request, params=params)
         draft = chain([1, 2, 3], torch.full((3, 5), 0.2), confidence=torch.tensor([1.0, 1e-4, 1e-4]))
-        policy._rates[1, True] = [1e6, 1.0]
+        policy._rounds[1] = [9.0, 1e6, 1.0]
         policy.costs.passes.add(1, 1.0)
         policy.costs.passes.add(3, 3.0)
         policy.cut([seq], [draft])
@@ -207,9 +207,9 @@ def test_where_the_label_is_unbiased():
 
 def scripted(foretells):
     """A policy whose clock makes it cut, whatever was measured."""
-    policy = SurvivalPolicy(SurvivalOptions(num_speculative_tokens=3), foretells=foretells)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(num_speculative_tokens=3), foretells=foretells)
     policy._is_drafting = lambda count: True
-    policy._rate = lambda count, drafted: 20.0
+    policy._rate, policy._plain_rate = lambda count: 20.0, lambda count: 0.0
     policy.costs.passes = lambda rows: 0.02 * rows
     policy.costs.add = lambda events, chosen: 1.0
     policy.calibration = lambda sure: sure
@@ -222,7 +222,7 @@ def test_a_drawn_guess_keeps_its_distribution():
     right, drafted = distribution_of(scripted(False))
     assert right.passes, right
     assert 100 < drafted < 1100  # some slots are cut, of some 450 texts of three tokens
-    wrong, _ = distribution_of(scripted(True))  # it is told that the confidence knows nothing of its token
+    wrong, _ = distribution_of(scripted(True))  # the confidence is said to know nothing of its token
     assert not wrong.passes, wrong
 
 
@@ -246,7 +246,7 @@ def test_texts_of_a_block_drafter_do_not_depend_on_it(params, tmp_path):
     ]
     policy, sizes = scripted(True), []
     policy.costs.passes = lambda rows: 0.03 * rows
-    policy._options = SurvivalOptions(num_speculative_tokens=5)
+    policy._options = BatchBudgetOptions(num_speculative_tokens=5)
     cut = policy.cut
 
     def watched(seqs, drafts):
@@ -264,11 +264,11 @@ def test_texts_of_a_block_drafter_do_not_depend_on_it(params, tmp_path):
 
 @pytest.mark.logs_faults
 def test_a_cut_that_raises_costs_nothing():
-    class Raising(SurvivalPolicy):
+    class Raising(BatchBudgetPolicy):
         def cut(self, seqs, drafts):
             raise ZeroDivisionError
 
-    policy = ShieldedPolicy(Raising(SurvivalOptions(), foretells=True))
+    policy = ShieldedPolicy(Raising(BatchBudgetOptions(), foretells=True))
     budgets = policy.plan([sequence(0), sequence(1)])
     assert budgets[0].cut is budgets[1].cut
     assert budgets[0].cut([sequence(0)], [chain([1, 2, 3])]) == [3]
@@ -279,4 +279,4 @@ def test_a_cut_that_raises_costs_nothing():
 )
 def test_bad_options(options, message):
     with pytest.raises(ConfigError, match=message):
-        SurvivalOptions(**options)
+        BatchBudgetOptions(**options)

@@ -33,11 +33,13 @@ from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
 _KEEP = 0.98  # of what rounds brought, each round
-_FIRST = 4  # rounds of each way at the beginning: drafts verified whole, then plain
+_FIRST = 4  # rounds of each way at the beginning: whole drafts verified, then plain, so that rows have their price
+_TRIED = 8  # rounds in which so many texts draft, before it is asked whether that pays
+_NONE = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivalOptions(PolicyOptions):
+class BatchBudgetOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 16  # how many tokens are drafted along the longest path, at most
@@ -62,10 +64,10 @@ class _Cut:
     sure: float | None = None  # the draft's confidence in it
 
 
-class SurvivalPolicy:
+class BatchBudgetPolicy:
     """Costs, calibration and hazards are the engine's; how a text does beside that is its own."""
 
-    def __init__(self, options: SurvivalOptions, *, foretells: bool) -> None:
+    def __init__(self, options: BatchBudgetOptions, *, foretells: bool) -> None:
         self._options, self._foretells = options, foretells
         self.costs = MeasuredCosts(1)
         self.reliability = Reliability(options.memory)
@@ -73,9 +75,12 @@ class SurvivalPolicy:
         self._hazards = Hazards(options.memory / 8)
         self._texts: dict[int, TextOutlook] = {}
         self._cuts: dict[int, _Cut] = {}  # of the round under way
-        self._rates: dict[tuple[int, bool], list[float]] = {}  # (texts, whether drafted) -> tokens, seconds: fading
-        self._num_rounds: dict[int, int] = {}  # by how many texts there are
+        self._rounds: dict[int, list[float]] = {}  # by how many texts drafted -> rounds, tokens, seconds: they fade
+        self._num_rounds = 0
         self._drafts = True  # in the round under way
+        self._least = (
+            0  # slots of each draft that are verified in it in any case: what is never verified is not learned
+        )
         self._cut = self.cut  # the same object each round
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
@@ -89,23 +94,30 @@ class SurvivalPolicy:
         return budgets
 
     def _is_drafting(self, count: int) -> bool:
-        number = self._num_rounds.get(count, 0)
-        if number < 2 * _FIRST:
-            return number < _FIRST
-        is_better = self._rate(count, True) >= self._rate(count, False)
-        return is_better != (number % self._options.retry == 0)
+        if self._num_rounds < 2 * _FIRST:
+            return self._num_rounds < _FIRST
+        number, _, _ = self._rounds.get(count, _NONE)
+        pays = number < _TRIED or self._rate(count) > self._plain_rate(count)
+        is_trial = number >= _TRIED and self._num_rounds % self._options.retry == 0
+        self._least = int(is_trial and not pays)
+        return pays != is_trial
 
-    def _rate(self, count: int, drafted: bool) -> float:
-        """Tokens a second of so many texts; 0 before any."""
-        tokens, seconds = self._rates.get((count, drafted), (0.0, 0.0))
+    def _rate(self, count: int) -> float:
+        """Tokens a second of so many texts that draft; 0 before any."""
+        _, tokens, seconds = self._rounds.get(count, _NONE)
         return tokens / seconds if seconds else 0.0
+
+    def _plain_rate(self, count: int) -> float:
+        """Tokens a second of so many texts without drafts; 0 while the price of rows is not known."""
+        return count / self.costs.passes(count) if self._num_rounds >= 2 * _FIRST else 0.0
 
     def cut(self, seqs: Seq[Sequence], drafts: Seq[Draft]) -> list[int]:
         """How many nodes of each draft are verified. Trees are verified whole."""
         count, known = len(seqs), [self._worth(seq, draft) for seq, draft in zip(seqs, drafts, strict=True)]
         rows = sum(draft.num_nodes - len(own) for draft, own in zip(drafts, known, strict=True))
-        rate = max(self._rate(count, True), self._rate(count, False))
+        rate = max(self._rate(count), self._plain_rate(count))
         kept = admit(known, rows=rows, rate=rate, pass_cost=cache(self.costs.passes), usual=self.reliability.mean)
+        kept = [max(one, min(self._least, len(own))) for one, own in zip(kept, known, strict=True)]
         for seq, draft, own, verified in zip(seqs, drafts, known, kept, strict=True):
             drafted, told = len(own), draft.q is None or seq.coupled or seq.request.params.greedy
             if verified == drafted:
@@ -145,11 +157,12 @@ class SurvivalPolicy:
         seconds = self.costs.add(events, chosen)
         if any(event.num_certain for event in events):
             return  # a pass that reads a prompt shows no costs
-        count, tokens = len(events), sum(len(event.tokens) for event in events)
-        rate = self._rates.setdefault((count, self._drafts), [0.0, 0.0])
-        rate[:] = rate[0] * _KEEP + tokens, rate[1] * _KEEP + seconds
-        self._num_rounds[count] = number = self._num_rounds.get(count, 0) + 1
-        if number % self._options.every == 0:
+        self._num_rounds += 1
+        if self._drafts and self._num_rounds > 2 * _FIRST:
+            of_round = (1, sum(len(event.tokens) for event in events), seconds)
+            known = self._rounds.get(len(events), _NONE)
+            self._rounds[len(events)] = [_KEEP * old + new for old, new in zip(known, of_round, strict=True)]
+        if self._num_rounds % self._options.every == 0:
             self.calibration = self.reliability.fit()
 
     def _learn(self, event: StepEvent, cut: _Cut) -> None:
@@ -183,14 +196,14 @@ def _label(event: StepEvent, cut: _Cut) -> bool | None:
     return event.tokens[-1] == cut.token if whole and cut.token is not None else None
 
 
-def _build(options: SurvivalOptions, arms: Seq[Arm]) -> SurvivalPolicy:
-    return SurvivalPolicy(options, foretells=arms[0].foretells)
+def _build(options: BatchBudgetOptions, arms: Seq[Arm]) -> BatchBudgetPolicy:
+    return BatchBudgetPolicy(options, foretells=arms[0].foretells)
 
 
 METHOD = PolicyMethod(
-    name="survival",
+    name="batch_budget",
     summary="verify the drafted slots of a whole batch that are likeliest to be reached, as far as their rows pay",
     build=_build,
-    options=SurvivalOptions,
+    options=BatchBudgetOptions,
     paper=arxiv("2607.05147", "DSpark"),
 )
