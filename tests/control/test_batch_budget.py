@@ -1,4 +1,4 @@
-"""The policy batch_budget: which drafted slots of a batch are verified, what the first slot that is not teaches, exactness.
+"""The policy batch_budget: which drafted slots are verified, what the first slot that is not teaches, exactness.
 
 The planted block drafter writes eight slots at one price. It knows how hard each slot is, and overstates its chances:
 it says c ** 0.4 where the chance is c.

@@ -19,11 +19,13 @@ from outdraft.options.base import DraftShape
 class StateJudge:
     """A learned estimate, from a drafter's hidden states, of the chance that the target accepts its tokens."""
 
-    chances: Callable[[Tensor], Tensor]  # states [n, W] that have read n drafted tokens -> [n], each in 0 .. 1
+    # states [n, W] that have read n drafted tokens, the drafter's own probabilities of these [n] -> [n], each in 0 .. 1
+    chances: Callable[[Tensor, Tensor], Tensor]
+    reads_probability: bool = False  # False: the probabilities need not be computed, and are 1
     least: int = 1  # tokens that are drafted before it may end a guess
 
 
-# sequences, their drafts -> how many nodes of each are verified, the pending one among them. Whether a drawn token stays
+# sequences, their drafts -> how many nodes of each are verified, the pending one included. Whether a drawn token stays
 # may depend on the tokens before it, and not on itself
 Cut = Callable[[Seq[Sequence], Seq[Draft]], list[int]]
 

@@ -5,9 +5,9 @@
                m: rows so far; r: tokens a second, as rounds go
 
 The guesses are there, so what they cost no longer counts. More rows pay where they make tokens at the rate r or faster
-(Leviathan, Kalman and Matias, 2022, https://arxiv.org/abs/2211.17192); j looks beyond a step of a pass's cost. A slot is
-asked about before its own value is read: what is not admitted has not been looked at. So a survival may depend on the
-tokens before its slot, and a drawn guess that ends there keeps its distribution, whatever the other guesses are.
+(Leviathan, Kalman and Matias, 2022, https://arxiv.org/abs/2211.17192); j looks beyond a step of a pass's cost. A slot
+is asked about before its own value is read: what is not admitted has not been looked at. So a survival may depend on
+the tokens before its slot, and a drawn guess that ends there keeps its distribution, whatever the other guesses are.
 Data in: survivals by slot, costs; data out: slots of each guess.
 """
 
