@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from contracts.sides import random_heads
+from contracts.sides import random_heads, twin
 from control.test_every_policy import distribution_of
 from control.world import sequence
 
@@ -280,3 +280,28 @@ def test_a_cut_that_raises_costs_nothing():
 def test_bad_options(options, message):
     with pytest.raises(ConfigError, match=message):
         BatchBudgetOptions(**options)
+
+
+def test_what_is_drafted_during_the_pass_is_never_cut(tmp_path):
+    """A drafter that goes on behind whole guesses: the policy is not asked."""
+
+    def side(target, directory):
+        return {"drafter": {"method": "draft_model", **twin(target, directory)}}
+
+    row = DrafterRow(drafter="pearl", side=side)
+    subject = Subject(row, tmp_path)
+    policy, asked = scripted(True), []
+    policy._cut = lambda seqs, drafts: asked.append(len(seqs)) or [1] * len(seqs)
+    request = Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=12))
+    (outcome,) = run(subject.engine(policy=policy, verifier=Auto()), [request])
+    assert outcome.seq.output == subject.oracle(request) and outcome.stats.num_draft_tokens and not asked
+
+
+def test_a_trial_verifies_a_slot_of_each_draft():
+    """What is never verified is not learned: of drawn guesses nothing else tells."""
+    policy = scripted(True)
+    seqs = [sequence(0), sequence(1)]
+    drafts = [chain([1, 2, 3], confidence=torch.tensor([1.0, 1e-6, 1e-6])), chain([1])]
+    assert policy.cut(seqs, drafts) == [1, 1]
+    policy._least = 1
+    assert policy.cut(seqs, drafts) == [2, 1]
