@@ -25,6 +25,7 @@ HOST_READS = {
     "codecs/grammar/forced_text.py": "the bytes that a mask's tokens begin with, likewise",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
     "core/draft_tree.py": "a draft and what became of it, for a request that asked to see it",
+    "control/batch_budget.py": "the confidences of a draft, when the policy asked for them",
     "decode/about_guess.py": "the roles of a draft's nodes",
     "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
     "sampling/draw.py": "the tokens drawn",

@@ -267,12 +267,14 @@ def test_a_head_belongs_to_one_draft(scene, tmp_path):
 
 def test_what_is_saved_says_the_same(scene, tmp_path):
     _, _, learner, _ = scene
-    states = torch.randn(9, 32, generator=torch.Generator().manual_seed(1))
+    states, told = torch.randn(9, 32, generator=torch.Generator().manual_seed(1)), torch.linspace(0.1, 0.9, 9)
     learner.save(tmp_path)
     again = load_acceptance(tmp_path)
-    assert torch.equal(again.chances(states), learner.module.chances(states)) and again.config == learner.module.config
-    assert again.chances(states * 7).allclose(again.chances(states), atol=1e-5)  # whatever the states' size
-    assert again.chances(states).std() > 0.05
+    assert torch.equal(again.chances(states, told), learner.module.chances(states, told))
+    assert again.config == learner.module.config and not again.config.reads_probability
+    assert torch.equal(again.chances(states, told), again.chances(states, told / 2))  # it does not read them
+    assert again.chances(states * 7, told).allclose(again.chances(states, told), atol=1e-5)  # whatever the states' size
+    assert again.chances(states, told).std() > 0.05
     with torch.no_grad():
         again.out.bias.fill_(float("nan"))
     save_acceptance(again, tmp_path)
@@ -297,6 +299,28 @@ def test_a_rejection_weighs_what_was_asked(scene):
         assert gradient == pytest.approx(0.5 * (weight * (1 - mean) - mean), abs=1e-4)
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_head_that_reads_probabilities_learns_what_they_say(reads, tmp_path):
+    """States of noise, and tokens that are accepted as often as the draft says."""
+    config = AcceptanceConfig(width=6, num_blocks=1, draft="", temperature=1.0, reads_probability=reads)
+    net, draw = AcceptanceNet(config), torch.Generator().manual_seed(3)
+    states, told = torch.randn(4000, 6, generator=draw), torch.rand(4000, generator=draw)
+    labels = (torch.rand(4000, generator=draw) < told).float()
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-2)
+    for _ in range(150):
+        optimizer.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(net(states[:3000], told[:3000]), labels[:3000]).backward()
+        optimizer.step()
+    save_acceptance(net, tmp_path)
+    found = load_acceptance(tmp_path).chances(states[3000:], told[3000:])
+    area = auc(found, labels[3000:])
+    assert (area > 0.8) == reads and (abs(area - auc(told[3000:], labels[3000:])) < 0.02) == reads
+    if reads:
+        assert float((found - told[3000:]).abs().mean()) < 0.05
+        sure = load_acceptance(tmp_path).chances(states[:2], torch.tensor([0.0, 1.0]))
+        assert sure[0] < 0.05 and sure[1] > 0.95
+
+
 def test_an_option_out_of_range_is_named():
     for name, value in (("threshold", 1.5), ("least", 0)):
         with pytest.raises(ConfigError, match=name):
@@ -319,6 +343,6 @@ def test_a_policy_may_stand_on_a_head_by_hand():
         [sequence()]
     )
     assert budget.depth == 7 and budget.survival == pytest.approx(0.4) and budget.judge.least == 2
-    assert budget.judge.chances(torch.ones(3, 4)).tolist() == [0.5] * 3
+    assert budget.judge.chances(torch.ones(3, 4), torch.ones(3)).tolist() == [0.5] * 3
     with pytest.raises(CapabilityError):
         build(AcceptanceHeadOptions(), [Arm(name="a")])

@@ -28,21 +28,28 @@ class Recorder:
     """A judge that lets everything pass, and keeps what it was shown."""
 
     def __init__(self):
-        self.seen = []
+        self.seen, self.told = [], []
 
-    def __call__(self, states):
+    def __call__(self, states, told):
         self.seen.append(states.clone())
+        self.told += told.tolist()
         return torch.ones(len(states))
 
 
+@pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("kind", HANDING)
-def test_the_states_that_are_served_are_those_that_are_learned_from(kind, tmp_path):
-    """Token by token of a chain: what the drafter hands over is what its learner says of the text with that chain."""
+def test_the_states_that_are_served_are_those_that_are_learned_from(kind, reads, tmp_path):
+    """Token by token of a chain: what the drafter hands over is what its learner says of the text with that chain.
+
+    So is its own probability of the token, where the judge reads it.
+    """
     side = twin if kind == "draft_model" else random_heads(kind)
     options = {} if kind == "draft_model" else {"width": 1}
     subject = Subject(DrafterRow(drafter=kind, side=side, options=options), tmp_path, vocab_size=VOCAB)
     recorder, depth = Recorder(), 4
-    policy = ConstantPolicy(Budget(depth=depth, survival=0.5, judge=StateJudge(chances=recorder)))
+    policy = ConstantPolicy(
+        Budget(depth=depth, survival=0.5, judge=StateJudge(chances=recorder, reads_probability=reads))
+    )
     request = Request(prompt_token_ids=PROMPT, params=SamplingParams(max_tokens=12, ignore_eos=True))
     engine = subject.engine(policy=policy)
     drafts, propose = [], engine.parts.drafter.propose
@@ -69,6 +76,12 @@ def test_the_states_that_are_served_are_those_that_are_learned_from(kind, tmp_pa
         row = len(known) - 1 + drafted
         state = guess.states[(guess.rows == row).nonzero()[0, 0]]
         torch.testing.assert_close(recorder.seen[drafted - 1][0].float(), state.float(), atol=2e-4, rtol=2e-3)
+        guess, wanted = outlook.guesses[0 if outlook.recurs else drafted - 1], 1.0
+        if reads:
+            logits = guess.head(guess.states[(guess.rows == row - 1).nonzero()[0]])[0].detach().float()
+            token = chain[drafted] if guess.vocab is None else int((guess.vocab == chain[drafted]).nonzero()[0, 0])
+            wanted = float(logits.softmax(-1)[token])
+        assert recorder.told[drafted - 1] == pytest.approx(wanted, abs=1e-3)
 
 
 class Scripted:
@@ -77,7 +90,7 @@ class Scripted:
     def __init__(self, *chances):
         self.chances, self.at = chances, 0
 
-    def __call__(self, states):
+    def __call__(self, states, told):
         self.at += 1
         return torch.full((len(states),), self.chances[self.at - 1])
 
@@ -111,7 +124,7 @@ def test_a_sequence_is_not_judged_by_another_ones_budget(tmp_path):
     requests = [Request(prompt_token_ids=(*PROMPT, i), params=SamplingParams(max_tokens=9)) for i in range(3)]
     seqs = [engine.add(request) for request in requests]
     engine.step()
-    never = StateJudge(chances=lambda states: torch.zeros(len(states)))
+    never = StateJudge(chances=lambda states, told: torch.zeros(len(states)))
     budgets = [Budget(depth=5, survival=0.5, judge=never), Budget(depth=5, survival=1e-9), Budget(depth=5)]
     drafts = engine.parts.drafter.propose(seqs, budgets)
     assert [draft.num_nodes - 1 for draft in drafts] == [1, 5, 5]
@@ -144,7 +157,7 @@ def test_chains_that_a_judge_ends_are_stepped_whatever_else_the_network_can(way)
         raise AssertionError("kernels and recordings do not know the judge")
 
     network = ChainNetwork(feed=feed, states=lambda: torch.zeros(1, 2), **{way: whole})
-    never = StateJudge(chances=lambda states: torch.zeros(len(states)), least=2)
+    never = StateJudge(chances=lambda states, told: torch.zeros(len(states)), least=2)
     cutoffs = cutoffs_of([Budget(depth=4, survival=0.5, judge=never)])
     (draft,) = grow_chains([sequence()], [4], network, cutoffs, sample="match")
     assert draft.tokens.tolist() == [1, 2, 3]

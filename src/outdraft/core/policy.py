@@ -19,8 +19,15 @@ from outdraft.options.base import DraftShape
 class StateJudge:
     """A learned estimate, from a drafter's hidden states, of the chance that the target accepts its tokens."""
 
-    chances: Callable[[Tensor], Tensor]  # states [n, W] that have read n drafted tokens -> [n], each in 0 .. 1
+    # states [n, W] that have read n drafted tokens, the drafter's own probabilities of these [n] -> [n], each in 0 .. 1
+    chances: Callable[[Tensor, Tensor], Tensor]
+    reads_probability: bool = False  # False: the probabilities need not be computed, and are 1
     least: int = 1  # tokens that are drafted before it may end a guess
+
+
+# sequences, their drafts -> how many nodes of each are verified, the pending one included. Whether a drawn token stays
+# may depend on the tokens before it, and not on itself
+Cut = Callable[[Seq[Sequence], Seq[Draft]], list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +41,7 @@ class Budget:
     calibration: Calibration | None = None  # its chances are multiplied for `survival`; None: the bare probabilities
     judge: StateJudge | None = None  # or: its chances are; for an arm that hands its states over
     confident: bool = False  # the drafter reports its confidence for the rule, and no branch ends by it
+    cut: Cut | None = None  # asked once about all drafts of the round that bring it; a drafter does not look
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
     resting: frozenset[int] = frozenset()  # arms that are not asked about this sequence again: they may let go of it
 
@@ -56,6 +64,7 @@ class Arm:
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
     ends_early: bool = False  # `Budget.survival` makes its guesses no dearer
     hands_states: bool = False  # it gives its hidden states to `Budget.judge`
+    foretells: bool = False  # its confidences in chains are given before their tokens are drawn
     shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes
     listens: bool = False  # it needs hidden states of every pass, which costs something also where it does not guess
 

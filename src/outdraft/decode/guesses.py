@@ -11,9 +11,10 @@ from dataclasses import replace
 from outdraft.core.adoption import Adoption
 from outdraft.core.decisions import Decision
 from outdraft.core.draft import Draft
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Budget, Cut
 from outdraft.core.sequence import Sequence
 from outdraft.decode.asked import as_asked
+from outdraft.decode.fit import first_nodes
 from outdraft.decode.forced import FORCED, LEAST_FORCED, Undrafted, fitted, forced_draft, is_dear, undrafted
 from outdraft.decode.parts import Parts
 from outdraft.options.errors import CacheFullError
@@ -45,6 +46,8 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
         drafts = parts.drafter.propose(seqs, budgets)
     except CacheFullError:
         drafts = [undrafted([seq.pending]) for seq in seqs]
+    if parts.traits.ahead is None:  # which goes on behind whole guesses
+        drafts = _cut(seqs, budgets, drafts)
     version_of = _version_by(parts.adoption)
     for seq, plan, budget, draft in zip(seqs, planned, budgets, drafts, strict=True):
         if seq.constraint is not None:
@@ -62,6 +65,20 @@ def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> N
             draft_version=version_of(seq.id),
             is_planned=budget is plan or is_as_planned(plan, budget),
         )
+
+
+def _cut(seqs: Seq[Sequence], budgets: Seq[Budget], drafts: list[Draft]) -> list[Draft]:
+    """The drafts without the nodes that their policy does not have verified."""
+    asked: dict[Cut, list[int]] = {}
+    for i, (budget, draft) in enumerate(zip(budgets, drafts, strict=True)):
+        if budget.cut is not None and draft.num_nodes > 1 and not isinstance(draft, Undrafted):
+            asked.setdefault(budget.cut, []).append(i)
+    found = list(drafts)
+    for cut, rows in asked.items():
+        sizes = cut([seqs[i] for i in rows], [drafts[i] for i in rows])
+        for i, size in zip(rows, sizes, strict=True):
+            found[i] = first_nodes(drafts[i], size)
+    return found
 
 
 def _version_by(adoption: Adoption | None) -> Callable[[int], int]:

@@ -13,12 +13,14 @@ The first error of each is logged, with its traceback.
 import logging
 from collections.abc import Callable, Set
 from collections.abc import Sequence as Seq
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget, Policy, spared_by
+from outdraft.core.policy import Budget, Cut, Policy, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.decode.forced import undrafted
@@ -190,10 +192,22 @@ class ShieldedPolicy:
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """One budget for each; plain decoding for all where the policy failed."""
         try:
-            return _one_each(self.inner.plan(seqs), seqs, Budget, "budget")
+            budgets = _one_each(self.inner.plan(seqs), seqs, Budget, "budget")
         except anything_but_an_interrupt() as error:
             self._tell(error)
             return [Budget(depth=0)] * len(seqs)
+        cuts = {one.cut: partial(self._cut, one.cut) for one in budgets if one.cut is not None}
+        return [replace(one, cut=cuts[one.cut]) if one.cut is not None else one for one in budgets] if cuts else budgets
+
+    def _cut(self, cut: Cut, seqs: Seq[Sequence], drafts: Seq[Draft]) -> list[int]:
+        """How many nodes of each draft are verified: all where the policy failed."""
+        whole = [draft.num_nodes for draft in drafts]
+        try:
+            sizes = _one_each(cut(seqs, drafts), seqs, int, "number of nodes")
+            return [max(1, min(size, most)) for size, most in zip(sizes, whole, strict=True)]
+        except anything_but_an_interrupt() as error:
+            self._tell(error)
+            return whole
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
         """Arms that are to rest; none where the policy failed."""

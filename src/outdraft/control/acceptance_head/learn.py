@@ -48,6 +48,7 @@ class AcceptanceLearning:
     draft: str = ""  # the directory of the draft whose tokens are judged; there is no default
     kind: str = ""  # what that is: eagle, draft_model, ...; "": as its own files say
     num_blocks: int = 3
+    reads_probability: bool = False  # the head sees the draft's own probability of the token, too
     rejection_weight: float = 6.0  # of a rejection in the loss, against an acceptance
     mixing: float = 0.15  # share of the draft's own tokens that are put back to the text's
     temperature: float = 1.0  # at which texts will be written with it; 0: greedy
@@ -85,7 +86,7 @@ class AcceptanceLearner:
             float(losses.mean()) if len(losses) else 0.0,
             float(whole.labels.mean()) if len(whole.labels) else 0.0,
         )
-        own, bare = auc(self._net(whole.states), whole.labels), auc(whole.told, whole.labels)
+        own, bare = auc(self._net(whole.states, whole.told), whole.labels), auc(whole.told, whole.labels)
         line = (
             f"held-out: loss {loss:.4f}; AUC {own:.3f}, of the draft's own probabilities {bare:.3f}; "
             f"{mean:.3f} of {len(whole.labels)} drawn tokens would be accepted"
@@ -104,7 +105,7 @@ class AcceptanceLearner:
 
     def _losses(self, found: Examples) -> Tensor:
         """Weighted binary cross-entropy of each [n]; of nothing, nothing that still has a gradient."""
-        logits: Tensor = self._net(found.states)
+        logits: Tensor = self._net(found.states, found.told)
         rejected = self._options.rejection_weight * (1 - found.labels) * F.softplus(logits)
         return rejected + found.labels * F.softplus(-logits)
 
@@ -127,7 +128,11 @@ def new(options: AcceptanceLearning, target: Decoder, seed: int) -> AcceptanceLe
     """A head that knows nothing yet. Its beginning does not depend on the seed."""
     draft, digest = _draft(options, target)
     config = AcceptanceConfig(
-        width=_width(draft, target), num_blocks=options.num_blocks, draft=digest, temperature=options.temperature
+        width=_width(draft, target),
+        num_blocks=options.num_blocks,
+        draft=digest,
+        temperature=options.temperature,
+        reads_probability=options.reads_probability,
     )
     return AcceptanceLearner(AcceptanceNet(config, target.device), draft, target, options)
 

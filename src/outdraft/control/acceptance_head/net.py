@@ -3,7 +3,9 @@
     e (a state that has read a drafted token) -- RMS 1 -- x + silu(W x + b), several times -- logit of "it is accepted"
 
 Huang, Guo and Wang, 2024, https://arxiv.org/abs/2405.19715. The paper's last layer has two outputs and a softmax, whose
-difference is this logit. States are brought to the same size first, since ours come before the drafter's last norm.
+difference is this logit. States are brought to the same size first, since ours come before the drafter's last norm. The
+state behind a token does not say how probable the draft held it; with `reads_probability` the head sees log q and
+log(1 - q) beside the state.
 """
 
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.options.errors import ModelLoadError
 
+_LEAST = 1e-5  # of a probability
 MODEL_TYPE = "outdraft-acceptance-head"
 
 
@@ -27,33 +30,40 @@ class AcceptanceConfig:
     num_blocks: int
     draft: str  # which weights wrote the states (`weights/digest.py`)
     temperature: float  # of the texts that it learned from; 0: greedy
+    reads_probability: bool = False
 
 
 class AcceptanceNet(nn.Module):
-    """States [n, W] -> logits [n]. It computes in float32. Blocks begin as the identity, the logit as 0."""
+    """States [n, W], the draft's probabilities of the tokens [n] -> logits [n].
+
+    It computes in float32. Blocks begin as the identity, the logit as 0.
+    """
 
     def __init__(self, config: AcceptanceConfig, device: torch.device | None = None) -> None:
         super().__init__()
         self.config = config
-        width = config.width
+        width = config.width + 2 * config.reads_probability
         self.blocks = nn.ModuleList(nn.Linear(width, width, device=device) for _ in range(config.num_blocks))
         self.out = nn.Linear(width, 1, device=device)
         for layer in (*self.blocks, self.out):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, states: Tensor) -> Tensor:
+    def forward(self, states: Tensor, told: Tensor) -> Tensor:
         wide = states.float()
         x = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+        if self.config.reads_probability:
+            q = told.float().clamp(_LEAST, 1 - _LEAST)[:, None]
+            x = torch.cat((x, q.log(), torch.log1p(-q)), -1)
         for block in self.blocks:
             x = x + F.silu(block(x))
         logits: Tensor = self.out(x)[:, 0]
         return logits
 
     @torch.no_grad()
-    def chances(self, states: Tensor) -> Tensor:
-        """States [n, W] that have read n drafted tokens -> how likely each of them is accepted [n]."""
-        return torch.sigmoid(self(states))
+    def chances(self, states: Tensor, told: Tensor) -> Tensor:
+        """States [n, W] that have read n drafted tokens, their probabilities [n] -> how likely each is accepted [n]."""
+        return torch.sigmoid(self(states, told))
 
 
 def save_acceptance(net: AcceptanceNet, directory: Path) -> None:

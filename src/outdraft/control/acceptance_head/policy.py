@@ -1,6 +1,7 @@
 """Draft on until a head expects that one of the drafted tokens is rejected.
 
-    after each token i    a_i = head(the drafter's state that has read it): the chance that it is accepted
+    after each token i    a_i = head(the drafter's state that has read it, perhaps its probability): the chance that
+                          it is accepted
     stop                  where 1 - a_1 a_2 ... a_i > threshold, after at least `least` tokens
 
 Huang, Guo and Wang, 2024, https://arxiv.org/abs/2405.19715. The decision for a token only settles whether the next one
@@ -44,7 +45,7 @@ class AcceptanceHeadPolicy(SameBudget):
     """The head decides while a guess is drafted."""
 
     def __init__(self, options: AcceptanceHeadOptions, net: AcceptanceNet) -> None:
-        judge = StateJudge(chances=net.chances, least=options.least)
+        judge = StateJudge(chances=net.chances, reads_probability=net.config.reads_probability, least=options.least)
         super().__init__(options.num_speculative_tokens, others={"survival": 1 - options.threshold, "judge": judge})
 
 

@@ -34,6 +34,7 @@ class BlockDrafter(StateDrafter):
         self._texts = BlockTexts(net, port, native)
         super().__init__(self._texts, net.config.taps, traits)
         self._options, self._net, self._port = options, net, port
+        self._judged = torch.empty(0)  # states and summaries of the slots that were asked about last
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose rows are known."""
@@ -53,7 +54,9 @@ class BlockDrafter(StateDrafter):
             behind = [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)]
             return self._say(step, [slots[seq.id] for seq in own], behind)
 
-        return grow_slots(self._options, seqs, depths, budgets, say)
+        correction = self._net.correction
+        sure = self._sure if correction is not None and correction.chance is not None else None
+        return grow_slots(self._options, seqs, depths, budgets, say, chances=sure)
 
     def _say(self, step: int, slots: Seq[BlockSlots], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
@@ -62,11 +65,18 @@ class BlockDrafter(StateDrafter):
         scores = torch.stack([one.scores[step] for one in slots])
         h = torch.stack([one.states[: first + step + 1] for one in slots])  # from the anchor's slot on
         before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
-        return self._whole(net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1]))
+        summary = net.correction.summaries(h, before)[:, -1]
+        self._judged = torch.cat((h[:, -1], summary.to(h)), -1)
+        return self._whole(net.correction(scores, h[:, -1], summary))
 
     def _whole(self, scores: Tensor) -> Tensor:
         """Of all tokens of the target: [n, V'] -> [n, V]."""
         return whole_logits(scores, self._net.vocab, self._port.facts.vocab_size)
+
+    def _sure(self) -> Tensor:
+        """How likely the slots are accepted [n] that were asked about last, by the network's own head."""
+        assert self._net.correction is not None and self._net.correction.chance is not None
+        return torch.sigmoid(self._net.correction.chance(self._judged).float())
 
 
 def block_method(
@@ -79,7 +89,8 @@ def block_method(
         net = kind.load(home, port.facts)
         blocks, weights = on_kernels(net, port, chosen.quantization)
         options = chosen.fitted(None if native is None else native.kernels)
-        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home), blocks)
+        foretells = options.width == 1 and net.correction is not None and net.correction.chance is not None
+        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home, foretells=foretells), blocks)
 
     return DrafterMethod(
         name=kind.name,

@@ -43,10 +43,12 @@ def grow_slots(
     budgets: Seq[Budget],
     say: Say,
     template: Seq[tuple[int, ...]] | None = None,
+    chances: Callable[[], Tensor] | None = None,
 ) -> list[Draft]:
     """A draft at most `depths[i]` tokens deep for `seqs[i]`, of slots that depend on the tokens before them.
 
-    `template`: the paths of a tree of fixed form.
+    `template`: the paths of a tree of fixed form. `chances`: of the slots [n] that `say` was asked about last, how
+    likely they are accepted; chains end by them.
     """
     if options.width == 1 and template is None:
         paths: list[list[int]] = [[] for _ in seqs]
@@ -57,7 +59,7 @@ def grow_slots(
                     paths[row].append(token)
             return say(step, [seqs[i] for i in rows[:num_open]], [paths[i] for i in rows[:num_open]])
 
-        return _chains(options, seqs, depths, budgets, ChainNetwork(feed=feed))
+        return _chains(options, seqs, depths, budgets, ChainNetwork(feed=feed, chances=chances))
 
     def feed_trees(level: int, trees: list[Tree]) -> Tensor:
         nodes = [(tree.seq, tree.path(node)) for tree in trees for node in tree.frontier]

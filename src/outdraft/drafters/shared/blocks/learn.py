@@ -76,7 +76,7 @@ class BlockLearner:
         def states(shown: Tensor | None = None) -> Tensor:  # [n, b, D]
             h = none
             if len(anchors):
-                h = net.run(net.embed(ids[anchors], positions, self.target.embed, shown), positions, seen)
+                h = net.run(net.embed(ids[anchors], positions, self.target.embed, shown=shown), positions, seen)
             return h.view(len(anchors), config.block_size, h.shape[-1])
 
         rows, inside = rows_inside(lesson, anchors, anchors, config.depth)

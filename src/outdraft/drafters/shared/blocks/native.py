@@ -48,7 +48,7 @@ class NativeBlocks:
 
         rows [B * b, D]: of blocks whose anchors stand at `positions`. Raises `CacheFullError` where there is no room.
         """
-        config, size = self._net.config, self._net.config.block_size
+        config, size = self._net.config, len(rows) // len(seqs)
         context: AttentionContext
         if config.sight(0)[1]:
             context = cache.extend(seqs, [size] * len(seqs))

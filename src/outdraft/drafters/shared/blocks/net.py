@@ -80,12 +80,23 @@ class BlockNet(nn.Module):
         rotation = self.rope.at(positions, c.dtype)
         return [layer.keys(c, rotation) for layer in block_layers(self)]
 
-    def embed(self, anchors: Tensor, positions: Tensor, table: Embed, shown: Tensor | None = None) -> Tensor:
+    @property
+    def bears_less(self) -> bool:
+        """Whether a block of fewer slots than it was trained with has the states of the whole block's first slots: no
+        slot sees those behind it.
+        """
+        causal = all(self.config.sight(layer)[1] for layer in range(len(self.layers)))
+        return causal and all(layer.attention_conv is None for layer in block_layers(self))
+
+    def embed(
+        self, anchors: Tensor, positions: Tensor, table: Embed, *, shown: Tensor | None = None, size: int | None = None
+    ) -> Tensor:
         """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D].
 
         shown [n, b - 1]: tokens that stand in the slots behind the anchor's; -1: the mask does. None: it does in all.
+        size: b; None: as it was trained. A smaller one is another network unless it `bears_less`.
         """
-        size = self.config.block_size
+        size = size or self.config.block_size
         masked = anchors.new_full((len(anchors), size), -1) if shown is None else torch.nn.functional.pad(shown, (1, 0))
         masked[:, 0] = anchors
         hidden = anchors[:, None] if self.mask is not None else self.config.mask_token_id  # which may be no token
@@ -93,20 +104,22 @@ class BlockNet(nn.Module):
         if self.embedding is not None:
             found = embedding_rows(self.embedding, ids.flatten())
         else:
-            found = table(ids.flatten(), self.places(positions)).detach()
+            found = table(ids.flatten(), self.places(positions, size)).detach()
         found = found.to(self.dtype)
         if self.mask is not None:
-            rows = torch.nn.functional.pad(self.mask.expand(size - 1, -1), (0, 0, 1, 0)).repeat(len(anchors), 1)
+            masks = self.mask.expand(self.config.block_size - 1, -1)[: size - 1]
+            rows = torch.nn.functional.pad(masks, (0, 0, 1, 0)).repeat(len(anchors), 1)
             found = torch.where(masked.flatten()[:, None] < 0, rows, found)
         return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
 
-    def places(self, positions: Tensor) -> Tensor:
+    def places(self, positions: Tensor, size: int) -> Tensor:
         """Positions [n] of anchors -> of all slots [n * b]."""
-        return (positions[:, None] + torch.arange(self.config.block_size, device=positions.device)).flatten()
+        return (positions[:, None] + torch.arange(size, device=positions.device)).flatten()
 
     def run(self, rows: Tensor, positions: Tensor, ctx: BlockAttention) -> Tensor:
         """Rows [n * b, D] of blocks whose anchors stand at positions [n] -> states [n * b, D], normed."""
-        rotation, h = self.rope.at(self.places(positions), rows.dtype), rows
+        size = len(rows) // max(1, len(positions))
+        rotation, h = self.rope.at(self.places(positions, size), rows.dtype), rows
         for layer in block_layers(self):
             h = layer(h, rotation, ctx, self.exact)
         normed: Tensor = self.norm(h)

@@ -47,18 +47,22 @@ class BlockTexts(PairedTexts):
         self.have_read(seqs, [{} for _ in seqs])
 
     def blocks(self, seqs: Seq[int], anchors: Seq[int], depths: Seq[int]) -> list[BlockSlots]:
-        """A block for each text; `anchors`: their pending tokens, `depths`: tokens that each is to guess."""
+        """A block for each text; `anchors`: their pending tokens, `depths`: tokens that each is to guess.
+
+        Slots behind the deepest guess are left out where the network bears it.
+        """
         if late := [seq for seq in seqs if self.texts[seq].tokens]:
             self.read_waiting(late)
-        net, first = self.net, self.net.config.first_slot
+        net, config, first = self.net, self.net.config, self.net.config.first_slot
         counts, ends = [first + depth for depth in depths], [self.texts[seq].end for seq in seqs]
+        size = max(counts) if net.bears_less else config.block_size
         positions = torch.tensor(ends, device=self.port.facts.device)
-        rows = net.embed(torch.tensor(anchors, device=positions.device), positions, self.port.layers.embed)
+        tokens = torch.tensor(anchors, device=positions.device)
+        rows = net.embed(tokens, positions, self.port.layers.embed, size=size)
         if self._native is not None:
             states, scores = self._native.run(self.cache, seqs, rows, ends, counts)
             parts = zip(states.split(counts), scores.split(counts), strict=True)  # type: ignore[no-untyped-call]
             return [BlockSlots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
-        context = CachedBlocks(self.cache.rows, seqs, net.config.block_size, net.config.sight)
-        blocks = net.run(rows, positions, context).split(net.config.block_size)  # type: ignore[no-untyped-call]
-        cut = [own[:count] for own, count in zip(blocks, counts, strict=True)]
+        context = CachedBlocks(self.cache.rows, seqs, size, config.sight)
+        cut = [own[:count] for own, count in zip(net.run(rows, positions, context).split(size), counts, strict=True)]  # type: ignore[no-untyped-call]
         return [BlockSlots(states=own, scores=net.scores(own[first:], self.port.layers.head)) for own in cut]

@@ -78,7 +78,8 @@ def stepped_chains(
     rows = [i for i, depth in enumerate(depths) if depth > 0]
     closing: list[int] = []
     asked = any(cutoff.is_asked for cutoff in cutoffs)
-    choose = Chooser(seqs, sample=sample, confident=asked)
+    told = any(cutoff.judge is not None and cutoff.judge.reads_probability for cutoff in cutoffs)
+    choose = Chooser(seqs, sample=sample, confident=told or (asked and network.chances is None))
     surenesses = [[1.0] for _ in seqs]  # of each node, the pending token's first
     survivals = [1.0] * len(seqs)
     tokens = [seqs[i].pending for i in rows]
@@ -93,11 +94,13 @@ def stepped_chains(
                 for i in rows + closing:
                     del drafted[i][-1], surenesses[i][-1], distributions[i][step - 1 :]
             break
-        if step and (kept := _judged(rows, network, cutoffs, survivals, step)) is not None:
+        if step and (kept := _judged(rows, network, cutoffs, survivals, surenesses, step)) is not None:
             rows, logits = [rows[at] for at in kept], logits[kept]
         if not rows:
             break
         chosen = choose(rows, logits, drafted)
+        if asked and network.chances is not None:
+            chosen.confidences = network.chances().tolist()
         step += 1
         open_rows, open_tokens, shut_rows, shut_tokens = [], [], [], []
         for i, token, distribution, sure in zip(
@@ -128,7 +131,12 @@ def stepped_chains(
 
 
 def _judged(
-    rows: list[int], network: ChainNetwork, cutoffs: Seq[Cutoff], survivals: list[float], step: int
+    rows: list[int],
+    network: ChainNetwork,
+    cutoffs: Seq[Cutoff],
+    survivals: list[float],
+    surenesses: Seq[list[float]],
+    step: int,
 ) -> list[int] | None:
     """Which of the `rows`, whose last tokens have been fed, go on, where a judge was asked; `survivals` are entered."""
     if network.states is None or not any(cutoffs[i].judge is not None for i in rows):
@@ -138,7 +146,8 @@ def _judged(
         if judge is None:
             continue
         asked = [at for at, i in enumerate(rows) if cutoffs[i].judge == judge]
-        for at, chance in zip(asked, judge.chances(states[asked]).tolist(), strict=True):
+        told = torch.tensor([surenesses[rows[at]][step] for at in asked], device=states.device)
+        for at, chance in zip(asked, judge.chances(states[asked], told).tolist(), strict=True):
             survivals[rows[at]] *= chance
             if step >= judge.least and survivals[rows[at]] < cutoffs[rows[at]].path:
                 ended.add(at)

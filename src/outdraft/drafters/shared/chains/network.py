@@ -40,6 +40,7 @@ class ChainNetwork:
     chain: RunChains | None = None
     record: Callable[[list[int], list[int]], Tensor] | None = None  # rows, depths -> best tokens [1 + deepest, rows]
     states: Callable[[], Tensor] | None = None  # [num_open, W] what the logits that were fed last were made of
+    chances: Callable[[], Tensor] | None = None  # [num_open] a learned confidence in the tokens behind those fed last
     feed_last: bool = False  # each chain's last token is fed too: its hidden state is wanted, its logits are not
 
     def steps(self, depths: Seq[int]) -> Feed:

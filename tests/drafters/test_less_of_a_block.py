@@ -1,0 +1,131 @@
+"""A block of fewer slots than it was trained with; and a head that says how likely a slot is accepted."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from drafters.drafting import make as make_drafter
+from drafters.drafting import sequence, write
+
+from outdraft.core.learner import Lesson
+from outdraft.core.policy import Budget
+from outdraft.core.registry import find_learner
+from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.engine.runner import Runner
+from outdraft.testing.reference_rule import ConstantPolicy
+from outdraft.testing.tiny import tiny_model
+from outdraft.training.lessons import Teacher
+from outdraft.training.packing import PackedRows
+
+SIZE = 6
+WINDOW = {"causal_windows": True}
+
+
+@pytest.fixture(scope="module")
+def target():
+    made = tiny_model(vocab=31, layers=3, seed=1, dtype=torch.float32)
+    made.set_exact(True)
+    return made
+
+
+def network(target, kind, change=(), **options):
+    """A learner of random weights; `change`: of its sizes."""
+    method = find_learner(kind)
+    chosen = method.options(**{"taps": (1, 3), "block_size": SIZE, "num_layers": 2, **options})
+    learner = method.new(chosen, target, 3)
+    learner.net.config = replace(learner.net.config, **dict(change))
+    with torch.no_grad():
+        for parameter in learner.net.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(parameter))))
+    return learner
+
+
+def guesses(target, place, kind, budget, **options):
+    """What a drafter guesses along a text: [(text, draft)]."""
+    runner = Runner(target)
+    drafter, found = make_drafter(kind, runner.port, model=str(place), width=1, **options), []
+    propose = drafter.propose
+
+    def watched(seqs, budgets):
+        made = propose(seqs, budgets)
+        found.extend((list(seq.tokens), draft) for seq, draft in zip(seqs, made, strict=True))
+        return made
+
+    drafter.propose = watched
+    with torch.inference_mode():
+        texts = [sequence([3, 1, 4, 1, 5], max_tokens=12), sequence([9, 2], max_tokens=12)]
+        write(texts, runner, drafter, policy=ConstantPolicy(budget))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "options", "bears"),
+    [
+        ("dspark", {"causal": True}, {"rank": 4}, True),
+        ("dflash", {"causal": True}, {}, True),
+        ("dflash", WINDOW, {"window": 4}, True),
+        ("dflash", WINDOW, {}, False),  # a layer without a window sees all slots
+        ("dflash", {}, {"window": 4}, False),
+        ("dflash", {}, {}, False),
+        ("dflash2", {"causal": True}, {"conv_group_size": 8, "selector_rank": 4, "selector_top_k": 5}, False),
+    ],
+)
+def test_a_smaller_block_says_what_the_whole_one_says(target, kind, change, options, bears, tmp_path, monkeypatch):
+    learner = network(target, kind, change, **options)
+    assert learner.net.bears_less == bears
+    learner.save(tmp_path)
+    sizes, run = [], BlockNet.run
+
+    def watched(self, rows, positions, ctx):
+        sizes.append(len(rows) // len(positions))
+        return run(self, rows, positions, ctx)
+
+    monkeypatch.setattr(BlockNet, "run", watched)
+    some = guesses(target, tmp_path, kind, Budget(depth=2))
+    assert set(sizes) == {learner.net.config.first_slot + 2 if bears else SIZE}
+    monkeypatch.setattr(BlockNet, "bears_less", False)
+    sizes.clear()
+    for (text, less), (same, whole) in zip(some, guesses(target, tmp_path, kind, Budget(depth=2)), strict=True):
+        assert text == same and less.tokens.tolist() == whole.tokens.tolist()
+    assert set(sizes) == {SIZE}
+
+
+def test_a_smaller_block_is_another_network_where_slots_see_each_other(target, tmp_path, monkeypatch):
+    """The power of the test above."""
+    learner = network(target, "dflash")
+    learner.save(tmp_path)
+    whole = guesses(target, tmp_path, "dflash", Budget(depth=2))
+    monkeypatch.setattr(BlockNet, "bears_less", True)
+    less = guesses(target, tmp_path, "dflash", Budget(depth=2))
+    assert any(a.tokens.tolist() != b.tokens.tolist() for (_, a), (_, b) in zip(whole, less, strict=True))
+
+
+@pytest.mark.parametrize("head", ["plain", "rnn"])
+@pytest.mark.parametrize("sample", ["greedy", "match"])
+def test_the_confidence_of_a_draft_is_what_the_head_has_learned(target, head, sample, tmp_path):
+    learner = network(target, "dspark", rank=4, head=head)
+    learner.save(tmp_path)
+    teacher = Teacher(target, learner.taps)
+    seen = 0
+    for text, draft in guesses(target, tmp_path, "dspark", Budget(depth=4, confident=True), sample=sample):
+        ids = torch.tensor([[*text, *draft.tokens[1:].tolist(), 0]])
+        counts = torch.ones(1, ids.shape[1] - 1, dtype=torch.bool)
+        lesson: Lesson = teacher.lesson(PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=counts))
+        with torch.no_grad():
+            outlook = learner.look(lesson)
+        for step, sure in enumerate(draft.confidence[1:].tolist()):
+            guess = outlook.guesses[step]
+            at = (guess.rows == len(text) - 1 + step).nonzero()[:, 0]
+            assert sure == pytest.approx(float(torch.sigmoid(guess.chance(guess.states[at])).detach()), abs=1e-4)
+            seen += 1
+    assert seen > 20
+
+
+def test_which_drafts_foretell(target, tmp_path):
+    for kind, options in (("dspark", {"rank": 4}), ("dspark", {"rank": 4, "confidence": False}), ("dflash", {})):
+        learner = network(target, kind, **options)
+        place = tmp_path / str(options.get("confidence", kind))
+        learner.save(place)
+        for width in (1, 4):
+            traits = make_drafter(kind, Runner(target).port, model=str(place), width=width).traits
+            assert traits.foretells == (kind == "dspark" and width == 1 and "confidence" not in options)
