@@ -96,7 +96,7 @@ def same(a: BlockNet, b: BlockNet) -> bool:
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_layout_is_known_as_itself_and_says_the_same(kind: str, window: int, target: Decoder, tmp_path: Path):
-    net, formats = network(kind, target, window=window), find_learner(kind).formats
+    net, (*formats, _) = network(kind, target, window=window), find_learner(kind).formats
     changed = {"causal_windows": bool(window), "embedding_scale": 3.0, "output_multiplier": 0.5, "logit_cap": 1.0}
     net.config = replace(net.config, **changed, from_anchor=kind == "dspark")
     for one in formats:

@@ -60,6 +60,16 @@ def _entries(config: BlockConfig, own: Dflash2Sizes) -> Iterable[Entry]:
         yield Entry(ours=f"correction.{part}", theirs=(f"candidate_selector.{part}",))
 
 
+def _also() -> dict[str, str]:
+    """Other names of the code books, and llama.cpp's of all, -> ours."""
+    books = {f"candidate_selector.{book}.weight": f"candidate_selector.{book}" for book in _BOOKS}
+    theirs = zip(("selector_predecessor", "selector_successor"), _BOOKS, strict=True)
+    books |= {f"{name}.weight": f"candidate_selector.{book}" for name, book in theirs}
+    for name, ours in (("attn_conv", "attention_conv"), ("ffn_conv", "mlp_conv")):
+        books |= {f"{name}_base": f"{ours}.base_kernel", f"{name}_proj.weight": f"{ours}.kernel_projection.weight"}
+    return books | {"selector_hidden.weight": "candidate_selector.hidden_projection.weight"}
+
+
 @torch.no_grad()
 def _begin(net: BlockNet) -> None:
     """Convolutions change nothing at first."""
@@ -81,7 +91,7 @@ KIND: BlockKind[Dflash2Sizes] = BlockKind(
     write=asdict,
     keys=tuple(asdict(Dflash2Sizes())),
     mark="candidate_selector.predecessor_codebook",
-    also={f"candidate_selector.{book}.weight": f"candidate_selector.{book}" for book in _BOOKS},
+    also=_also(),
     absent=Absent(causal_windows=False),
     served_flat={"vllm": served_by_vllm("dflash", 7), "sglang": served_by_sglang("DFLASH")},
     parts=_parts,

@@ -25,9 +25,10 @@ _THEIRS = {"plain": "vanilla", "gated": "gated", "rnn": "rnn"}
 
 
 def _also() -> dict[str, str]:
-    """ModelOpt's names of tensors -> ours."""
+    """ModelOpt's names of tensors, and llama.cpp's, -> ours."""
     stems = {f"{part}_proj": f"{_HEAD}.{part}_proj" for part in ("gate", "joint")}
     stems |= {f"markov_w{n}": f"{_HEAD}.markov_w{n}" for n in (1, 2)} | {"confidence_proj": _CONFIDENCE}
+    stems["conf_proj"] = _CONFIDENCE
     return {f"{theirs}.{end}": f"{ours}.{end}" for theirs, ours in stems.items() for end in ("weight", "bias")}
 
 
@@ -53,6 +54,8 @@ def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Ds
         raise ModelLoadError(f"{directory}: a confidence head that reads states alone is not supported")
     head: Any = heads[told]
     assert head in get_args(Kind)
+    if "markov_rank" not in said and (table := f"{_HEAD}.markov_w1.weight") in tensors:  # a GGUF file has no such key
+        said = {**said, "markov_rank": tensors.shape(table)[-1]}
     return DsparkSizes(head=head, rank=whole_number(said, "markov_rank", directory, least=1), confident=confident)
 
 

@@ -6,7 +6,7 @@
 From it come the registration of the drafter (`drafter.py`) and of its training (`method.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction
-from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, own_tensors, read_blocks
+from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, other_head, own_tensors, read_blocks
 from outdraft.drafters.shared.blocks.keys import NAMED, Absent
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.written import written
@@ -76,11 +76,14 @@ class BlockKind(Generic[Own]):
         return read_config(directory).get(NAMED) == self.name
 
     def lies_flat_in(self, directory: Path) -> bool:
-        """Whether a directory holds such a network, in another layout."""
+        """Whether a directory, or a GGUF file, holds such a network in another layout."""
         if read_config(directory).get(NAMED) is not None:
             return False
         own = own_tensors(directory, self.also)
-        return own is not None and (not own if self.mark is None else self.mark in own)
+        return own is not None and self._is_of(own)
+
+    def _is_of(self, own: Collection[str]) -> bool:
+        return not own if self.mark is None else self.mark in own
 
     def net(
         self, config: BlockConfig, own: Own, dtype: torch.dtype, device: torch.device, vocab: Tensor | None
@@ -96,14 +99,16 @@ class BlockKind(Generic[Own]):
 
         Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
         """
-        told = read_json(directory / "config.json").get(NAMED)
-        if told is None and own_tensors(directory, self.also) is None:
+        is_file = directory.is_file()
+        told = None if is_file else read_json(directory / "config.json").get(NAMED)
+        own_names = own_tensors(directory, self.also)
+        if told is None and own_names is None and not is_file:
             raise ModelLoadError(f"{directory} holds no block network{instead(directory)}")
         if told not in (None, self.name):
             raise ModelLoadError(f"{directory} holds a {shown(told)}, no {self.name} network{instead(directory)}")
-        files = read_blocks(directory, facts, self.absent, self.keys, self.also)
-        if told is None and not self.lies_flat_in(directory):
+        if told is None and own_names is not None and not self._is_of(own_names) and not other_head(own_names):
             raise ModelLoadError(f"{directory} holds no {self.name} network by its tensors{instead(directory)}")
+        files = read_blocks(directory, facts, self.absent, self.keys, self.also)
         files.config.require(facts)
         config, own = files.config, self.read(files.said, files.tensors, directory)
 
