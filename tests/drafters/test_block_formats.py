@@ -21,7 +21,9 @@ from outdraft.weights.safetensors import read_tensors, save_tensors
 SMALL: dict[str, dict[str, object]] = {
     "dflash": {},
     "dflash2": {"conv_group_size": 8, "selector_rank": 4, "selector_top_k": 5},
+    "domino": {"rank": 4, "state": 6, "prefix": 1},
     "dspark": {"rank": 4},
+    "xpress": {"rank": 4, "ratio": 3},
 }
 KINDS = sorted(SMALL)
 
@@ -150,7 +152,7 @@ def test_the_anchors_slot_guesses_where_each_library_says_so(target: Decoder, tm
     method = find_learner("dspark")
     for layout, place in enumerate(("s", "f")):
         method.formats[layout].write(network("dspark", target), target, "t", tmp_path / place)
-        gone(tmp_path / place, "sample_from_anchor")
+        gone(tmp_path / place, "sample_from_anchor", "shift_label")
     assert read("dspark", tmp_path / "s", target).config.from_anchor
     assert not read("dspark", tmp_path / "f", target).config.from_anchor
     assert "the anchor's own slot guesses nothing" in caplog.text
@@ -231,9 +233,10 @@ def test_tables_of_its_own_are_read(target: Decoder, tmp_path: Path):
 
 
 REFUSED = [
-    ("dflash", {"projector_type": "domino"}, ModelLoadError, "with the head of Domino, which is not here"),
+    ("dflash", {"projector_type": "lilicorr"}, ModelLoadError, "with the head of LiLiCorr, which is not here"),
     ("dflash", {"lilicorr_num_layers": 2}, ModelLoadError, "with the head of LiLiCorr"),
-    ("dflash", {"num_jacobi_passes": 6}, ModelLoadError, "with the head of xPress"),
+    ("domino", {"gru_hidden_dim": None}, ModelLoadError, "gru_hidden_dim=None of config.json must be a number"),
+    ("xpress", {"xpress_rank": "4"}, ModelLoadError, "xpress_rank='4' of config.json must be a number"),
     (
         "dflash",
         {"attention_sink_bias": True},

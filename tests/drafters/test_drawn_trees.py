@@ -34,6 +34,7 @@ KINDS = (
     "blockwise",
     "dflash",
     "dflash2",
+    "domino",
     "dspark",
     "eagle",
     "eagle1",

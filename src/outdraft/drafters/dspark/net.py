@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.blocks.correction import Correction
+from outdraft.drafters.shared.blocks.correction import Correction, Embed
 from outdraft.nn.linear import Linear
 
 Kind = Literal["plain", "gated", "rnn"]
@@ -45,8 +45,8 @@ class MarkovHead(Correction):
         self.reads = {"mix.weight": slice(first, first + width), "confidence.weight": slice(0, width)}
         self.chance = self._chance if confident else None
 
-    def summaries(self, h: Tensor, before: Tensor) -> Tensor:
-        """[n, S, D], [n, S] -> e, or what the recurrence says [n, S, r]; with a confidence e beside it."""
+    def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
+        """[n, b, D], [n, S] -> e, or what the recurrence says [n, S, r]; with a confidence e beside it."""
         e = self.embedding[before]  # [n, S, r]
         said = e
         if self.kind == "rnn" and self.mix is not None:

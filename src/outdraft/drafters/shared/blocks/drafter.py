@@ -51,11 +51,12 @@ class BlockDrafter(StateDrafter):
     def _say(self, step: int, states: Seq[Tensor], paths: Seq[Seq[int]]) -> Tensor:
         """Logits [n, V] behind paths that begin at the anchor and have `step` tokens more."""
         net, first = self._net, self._net.config.first_slot
-        h = torch.stack([one[: first + step + 1] for one in states])  # from the anchor's slot on
-        scores = net.scores(h[:, -1], self._port.layers.head)
+        whole, layers = torch.stack(list(states)), self._port.layers
+        h = whole[:, first + step]
+        scores = net.scores(h, layers.head)
         if net.correction is not None:
             before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
-            scores = net.correction(scores, h[:, -1], net.correction.summaries(h, before)[:, -1])
+            scores = net.correction(scores, h, net.summaries(whole, before, layers.embed)[:, -1])
         return whole_logits(scores, net.vocab, self._port.facts.vocab_size)
 
 

@@ -29,13 +29,7 @@ _BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
 _LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 _OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
-_OTHERS = {
-    "lilicorr": "LiLiCorr",
-    "xpress": "xPress",
-    "num_jacobi": "xPress",
-    "domino": "Domino",
-    "prefix_gru": "Domino",
-}
+_OTHERS = {"lilicorr": "LiLiCorr"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +100,7 @@ def _tensors(found: TensorSource, directory: Path, also: Mapping[str, str]) -> T
 
 def _ours(name: str, also: Mapping[str, str]) -> str:
     """The canonical name; `also` names what stands in a layer without the layer's number."""
-    name = name.removeprefix("model.")
+    name = name.removeprefix("model.").removeprefix("logit_head.")  # the latter: SpecForge's, once
     layer = _LAYER.match(name)
     if layer is None:
         return also.get(name, name)

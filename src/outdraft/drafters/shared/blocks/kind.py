@@ -7,7 +7,7 @@ From it come the registration of the drafter (`drafter.py`) and of its training 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction
 from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, other_head, own_tensors, read_blocks
-from outdraft.drafters.shared.blocks.keys import NAMED, Absent
+from outdraft.drafters.shared.blocks.keys import NAMED, Absent, whole_number
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.written import written
 from outdraft.drafters.shared.learning.vocab import differences, membership
@@ -40,12 +40,24 @@ class BlockParts:
     correction: Correction | None = None
 
 
+def sizes(kind: type[Own], said: Mapping[str, Any], directory: Path, *, least: int = 1) -> Own:
+    """A dataclass of whole numbers, all of them keys of config.json. Raises `ModelLoadError` where one is none."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: whole_number(said, name, directory, least=least) for name in names})
+
+
 def _no_parts(config: BlockConfig, own: Any, dtype: torch.dtype, device: torch.device) -> BlockParts:
     return BlockParts()
 
 
 def _no_entries(config: BlockConfig, own: Any) -> Iterable[Entry]:
     return ()
+
+
+def correction_entries(names: Mapping[str, str]) -> Callable[[BlockConfig, Any], Iterable[Entry]]:
+    """Of a correction whose parameters are each one tensor: ours -> theirs."""
+    table = [Entry(ours=f"correction.{ours}", theirs=(theirs,)) for ours, theirs in names.items()]
+    return lambda config, own: table
 
 
 def _nothing(net: BlockNet) -> None:

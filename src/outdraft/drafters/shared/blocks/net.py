@@ -86,15 +86,26 @@ class BlockNet(nn.Module):
         ids[:, 0] = anchors
         if self.mask is not None:
             ids[:] = anchors[:, None]  # `mask_token_id` may be no token
-        if self.embedding is not None:
-            found = embedding_rows(self.embedding, ids.flatten())
-        else:
-            found = table(ids.flatten(), self.places(positions)).detach()
-        found = found.to(self.dtype)
+        found = self._rows_of(ids.flatten(), self.places(positions), table)
         if self.mask is not None:
             is_mask = torch.arange(len(found), device=found.device) % size != 0
             found = torch.where(is_mask[:, None], self.mask, found)
         return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
+
+    def _rows_of(self, ids: Tensor, positions: Tensor, table: Embed) -> Tensor:
+        """By the own table, or the target's: [n] -> [n, D]."""
+        if self.embedding is not None:
+            return embedding_rows(self.embedding, ids).to(self.dtype)
+        return table(ids, positions).detach().to(self.dtype)
+
+    def summaries(self, h: Tensor, before: Tensor, table: Embed) -> Tensor:
+        """As the correction's; tokens stand at no position."""
+
+        def embed(ids: Tensor) -> Tensor:
+            return self._rows_of(ids.flatten(), torch.zeros_like(ids.flatten()), table).view(*ids.shape, -1)
+
+        assert self.correction is not None
+        return self.correction.summaries(h, before, embed)
 
     def places(self, positions: Tensor) -> Tensor:
         """Positions [n] of anchors -> of all slots [n * b]."""
