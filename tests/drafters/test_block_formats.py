@@ -235,8 +235,6 @@ def test_tables_of_its_own_are_read(target: Decoder, tmp_path: Path):
 REFUSED = [
     ("dflash", {"projector_type": "lilicorr"}, ModelLoadError, "with the head of LiLiCorr, which is not here"),
     ("dflash", {"lilicorr_num_layers": 2}, ModelLoadError, "with the head of LiLiCorr"),
-    ("domino", {"gru_hidden_dim": None}, ModelLoadError, "gru_hidden_dim=None of config.json must be a number"),
-    ("xpress", {"xpress_rank": "4"}, ModelLoadError, "xpress_rank='4' of config.json must be a number"),
     (
         "dflash",
         {"attention_sink_bias": True},
@@ -265,6 +263,29 @@ def test_what_is_not_computed_is_refused_by_name(
     with pytest.raises(error) as raised:
         read(kind, place, target)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [("domino", "emb_dim", None), ("domino", "pure_draft_prefix_len", -1), ("xpress", "xpress_rank", "4")],
+)
+def test_sizes_of_a_head_are_whole_numbers(kind: str, key: str, value: object, target: Decoder, tmp_path: Path):
+    place = flat(kind, target, tmp_path / "d")
+    gone(place, key)
+    change(place, **{} if value is None else {key: value})
+    with pytest.raises(ModelLoadError, match=f"{key}={value!r} of config.json must be a number of at least"):
+        read(kind, place, target)
+
+
+def test_what_a_head_leaves_out_is_as_its_library_has_it(target: Decoder, tmp_path: Path):
+    place = flat("domino", target, tmp_path / "d", from_anchor=False, prefix=0)
+    gone(place, "sample_from_anchor", "shift_label", "pure_draft_prefix_len", "projector_type")
+    renamed(place, {"prefix_gru": "logit_head.prefix_gru", "embed_proj": "logit_head.embed_proj"})  # SpecForge's, once
+    net = read("domino", place, target)
+    assert not net.config.from_anchor and net.own.pure_draft_prefix_len == 0
+    narrow = flat("xpress", target, tmp_path / "x", ratio=2)
+    gone(narrow, "xpress_mlp_ratio", "num_jacobi_passes")
+    assert read("xpress", narrow, target).own.xpress_mlp_ratio == 2
 
 
 def test_keys_that_change_nothing_are_noted(target: Decoder, tmp_path: Path, caplog):

@@ -45,6 +45,7 @@ KINDS = (
     "mtp",
     "p_eagle",
     "redrafter",
+    "xpress",
 )
 VOCAB, PROMPT = 3, (0, 1, 2, 1)
 P = random_table(VOCAB, 2, 3, spread=2)

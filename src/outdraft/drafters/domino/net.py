@@ -40,11 +40,10 @@ class PrefixHead(Correction):
 
     def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
         """[n, b, D], [n, S] -> the state, and 1 where it corrects the slot: [n, S, state + 1]."""
-        seen = self.inputs(embed(before[:, self.first :]).to(h))  # [n, S - first, 3 state]
         s = h.new_zeros(len(h), self.state)
         states = [s] * self.first
-        for token in seen.unbind(1):
-            (r, z, new), (r_s, z_s, new_s) = token.chunk(3, -1), self.memory(s).chunk(3, -1)
+        for token in embed(before)[:, self.first :].to(h).unbind(1):
+            (r, z, new), (r_s, z_s, new_s) = self.inputs(token).chunk(3, -1), self.memory(s).chunk(3, -1)
             keep = torch.sigmoid(z + z_s)
             s = (1 - keep) * torch.tanh(new + torch.sigmoid(r + r_s) * new_s) + keep * s
             states.append(s)

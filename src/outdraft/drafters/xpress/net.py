@@ -48,13 +48,13 @@ class Refiner(Correction):
 
     def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
         """[n, b, D], [n, S] -> what the refiner says of each slot [n, S, r]."""
-        size, e = before.shape[1], self.embedding[before]
-        whole = self.down_g(h.mean(1).to(e))[:, None].expand(-1, size, -1)
-        x = self.inputs(torch.cat((self.down_h(h[:, :size].to(e)), whole, e), -1))
+        size, e = before.shape[1], self.embedding[before.flatten()]  # [n * S, r]
+        whole = self.down_g(h.mean(1).to(e)).repeat_interleave(size, 0)
+        x = self.inputs(torch.cat((self.down_h(h[:, :size].flatten(0, 1).to(e)), whole, e), -1))
         along = self.mix.tril().permute(1, 2, 0)[:size, :size]  # [S, S, r]
-        x = x + (along * x[:, None]).sum(2)
+        x = x + (along * x.view(len(h), 1, size, x.shape[-1])).sum(2).flatten(0, 1)
         refined: Tensor = x + self.down(nn.functional.silu(self.gate(x)) * self.up(x))
-        return refined
+        return refined.view(len(h), size, x.shape[-1])
 
     def forward(self, scores: Tensor, h: Tensor, summary: Tensor) -> Tensor:
         """[n, V'], [n, D], [n, r] -> [n, V']."""

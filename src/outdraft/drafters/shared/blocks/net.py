@@ -102,7 +102,7 @@ class BlockNet(nn.Module):
         """As the correction's; tokens stand at no position."""
 
         def embed(ids: Tensor) -> Tensor:
-            return self._rows_of(ids.flatten(), torch.zeros_like(ids.flatten()), table).view(*ids.shape, -1)
+            return self._rows_of(ids.flatten(), torch.zeros_like(ids.flatten()), table).unflatten(0, ids.shape)
 
         assert self.correction is not None
         return self.correction.summaries(h, before, embed)
