@@ -232,6 +232,30 @@ def test_tables_of_its_own_are_read(target: Decoder, tmp_path: Path):
     assert facts_of(target).vocab_size == 61
 
 
+def test_a_draft_as_nemotrons_is_read(target: Decoder, tmp_path: Path):
+    """Taps in both conventions, embeddings of its own, the target's head, whatever its architecture is called."""
+    place = flat("dspark", target, tmp_path / "d", from_anchor=False)
+    change(place, architectures=["NemotronDraftForCausalLM"], has_embed_tokens=True, has_lm_head=False)
+    change(place, eagle_aux_hidden_state_layer_ids=[1, 3, 6], attention_sink_bias=False)
+    own = torch.rand(61, 32)
+    save_tensors({**read_tensors(place / "model.safetensors"), "embed_tokens.weight": own}, place / "model.safetensors")
+    assert recognise(place)[0] == "dspark"
+    net = read("dspark", place, target)
+    assert net.config.taps == (1, 3, 6) and not net.config.from_anchor and net.lm_head is None
+    assert torch.equal(said(net, target)[0], own[5])
+
+
+@pytest.mark.parametrize("key", ["attention_sink_bias", "use_gemma_norm"])
+def test_parts_that_are_not_here_are_named_before_their_tensors(key: str, target: Decoder, tmp_path: Path):
+    """MiMo's sinks, norms of 1 + w: the key is named, not the tensors that come with it."""
+    place = flat("dflash", target, tmp_path / "d")
+    sinks = {f"layers.{i}.self_attn.attention_sink_bias": torch.zeros(2) for i in range(2)}
+    save_tensors({**read_tensors(place / "model.safetensors"), **sinks}, place / "model.safetensors")
+    change(place, nested={key: True})
+    with pytest.raises(ModelLoadError, match=f"{key}=True of config.json is not supported in a draft"):
+        read("dflash", place, target)
+
+
 REFUSED = [
     ("dflash", {"projector_type": "lilicorr"}, ModelLoadError, "with the head of LiLiCorr, which is not here"),
     ("dflash", {"lilicorr_num_layers": 2}, ModelLoadError, "with the head of LiLiCorr"),

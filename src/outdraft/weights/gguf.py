@@ -26,15 +26,8 @@ from outdraft.weights.gguf_header import GgufHeader, TensorPlace
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
 _CURE = "download it again"
-_NUMBERS = {
-    "F32": np.float32,
-    "F16": np.float16,
-    "F64": np.float64,
-    "I8": np.int8,
-    "I16": np.int16,
-    "I32": np.int32,
-    "I64": np.int64,
-}
+_NUMBERS: dict[str, Any] = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
+_NUMBERS |= {"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,8 @@ class BlockNet(nn.Module):
         """As the correction's; tokens stand at no position."""
 
         def embed(ids: Tensor) -> Tensor:
-            return self._rows_of(ids.flatten(), torch.zeros_like(ids.flatten()), table).unflatten(0, ids.shape)
+            found = self._rows_of(ids.flatten(), torch.zeros_like(ids.flatten()), table)
+            return found.view(*ids.shape, found.shape[-1])
 
         assert self.correction is not None
         return self.correction.summaries(h, before, embed)
