@@ -61,7 +61,7 @@ def saved(model: Any, place: Path) -> None:
 
 
 def target_of(vocab_size: int, width: int, num_layers: int = 6, **more: Any) -> Decoder:
-    """A target of these sizes, whose layers nobody asks."""
+    """A target of these sizes, for its tables."""
     target = Decoder(
         llama_config(
             vocab_size=vocab_size,

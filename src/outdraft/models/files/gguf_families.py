@@ -11,6 +11,7 @@ from outdraft.models.files.gguf_meta import GgufMeta
 
 Keys = dict[str, object]
 LONGROPE = "longrope"
+BLOCK_DRAFTS = "dflash"  # the architecture of all drafts that write a block, read with them
 FACTORS = {"long_factor": "rope_factors_long.weight", "short_factor": "rope_factors_short.weight"}
 _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 LAYER = {

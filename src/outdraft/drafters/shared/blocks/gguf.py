@@ -15,7 +15,7 @@ from torch import Tensor
 
 from outdraft.models.files.foreign_heads import tensor_names
 from outdraft.models.files.gguf import GgufModel
-from outdraft.models.files.gguf_families import LAYER, GgufFamily, Keys, kinds_of
+from outdraft.models.files.gguf_families import BLOCK_DRAFTS, LAYER, GgufFamily, Keys, kinds_of
 from outdraft.models.files.gguf_meta import GgufMeta
 from outdraft.models.files.load import read_json
 from outdraft.options.errors import ModelLoadError
@@ -74,7 +74,7 @@ class GgufBlocks(GgufModel):
     """The tensors under the names of z-lab's directories, `model.` before those of layers."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, families={"dflash": _BLOCKS})
+        super().__init__(path, families={BLOCK_DRAFTS: _BLOCKS})
 
     def vocab_size(self) -> int:
         """Of the target, whose vocabulary lies in the file."""
