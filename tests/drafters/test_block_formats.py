@@ -257,7 +257,12 @@ def test_parts_that_are_not_here_are_named_before_their_tensors(key: str, target
 
 
 REFUSED = [
-    ("dflash", {"projector_type": "lilicorr"}, ModelLoadError, "with the head of LiLiCorr, which is not here"),
+    (
+        "dflash",
+        {"projector_type": "lilicorr"},
+        ModelLoadError,
+        "the head of LiLiCorr, a network over the candidates of all slots, which is not here",
+    ),
     ("dflash", {"lilicorr_num_layers": 2}, ModelLoadError, "with the head of LiLiCorr"),
     (
         "dflash",

@@ -29,7 +29,7 @@ _BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
 _LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 _OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
-_OTHERS = {"lilicorr": "LiLiCorr"}
+_OTHERS = {"lilicorr": "LiLiCorr, a network over the candidates of all slots"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
