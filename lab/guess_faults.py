@@ -30,14 +30,14 @@ class Fault:
     wrong: str
 
 
-_BLOCKS = ("dflash", "dflash2", "dspark", "specdec")
+_BLOCKS = ("dflash", "dflash2", "domino", "dspark", "specdec", "xpress")
 FAULTS = (
     Fault(
         name="slot shift",
         kinds=_BLOCKS,
         where=f"{_TEXTS}.blocks",
-        right="net.scores(own[first:]",
-        wrong="net.scores(own[first:].roll(1, 0)",
+        right="net.scores(own[first:count]",
+        wrong="net.scores(own[first:count].roll(1, 0)",
     ),
     Fault(
         name="block one position late",

@@ -7,6 +7,7 @@ from contracts.rows.blockwise import heads as blockwise_layers
 from contracts.rows.ctc import slots as ctc_slots
 from contracts.rows.dflash import blocks as dflash_blocks
 from contracts.rows.dflash2 import blocks as dflash2_blocks
+from contracts.rows.domino import blocks as domino_blocks
 from contracts.rows.dspark import SHAPE as DSPARK
 from contracts.rows.dspark import blocks as dspark_blocks
 from contracts.rows.eagle import eagle_net
@@ -23,6 +24,7 @@ from contracts.rows.mtp import mtp_net
 from contracts.rows.p_eagle import SHAPE as P_EAGLE
 from contracts.rows.redrafter import heads as redrafter_head
 from contracts.rows.specdec import slots as specdec_slots
+from contracts.rows.xpress import blocks as xpress_blocks
 from contracts.sides import random_heads
 from drafters.drafting import make, sequence
 
@@ -57,6 +59,8 @@ HEADS = [
     ("dflash", dflash_blocks, {"width": 3, "nodes": 12}),
     ("dflash2", dflash2_blocks, {"width": 3, "nodes": 12}),
     ("specdec", specdec_slots, {"width": 3, "nodes": 12}),
+    ("domino", domino_blocks, {"width": 3, "nodes": 12}),
+    ("xpress", xpress_blocks, {"width": 3, "nodes": 12}),
     ("dspark", dspark_blocks, {"width": 1}),
     ("dspark", random_heads("dspark", **DSPARK, head="gated"), {"width": 3, "nodes": 12}),
     ("dspark", random_heads("dspark", **DSPARK, head="rnn"), {"width": 3, "nodes": 12}),

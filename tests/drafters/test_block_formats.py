@@ -21,7 +21,9 @@ from outdraft.weights.safetensors import read_tensors, save_tensors
 SMALL: dict[str, dict[str, object]] = {
     "dflash": {},
     "dflash2": {"conv_group_size": 8, "selector_rank": 4, "selector_top_k": 5},
+    "domino": {"rank": 4, "state": 6, "prefix": 1},
     "dspark": {"rank": 4},
+    "xpress": {"rank": 4, "ratio": 3},
 }
 KINDS = sorted(SMALL)
 
@@ -96,7 +98,7 @@ def same(a: BlockNet, b: BlockNet) -> bool:
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_layout_is_known_as_itself_and_says_the_same(kind: str, window: int, target: Decoder, tmp_path: Path):
-    net, formats = network(kind, target, window=window), find_learner(kind).formats
+    net, (*formats, _) = network(kind, target, window=window), find_learner(kind).formats
     changed = {"causal_windows": bool(window), "embedding_scale": 3.0, "output_multiplier": 0.5, "logit_cap": 1.0}
     net.config = replace(net.config, **changed, from_anchor=kind == "dspark")
     for one in formats:
@@ -150,7 +152,7 @@ def test_the_anchors_slot_guesses_where_each_library_says_so(target: Decoder, tm
     method = find_learner("dspark")
     for layout, place in enumerate(("s", "f")):
         method.formats[layout].write(network("dspark", target), target, "t", tmp_path / place)
-        gone(tmp_path / place, "sample_from_anchor")
+        gone(tmp_path / place, "sample_from_anchor", "shift_label")
     assert read("dspark", tmp_path / "s", target).config.from_anchor
     assert not read("dspark", tmp_path / "f", target).config.from_anchor
     assert "the anchor's own slot guesses nothing" in caplog.text
@@ -230,10 +232,38 @@ def test_tables_of_its_own_are_read(target: Decoder, tmp_path: Path):
     assert facts_of(target).vocab_size == 61
 
 
+def test_a_draft_as_nemotrons_is_read(target: Decoder, tmp_path: Path):
+    """Taps in both conventions, embeddings of its own, the target's head, whatever its architecture is called."""
+    place = flat("dspark", target, tmp_path / "d", from_anchor=False)
+    change(place, architectures=["NemotronDraftForCausalLM"], has_embed_tokens=True, has_lm_head=False)
+    change(place, eagle_aux_hidden_state_layer_ids=[1, 3, 6], attention_sink_bias=False)
+    own = torch.rand(61, 32)
+    save_tensors({**read_tensors(place / "model.safetensors"), "embed_tokens.weight": own}, place / "model.safetensors")
+    assert recognise(place)[0] == "dspark"
+    net = read("dspark", place, target)
+    assert net.config.taps == (1, 3, 6) and not net.config.from_anchor and net.lm_head is None
+    assert torch.equal(said(net, target)[0], own[5])
+
+
+@pytest.mark.parametrize("key", ["attention_sink_bias", "use_gemma_norm"])
+def test_parts_that_are_not_here_are_named_before_their_tensors(key: str, target: Decoder, tmp_path: Path):
+    """MiMo's sinks, norms of 1 + w: the key is named, not the tensors that come with it."""
+    place = flat("dflash", target, tmp_path / "d")
+    sinks = {f"layers.{i}.self_attn.attention_sink_bias": torch.zeros(2) for i in range(2)}
+    save_tensors({**read_tensors(place / "model.safetensors"), **sinks}, place / "model.safetensors")
+    change(place, nested={key: True})
+    with pytest.raises(ModelLoadError, match=f"{key}=True of config.json is not supported in a draft"):
+        read("dflash", place, target)
+
+
 REFUSED = [
-    ("dflash", {"projector_type": "domino"}, ModelLoadError, "with the head of Domino, which is not here"),
+    (
+        "dflash",
+        {"projector_type": "lilicorr"},
+        ModelLoadError,
+        "the head of LiLiCorr, a network over the candidates of all slots, which is not here",
+    ),
     ("dflash", {"lilicorr_num_layers": 2}, ModelLoadError, "with the head of LiLiCorr"),
-    ("dflash", {"num_jacobi_passes": 6}, ModelLoadError, "with the head of xPress"),
     (
         "dflash",
         {"attention_sink_bias": True},
@@ -262,6 +292,29 @@ def test_what_is_not_computed_is_refused_by_name(
     with pytest.raises(error) as raised:
         read(kind, place, target)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [("domino", "emb_dim", None), ("domino", "pure_draft_prefix_len", -1), ("xpress", "xpress_rank", "4")],
+)
+def test_sizes_of_a_head_are_whole_numbers(kind: str, key: str, value: object, target: Decoder, tmp_path: Path):
+    place = flat(kind, target, tmp_path / "d")
+    gone(place, key)
+    change(place, **{} if value is None else {key: value})
+    with pytest.raises(ModelLoadError, match=f"{key}={value!r} of config.json must be a number of at least"):
+        read(kind, place, target)
+
+
+def test_what_a_head_leaves_out_is_as_its_library_has_it(target: Decoder, tmp_path: Path):
+    place = flat("domino", target, tmp_path / "d", from_anchor=False, prefix=0)
+    gone(place, "sample_from_anchor", "shift_label", "pure_draft_prefix_len", "projector_type")
+    renamed(place, {"prefix_gru": "logit_head.prefix_gru", "embed_proj": "logit_head.embed_proj"})  # SpecForge's, once
+    net = read("domino", place, target)
+    assert not net.config.from_anchor and net.own.pure_draft_prefix_len == 0
+    narrow = flat("xpress", target, tmp_path / "x", ratio=2)
+    gone(narrow, "xpress_mlp_ratio", "num_jacobi_passes")
+    assert read("xpress", narrow, target).own.xpress_mlp_ratio == 2
 
 
 def test_keys_that_change_nothing_are_noted(target: Decoder, tmp_path: Path, caplog):

@@ -37,12 +37,8 @@ def target_of(said):
     return target
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_slot_says_what_the_released_module_said(variant):
-    said = read_tensors(PEERS / variant / "numbers.safetensors")
-    method = find_learner(variant.partition("_")[0])
-    target = target_of(said)
-    learner = method.load(method.options(), target, PEERS / variant)
+def farthest(learner, said):
+    """How far the logits of all slots are from what was said of them; inf where other tokens have none."""
     ids, documents, length = said["ids"], said["documents"], len(said["ids"]) - 1
     counts = torch.zeros(length, dtype=torch.bool)
     counts[said["anchors"]] = True
@@ -56,7 +52,7 @@ def test_every_slot_says_what_the_released_module_said(variant):
     )
     with torch.no_grad():
         outlook = learner.look(lesson)
-    first = learner.net.config.first_slot
+    first, far = learner.net.config.first_slot, 0.0
     anchors = said["anchors"].tolist()
     for step, guess in enumerate(outlook.guesses):
         ours = dict(zip((guess.rows - step).tolist(), guess.head(guess.states), strict=True))
@@ -64,5 +60,14 @@ def test_every_slot_says_what_the_released_module_said(variant):
         for anchor, scores in ours.items():
             theirs = said["scores"][anchors.index(anchor), step + first]
             kept = theirs > -torch.inf
-            torch.testing.assert_close(scores > -torch.inf, kept)
-            torch.testing.assert_close(scores[kept], theirs[kept], atol=1e-4, rtol=1e-4)
+            if not torch.equal(scores > -torch.inf, kept):
+                return float("inf")
+            far = max(far, float((scores - theirs)[kept].abs().max()))
+    return far
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_slot_says_what_the_released_module_said(variant):
+    said = read_tensors(PEERS / variant / "numbers.safetensors")
+    method = find_learner(variant.partition("_")[0])
+    assert farthest(method.load(method.options(), target_of(said), PEERS / variant), said) < 1e-4

@@ -34,6 +34,7 @@ KINDS = (
     "blockwise",
     "dflash",
     "dflash2",
+    "domino",
     "dspark",
     "eagle",
     "eagle1",
@@ -46,6 +47,7 @@ KINDS = (
     "p_eagle",
     "redrafter",
     "specdec",
+    "xpress",
 )
 VOCAB, PROMPT = 3, (0, 1, 2, 1)
 P = random_table(VOCAB, 2, 3, spread=2)

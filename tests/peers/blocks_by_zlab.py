@@ -10,26 +10,19 @@ own tokens; then it writes the same networks with outdraft in z-lab's layout, lo
 logits are apart.
 """
 
-import importlib.util
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-find_spec = importlib.util.find_spec
-for name in ("torchvision", "torchaudio"):  # may be built for another torch, and nothing here looks or listens
-    sys.modules[name] = None  # type: ignore[assignment]
-importlib.util.find_spec = lambda name, *rest: None if name in ("torchvision", "torchaudio") else find_spec(name, *rest)
+import torch
+from basis import randomise, saved, target_of
+from dflash.model import DFlash2DraftModel, DFlashDraftModel
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import Qwen3Config
 
-import torch  # noqa: E402
-from dflash.model import DFlash2DraftModel, DFlashDraftModel  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from transformers import Qwen3Config  # noqa: E402
-
-from outdraft.core.registry import find_learner  # noqa: E402
-from outdraft.models.networks.base import Decoder, initialise  # noqa: E402
-from outdraft.models.networks.config import llama_config  # noqa: E402
+from outdraft.core.registry import find_learner
 
 WIDTH, VOCAB, LENGTH, BLOCK, LAYERS, MASK = 16, 24, 19, 5, 6, 2
 ANCHORS = (1, 4, 8, 13, 16)
@@ -63,12 +56,7 @@ def theirs(variant: str) -> Any:
         **{"layer_types": ["full_attention"] * 2, **shape},
     )
     model = kind(config)
-    torch.manual_seed(sum(map(ord, variant)))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.randn(parameter.shape)
-            parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * parameter.shape[1] ** -0.5)
-    return model.eval()
+    return randomise(model, sum(map(ord, variant)))
 
 
 @torch.no_grad()
@@ -96,13 +84,8 @@ def slots_of(model: Any, states: Tensor, ids: Tensor, embedding: Tensor, head: n
 
 def ours(variant: str, place: Path, out: Path) -> Path:
     """The network in `place`, written again by outdraft."""
-    target = Decoder(
-        llama_config(
-            vocab_size=VOCAB, hidden_size=WIDTH, num_layers=LAYERS, num_heads=2, intermediate_size=8, max_len=64
-        )
-    )
-    initialise(target, 0)
-    _, flat = find_learner(variant.partition("_")[0]).formats
+    target = target_of(VOCAB, WIDTH)
+    _, flat, _ = find_learner(variant.partition("_")[0]).formats
     flat.write(flat.read(place, target, None), target, "target", out)
     return out
 
@@ -111,7 +94,7 @@ def main() -> None:
     """All variants."""
     for variant in VARIANTS:
         model, place = theirs(variant), HERE / variant
-        model.save_pretrained(place)
+        saved(model, place)
         generator = torch.Generator().manual_seed(1)
         states = torch.randn(LENGTH, len(model.target_layer_ids) * WIDTH, generator=generator)
         ids = torch.randint(VOCAB, (LENGTH,), generator=generator)

@@ -1,30 +1,23 @@
 """A tiny MTP layer as the released `speculators` package runs it (`tests/drafters/test_mtp.py`).
 
-Run in an environment that has speculators (0.9.0), once:
+Run in an environment that has speculators (0.9.0) and what outdraft needs, once:
 
-    python tests/peers/mtp_by_speculators.py
+    PYTHONPATH=src python tests/peers/mtp_by_speculators.py
 
 It writes `tests/peers/mtp/`: the layer under the names that Qwen3-Next's checkpoints have, which are what the package's
 own converter reads, and numbers.safetensors with states, tokens, embeddings, a head and the logits of each step.
 """
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
-find_spec = importlib.util.find_spec
-for name in ("torchvision", "torchaudio"):  # may be built for another torch, and nothing here looks or listens
-    sys.modules[name] = None  # type: ignore[assignment]
-importlib.util.find_spec = lambda name, *rest: None if name in ("torchvision", "torchaudio") else find_spec(name, *rest)
-
-import torch  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from speculators.config import SpeculatorsConfig, VerifierConfig  # noqa: E402
-from speculators.convert.mtp.converter import MTP_EXACT_REMAP, MTP_PREFIX_REMAP  # noqa: E402
-from speculators.models.mtp import MTPDraftModel, MTPSpeculatorConfig  # noqa: E402
-from speculators.proposals.greedy import GreedyTokenProposalConfig  # noqa: E402
-from transformers import Qwen3Config  # noqa: E402
+import torch
+from basis import named, randomise
+from safetensors.torch import save_file
+from speculators.convert.mtp.converter import MTP_EXACT_REMAP, MTP_PREFIX_REMAP
+from speculators.models.mtp import MTPDraftModel, MTPSpeculatorConfig
+from transformers import Qwen3Config
 
 WIDTH, VOCAB, LENGTH, STEPS = 16, 24, 10, 3
 HERE = Path(__file__).parent / "mtp"
@@ -52,21 +45,8 @@ def main() -> None:
         max_position_embeddings=64,
     )
     layers._attn_implementation = "eager"
-    model = MTPDraftModel(
-        MTPSpeculatorConfig(
-            transformer_layer_config=layers,
-            speculators_config=SpeculatorsConfig(
-                algorithm="mtp",
-                proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=STEPS)],
-                default_proposal_method="greedy",
-                verifier=VerifierConfig(name_or_path=None, architectures=[]),
-            ),
-        )
-    ).eval()
-    torch.manual_seed(3)
-    for parameter in model.parameters():
-        noise = torch.randn(parameter.shape)
-        parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * parameter.shape[1] ** -0.5)
+    model = MTPDraftModel(MTPSpeculatorConfig(transformer_layer_config=layers, speculators_config=named("mtp", STEPS)))
+    randomise(model, 3)
     states, ids = torch.randn(LENGTH, WIDTH), torch.randint(VOCAB, (LENGTH,))
     logits, _, _ = model(input_ids=ids[None], hidden_states=states[None])
     HERE.mkdir(exist_ok=True)

@@ -53,7 +53,7 @@ def test_there_and_back_nothing_changes(kind: str, target: str, tmp_path: Path):
     own = (tmp_path / "draft/model.safetensors").read_bytes()
     home = next(one.name for one in formats if one.matches(Path(draft)))
     for one in formats:
-        if NARROW.get(one.name) == kind:
+        if NARROW.get(one.name) == kind or one.write is None:
             continue
         there, back = tmp_path / f"there-{one.name}", tmp_path / f"back-{one.name}"
         assert convert(draft, one.name, target, there).kind == kind

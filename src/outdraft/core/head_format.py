@@ -22,14 +22,14 @@ class HeadFormat(Generic[Net, Target, Whole]):
     """One layout of files for one kind of network.
 
     read: the directory, the target, in an engine or not, and the type wanted (None: as stored) -> the network.
-    write: the network, its target, the name under which others find that target, and where to.
+    write: the network, its target, the name under which others find that target, and where to; None: it is only read.
     """
 
     name: str  # what `outdraft convert --to` calls it
     summary: str
     matches: Callable[[Path], bool]  # by names and keys: reads no weights, raises nothing
     read: Callable[[Path, Target, dtype | None], Net]
-    write: Callable[[Net, Whole, str, Path], None]
+    write: Callable[[Net, Whole, str, Path], None] | None
     # Whether `convert` only renames what lies there, because it is inside a whole model or of layers that outdraft does
     # not run: `read` and `write` then get None for the target, which may be one that does not load
     by_name: Callable[[Path], bool] = field(default=lambda directory: False)

@@ -35,7 +35,7 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     to: a layout, or a server that reads one. Raises `ConfigError` and `CapabilityError` before anything is written,
     also for another target's draft where its record says which, and `ModelLoadError` for damaged files.
     """
-    words = sorted({word for _, one in all_formats() for word in (one.name, *one.served)})
+    words = sorted({word for _, one in all_formats() if one.write for word in (one.name, *one.served)})
     if to not in words:
         raise ConfigError(f"--to {to} is no layout or server{near_miss(to, words)}; known: {', '.join(words)}")
     directory = resolve(source, also=["*_lm_head.pt", "pytorch_model.bin"])
@@ -44,9 +44,9 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
         known = sorted({one.summary for _, one in all_formats()})
         raise ConfigError(f"{directory} holds no draft in a layout that outdraft reads ({'; '.join(known)})")
     kind, read = found
-    formats = find_learner(kind).formats
+    formats = [one for one in find_learner(kind).formats if one.write]
     write = next((one for one in formats if to == one.name or to in one.served), None)
-    if read is None or write is None:
+    if read is None or write is None or write.write is None:
         can = sorted({word for one in formats for word in (one.name, *one.served)}) or ["nothing but our own layout"]
         raise CapabilityError(f"{to} has no layout for a draft of the kind {kind}; there is: {', '.join(can)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

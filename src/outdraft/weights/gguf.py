@@ -26,7 +26,8 @@ from outdraft.weights.gguf_header import GgufHeader, TensorPlace
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
 _CURE = "download it again"
-_NUMBERS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I16": np.int16, "I32": np.int32}
+_NUMBERS: dict[str, Any] = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
+_NUMBERS |= {"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,8 @@ class GgufFile:
         self._release()
         tensor, kind = self._tensors[name], self.kind(name)
         try:
-            whole = self._gguf.quants.dequantize(tensor.data[rows], tensor.type)
+            is_whole = kind in ("I32", "I64")  # ids, which float32 holds
+            whole = tensor.data[rows] if is_whole else self._gguf.quants.dequantize(tensor.data[rows], tensor.type)
         except NotImplementedError as error:  # what the package raises for a type that it does not know
             raise ModelLoadError(
                 f"tensor '{name}' in {self.path} is of type {kind}, which the gguf package cannot read: "

@@ -1,20 +1,17 @@
 """DFlash2's network: convolutions around every sublayer, and a selector behind the head."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from outdraft.core.head_format import served_by_sglang, served_by_vllm
 from outdraft.drafters.dflash2.net import BlockConvolution, CandidateSelector
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.keys import Absent, whole_number
-from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
+from outdraft.drafters.shared.blocks.keys import Absent
+from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts, sizes
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.models.families.shared.naming import Entry
-from outdraft.weights.source import TensorSource
 
 _BOOKS = ("predecessor_codebook", "successor_codebook")
 _STD = 0.02  # of a selector's first weights
@@ -28,11 +25,6 @@ class Dflash2Sizes:
     conv_group_size: int = 16  # channels that share a moving kernel
     selector_rank: int = 256
     selector_top_k: int = 16  # candidates of a slot
-
-
-def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Dflash2Sizes:
-    told = {key: whole_number(said, key, directory, least=1) for key in asdict(Dflash2Sizes())}
-    return Dflash2Sizes(**told)
 
 
 def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
@@ -60,6 +52,16 @@ def _entries(config: BlockConfig, own: Dflash2Sizes) -> Iterable[Entry]:
         yield Entry(ours=f"correction.{part}", theirs=(f"candidate_selector.{part}",))
 
 
+def _also() -> dict[str, str]:
+    """Other names of the code books, and llama.cpp's of all, -> ours."""
+    books = {f"candidate_selector.{book}.weight": f"candidate_selector.{book}" for book in _BOOKS}
+    theirs = zip(("selector_predecessor", "selector_successor"), _BOOKS, strict=True)
+    books |= {f"{name}.weight": f"candidate_selector.{book}" for name, book in theirs}
+    for name, ours in (("attn_conv", "attention_conv"), ("ffn_conv", "mlp_conv")):
+        books |= {f"{name}_base": f"{ours}.base_kernel", f"{name}_proj.weight": f"{ours}.kernel_projection.weight"}
+    return books | {"selector_hidden.weight": "candidate_selector.hidden_projection.weight"}
+
+
 @torch.no_grad()
 def _begin(net: BlockNet) -> None:
     """Convolutions change nothing at first."""
@@ -77,11 +79,11 @@ KIND: BlockKind[Dflash2Sizes] = BlockKind(
     name="dflash2",
     architecture="DFlash2DraftModel",
     flat_architecture="DFlash2DraftModel",
-    read=_read,
+    read=lambda said, tensors, directory: sizes(Dflash2Sizes, said, directory),
     write=asdict,
     keys=tuple(asdict(Dflash2Sizes())),
     mark="candidate_selector.predecessor_codebook",
-    also={f"candidate_selector.{book}.weight": f"candidate_selector.{book}" for book in _BOOKS},
+    also=_also(),
     absent=Absent(causal_windows=False),
     served_flat={"vllm": served_by_vllm("dflash", 7), "sglang": served_by_sglang("DFLASH")},
     parts=_parts,

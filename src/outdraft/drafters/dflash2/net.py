@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import OWN, Beside
-from outdraft.drafters.shared.blocks.correction import Correction, Scores
+from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores
 from outdraft.nn.linear import Linear
 
 
@@ -72,7 +72,7 @@ class CandidateSelector(Correction):
         self.successor_codebook = book(draft_vocab_size)  # B
         self.hidden_projection = Linear(width, rank, False, dtype, device)  # P
 
-    def summaries(self, h: Tensor, before: Tensor) -> Tensor:
+    def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
         """A[a] of the token before each slot: [n, S] -> [n, S, r]."""
         return self.predecessor_codebook[before]
 

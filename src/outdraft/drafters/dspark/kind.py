@@ -1,14 +1,13 @@
 """DSpark's network: a head of the token before a slot, and its confidence."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 
 from outdraft.core.head_format import served_by_sglang
-from outdraft.drafters.dspark.net import Kind, MarkovHead
+from outdraft.drafters.dspark.net import DsparkSizes, Kind, MarkovHead
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.keys import Absent, whole_number
 from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
@@ -25,19 +24,11 @@ _THEIRS = {"plain": "vanilla", "gated": "gated", "rnn": "rnn"}
 
 
 def _also() -> dict[str, str]:
-    """ModelOpt's names of tensors -> ours."""
+    """ModelOpt's names of tensors, and llama.cpp's, -> ours."""
     stems = {f"{part}_proj": f"{_HEAD}.{part}_proj" for part in ("gate", "joint")}
     stems |= {f"markov_w{n}": f"{_HEAD}.markov_w{n}" for n in (1, 2)} | {"confidence_proj": _CONFIDENCE}
+    stems["conf_proj"] = _CONFIDENCE
     return {f"{theirs}.{end}": f"{ours}.{end}" for theirs, ours in stems.items() for end in ("weight", "bias")}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DsparkSizes:
-    """Of its own parts."""
-
-    head: Kind = "plain"
-    rank: int = 256
-    confident: bool = True
 
 
 def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> DsparkSizes:
@@ -53,6 +44,8 @@ def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Ds
         raise ModelLoadError(f"{directory}: a confidence head that reads states alone is not supported")
     head: Any = heads[told]
     assert head in get_args(Kind)
+    if "markov_rank" not in said and (table := f"{_HEAD}.markov_w1.weight") in tensors:  # a GGUF file has no such key
+        said = {**said, "markov_rank": tensors.shape(table)[-1]}
     return DsparkSizes(head=head, rank=whole_number(said, "markov_rank", directory, least=1), confident=confident)
 
 
@@ -63,22 +56,6 @@ def _write(own: DsparkSizes) -> dict[str, Any]:
         "enable_confidence_head": own.confident,
         "confidence_head_with_markov": True,
     }
-
-
-def _parts(config: BlockConfig, own: DsparkSizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
-    layers = config.layers
-    return BlockParts(
-        correction=MarkovHead(
-            own.head,
-            own.rank,
-            layers.hidden_size,
-            layers.vocab_size,
-            config.draft_vocab_size,
-            dtype,
-            device,
-            confident=own.confident,
-        )
-    )
 
 
 def _entries(config: BlockConfig, own: DsparkSizes) -> Iterable[Entry]:
@@ -117,7 +94,7 @@ KIND: BlockKind[DsparkSizes] = BlockKind(
     absent=Absent(from_anchor=True, flat_causal_windows=False, block_size=None),
     served={"vllm": "vllm serve {out}"},
     served_flat={"sglang": served_by_sglang("DSPARK")},
-    parts=_parts,
+    parts=lambda config, own, dtype, device: BlockParts(correction=MarkovHead(config, own, dtype, device)),
     entries=_entries,
     begin=_begin,
 )

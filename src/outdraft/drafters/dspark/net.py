@@ -7,36 +7,38 @@
 DSpark, DeepSeek, 2026, https://arxiv.org/abs/2607.05147. The confidence is a linear map of [h; e].
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.blocks.correction import Correction
+from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.correction import Correction, Embed
 from outdraft.nn.linear import Linear
 
 Kind = Literal["plain", "gated", "rnn"]
 
 
-class MarkovHead(Correction):
-    """`width`: of the states; `vocab_size`: tokens that may stand before a slot; `draft_vocab_size`: in it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DsparkSizes:
+    """Of its own parts."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        rank: int,
-        width: int,
-        vocab_size: int,
-        draft_vocab_size: int,
-        dtype: torch.dtype,
-        device: torch.device,
-        *,
-        confident: bool = False,
-    ) -> None:
+    head: Kind = "plain"
+    rank: int = 256
+    confident: bool = True
+
+
+class MarkovHead(Correction):
+    """Of these sizes, behind this backbone."""
+
+    def __init__(self, config: BlockConfig, own: DsparkSizes, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.kind, self.rank = kind, rank
-        self.embedding = nn.Parameter(torch.full((vocab_size, rank), float("nan"), dtype=dtype, device=device))  # W1
-        self.projections = Linear(rank, draft_vocab_size, False, dtype, device)  # W2
+        self.kind, self.rank, width = own.head, own.rank, config.layers.hidden_size
+        kind, rank, confident = own.head, own.rank, own.confident
+        shape = (config.layers.vocab_size, rank)
+        self.embedding = nn.Parameter(torch.full(shape, float("nan"), dtype=dtype, device=device))  # W1
+        self.projections = Linear(rank, config.draft_vocab_size, False, dtype, device)  # W2
         inputs = {"plain": 0, "gated": width + rank, "rnn": 2 * rank + width}[kind]
         outputs = 3 * rank if kind == "rnn" else rank
         self.mix = Linear(inputs, outputs, True, dtype, device) if inputs else None
@@ -45,8 +47,8 @@ class MarkovHead(Correction):
         self.reads = {"mix.weight": slice(first, first + width), "confidence.weight": slice(0, width)}
         self.chance = self._chance if confident else None
 
-    def summaries(self, h: Tensor, before: Tensor) -> Tensor:
-        """[n, S, D], [n, S] -> e, or what the recurrence says [n, S, r]; with a confidence e beside it."""
+    def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
+        """[n, b, D], [n, S] -> e, or what the recurrence says [n, S, r]; with a confidence e beside it."""
         e = self.embedding[before]  # [n, S, r]
         said = e
         if self.kind == "rnn" and self.mix is not None:

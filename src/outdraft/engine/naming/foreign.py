@@ -112,7 +112,7 @@ CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
     "enable_adaptive_verification": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "suffix_decoding_corpus_tokens": "finished answers are counted in texts, not in tokens",
     "dspark_draft_topk": "the scores of all tokens are corrected, so none are chosen before",
-    "xpress_topc": "it is of a method that is not here",
+    "xpress_topc": "the scores of all tokens are corrected, so none are chosen before",
 }
 CONFIG_CURES: Mapping[str, str] = {
     "revision": "download the draft at that revision, and give its directory as 'model'",
@@ -137,7 +137,7 @@ CONFIG_CURES: Mapping[str, str] = {
     "use_heterogeneous_vocab": "with this method drafts have the target's vocabulary: leave it out",
 }
 METHODS: Mapping[str, str] = {  # of vLLM and SGLang, and not here
-    **dict.fromkeys(("domino", "dspine", "jetspec", "lilicorr", "xpress"), _A_HEAD),
+    **dict.fromkeys(("dspine", "jetspec", "lilicorr"), _A_HEAD),
     "peagle": "heads that write several tokens in one pass are not here: docs/convert.md lists the drafts that are "
     "read",
     "pard": "draft models that write several tokens in one pass are not here: name one that writes one",

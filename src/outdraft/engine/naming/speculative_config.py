@@ -113,10 +113,10 @@ def _drawn(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
 
 
 def _lies_in(model: Any) -> str | None:
-    """The drafter of what lies in a directory, or on the hub; None for another place, and for what is not known."""
+    """The drafter of what lies in a directory, a GGUF file, or on the hub; None: another place, or it is not known."""
     if not isinstance(model, str):
         return None
     on_hub = model.count("/") == 1 and not model.startswith((".", "/", "~")) and not user_path(model).exists()
     place = resolve(model) if on_hub or model.startswith("zoo:") else user_path(model)
-    found = recognise(place) if place.is_dir() else None
+    found = recognise(place) if place.exists() else None
     return None if found is None else drafter_of(found[0])

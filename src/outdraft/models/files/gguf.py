@@ -29,7 +29,6 @@ from outdraft.options.errors import ModelLoadError
 from outdraft.weights.gguf import GgufFile
 from outdraft.weights.source import TensorSource
 
-_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _DIVISORS = "rope_freqs.weight"  # Llama 3's slowed rotary pairs, as numbers instead of a rule
 _YARN = ("beta_fast", "beta_slow")
 _FACTORS = (".scale", ".input_scale")  # of a map's weights, and of its activations, which are not rounded here
@@ -43,24 +42,24 @@ class GgufModel(TensorSource):
     be trained and cut.
     """
 
-    def __init__(self, path: Path, *, blocks: bool = False) -> None:
+    def __init__(self, path: Path, *, blocks: bool = False, families: Mapping[str, GgufFamily] = FAMILIES) -> None:
         self.origin, self._blocks = path, blocks
         self._file = GgufFile(path)
         require_model(self._file)
         arch = self._file.get("general.architecture")
-        if arch not in FAMILIES:
+        if arch not in families:
             raise ModelLoadError(
                 f"{path}: general.architecture={arch!r} is not read from GGUF files "
-                f"(supported: {', '.join(FAMILIES)}): take the model's safetensors"
+                f"(supported: {', '.join(families)}): take the model's safetensors"
             )
-        self._family = FAMILIES[arch]
+        self._family = families[arch]
         self._meta = GgufMeta(self._file, arch, path)
         no_weights = (_DIVISORS, *(FACTORS.values() if self._family.has_factors else ()))
         names = [name for name in self._file.names() if name not in no_weights]
         of = {name: f"{name.rpartition('.')[0]}.weight" for name in names if name.endswith(_FACTORS)}
         of = {name: weight for name, weight in of.items() if weight in names and weight != "token_embd.weight"}
         self._factors = {of[name]: float(self._file.tensor(name)) for name in of if not name.endswith(_FACTORS[1])}
-        self._names = {_rename(name, self._family.layer_names): name for name in names if name not in of}
+        self._names = {_rename(name, self._family): name for name in names if name not in of}
         self._has_head = "lm_head.weight" in self._names  # else it is the embedding
         rounding = self._file.rounding()
         self.variant = f"gguf-{rounding}" if rounding else ""
@@ -166,10 +165,7 @@ class GgufModel(TensorSource):
         for key in ("expert_count", "nextn_predict_layers"):
             if meta.value(key):
                 raise meta.error(key)
-        if "model.embed_tokens.weight" not in self:
-            raise ModelLoadError(
-                f"{self.origin} lacks the tensor 'token_embd.weight': it is no whole model; download it again"
-            )
+        vocab_size = self.vocab_size()
         heads, width = meta.count("attention.head_count"), meta.count("embedding_length")
         head_dim = meta.count("attention.key_length", width // max(1, heads))
         turned = meta.count("rope.dimension_count", head_dim)
@@ -178,7 +174,7 @@ class GgufModel(TensorSource):
         max_len = meta.count("context_length")
         told: dict[str, object] = {
             "model_type": self._family.model_type,
-            "vocab_size": self.shape("model.embed_tokens.weight")[0],
+            "vocab_size": vocab_size,
             "hidden_size": width,
             "num_hidden_layers": meta.count("block_count"),
             "num_attention_heads": heads,
@@ -198,8 +194,16 @@ class GgufModel(TensorSource):
             "rope_scaling": self._scaling(head_dim, max_len),
         }
         told |= self._family.keys(meta, told)
-        meta.require_all_read()
+        meta.require_all_read(two_ways=self._family.two_ways)
         return told
+
+    def vocab_size(self) -> int:
+        """Rows of the embedding. Raises `ModelLoadError` where there is none."""
+        if "model.embed_tokens.weight" not in self:
+            raise ModelLoadError(
+                f"{self.origin} lacks the tensor 'token_embd.weight': it is no whole model; download it again"
+            )
+        return self.shape("model.embed_tokens.weight")[0]
 
     def _scaling(self, head_dim: int, max_len: int) -> dict[str, object] | None:
         """How rotary positions are stretched, if they are."""
@@ -255,7 +259,7 @@ def reorder_rows(rows: Tensor, num_heads: int) -> Tensor:
 def theirs_of(name: str, family: GgufFamily) -> str:
     """Hugging Face's tensor name to llama.cpp's; raises `ModelLoadError` for a name that the two do not share."""
     stem, _, kind = name.rpartition(".")
-    top = {ours: theirs for theirs, ours in _TOP.items()}
+    top = {ours: theirs for theirs, ours in family.top_names.items()}
     if stem in top:
         return f"{top[stem]}.{kind}"
     parts = stem.split(".", 3)  # model layers N self_attn.q_proj
@@ -265,13 +269,13 @@ def theirs_of(name: str, family: GgufFamily) -> str:
     return f"blk.{parts[2]}.{layer[parts[3]]}.{kind}"
 
 
-def _rename(name: str, layer_names: Mapping[str, str]) -> str:
+def _rename(name: str, family: GgufFamily) -> str:
     """llama.cpp's tensor name to Hugging Face's; a name that is not known stays, and is reported as unexpected."""
     if name.startswith("blk."):
         _, layer, part, kind = (*name.split("."), "")[:4]
-        return f"model.layers.{layer}.{layer_names[part]}.{kind}" if part in layer_names else name
-    part, _, kind = name.partition(".")
-    return f"{_TOP[part]}.{kind}" if part in _TOP else name
+        return f"model.layers.{layer}.{family.layer_names[part]}.{kind}" if part in family.layer_names else name
+    part, _, kind = name.rpartition(".")
+    return f"{family.top_names[part]}.{kind}" if part in family.top_names else name
 
 
 def _is_blocks(name: str) -> bool:

@@ -11,8 +11,10 @@ from outdraft.models.files.gguf_meta import GgufMeta
 
 Keys = dict[str, object]
 LONGROPE = "longrope"
+BLOCK_DRAFTS = "dflash"  # the architecture of all drafts that write a block, read with them
 FACTORS = {"long_factor": "rope_factors_long.weight", "short_factor": "rope_factors_short.weight"}
-_LAYER = {
+_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+LAYER = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -45,7 +47,9 @@ class GgufFamily:
     is_permuted: bool = False  # rows of q and k are stored in llama.cpp's order of rotary pairs
     norm_offset: float = 0.0  # norms are stored as w + this
     has_factors: bool = False  # longrope's factors may be there, as tensors
-    layer_names: Mapping[str, str] = field(default_factory=lambda: _LAYER)  # llama.cpp's -> Hugging Face's
+    top_names: Mapping[str, str] = field(default_factory=lambda: _TOP)  # llama.cpp's -> Hugging Face's
+    layer_names: Mapping[str, str] = field(default_factory=lambda: LAYER)
+    two_ways: bool = False  # rows may see those behind them
     keys: Callable[[GgufMeta, Keys], Keys] = _nothing  # of config.json, beside or in place of Llama's
 
 
@@ -180,9 +184,9 @@ def kinds_of(slides: list[bool]) -> list[str]:
 
 
 _FUSED_PHI = {
-    name: theirs for name, theirs in _LAYER.items() if name not in ("attn_q", "attn_k", "attn_v", "ffn_gate")
+    name: theirs for name, theirs in LAYER.items() if name not in ("attn_q", "attn_k", "attn_v", "ffn_gate")
 } | {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
-_GLM = _LAYER | {
+_GLM = LAYER | {
     "post_attention_norm": "post_self_attn_layernorm",
     "post_ffw_norm": "post_mlp_layernorm",
     "ffn_up": "mlp.gate_up_proj",
@@ -192,16 +196,16 @@ FAMILIES = {
     "mistral3": GgufFamily(model_type="ministral3", is_permuted=True, keys=_ministral),
     "qwen2": GgufFamily(model_type="qwen2"),
     "qwen3": GgufFamily(model_type="qwen3"),
-    "gemma2": GgufFamily(model_type="gemma2", norm_offset=1.0, layer_names=_LAYER | _SANDWICH, keys=_gemma2),
-    "gemma3": GgufFamily(model_type="gemma3_text", norm_offset=1.0, layer_names=_LAYER | _SANDWICH, keys=_gemma3),
+    "gemma2": GgufFamily(model_type="gemma2", norm_offset=1.0, layer_names=LAYER | _SANDWICH, keys=_gemma2),
+    "gemma3": GgufFamily(model_type="gemma3_text", norm_offset=1.0, layer_names=LAYER | _SANDWICH, keys=_gemma3),
     "phi3": GgufFamily(model_type="phi3", has_factors=True, layer_names=_FUSED_PHI, keys=_phi3),
     "granite": GgufFamily(model_type="granite", is_permuted=True, keys=_granite),
-    "olmo2": GgufFamily(model_type="olmo2", layer_names=_LAYER | _BEHIND, keys=_olmo),
+    "olmo2": GgufFamily(model_type="olmo2", layer_names=LAYER | _BEHIND, keys=_olmo),
     "smollm3": GgufFamily(model_type="smollm3", is_permuted=True),
     "glm4": GgufFamily(model_type="glm4", layer_names=_GLM, keys=_glm4),
     "starcoder2": GgufFamily(
-        model_type="starcoder2", layer_names=_LAYER | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}, keys=_starcoder2
+        model_type="starcoder2", layer_names=LAYER | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}, keys=_starcoder2
     ),
     "cohere2": GgufFamily(model_type="cohere2", keys=_cohere2),
-    "exaone4": GgufFamily(model_type="exaone4", layer_names=_LAYER | _BEHIND, keys=_exaone4),
+    "exaone4": GgufFamily(model_type="exaone4", layer_names=LAYER | _BEHIND, keys=_exaone4),
 }

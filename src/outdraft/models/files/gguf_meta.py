@@ -89,14 +89,20 @@ class GgufMeta:
             "safetensors"
         )
 
-    def require_all_read(self) -> None:
-        """Raise `ModelLoadError` for the first key that says something and was not asked for."""
+    def require_all_read(self, *, two_ways: bool = False) -> None:
+        """Raise `ModelLoadError` for the first key that says something and was not asked for.
+
+        `two_ways`: rows may see those behind them.
+        """
         for name in self._file.keys(f"{self.arch}."):
             key = name.removeprefix(f"{self.arch}.")
             known = key in self._used or any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)
             if not known and self._file.get(name) not in _OFF:
                 raise self.error(key)
-        off = ["attention.causal", *["rope.scaling.finetuned"] * (self.arch == "granite")]  # there: no positions at all
+        off = [
+            *["attention.causal"] * (not two_ways),
+            *["rope.scaling.finetuned"] * (self.arch == "granite"),
+        ]  # there: no positions at all
         for key in off:
             if self.value(key, True) is False:
                 raise self.error(key)

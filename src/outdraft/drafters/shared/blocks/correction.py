@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from outdraft.core.learner import Beside
 
+Embed = Callable[[Tensor], Tensor]  # tokens [n, S] -> their embeddings [n, S, D]
 Scores = Callable[[Tensor], Tensor]  # states [n, D] -> the network's own scores [n, V']
 
 
@@ -21,10 +22,12 @@ class Correction(nn.Module):
 
     chance: Callable[[Tensor], Tensor] | None = None  # states and summaries [n, D + E] -> logits of acceptance [n]
     reads: Mapping[str, slice] = {}  # of its maps, which columns read states
+    embeds: frozenset[str] = frozenset()  # of these maps, those that read embeddings of tokens instead
+    reads_all = False  # summaries depend on the states of all slots of a block
     learns_scores = True  # the loss of guesses is of corrected scores; else of the network's own, and `beside` is its
 
-    def summaries(self, h: Tensor, before: Tensor) -> Tensor:
-        """What is known before each slot: states h [n, S, D], tokens [n, S] before each -> [n, S, E].
+    def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
+        """What is known before each slot: states h [n, b, D] of all, tokens [n, S] before the first S -> [n, S, E].
 
         From the slot of the anchor on, before which the anchor stands, as before the next one.
         """

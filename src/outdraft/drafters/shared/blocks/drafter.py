@@ -63,11 +63,14 @@ class BlockDrafter(StateDrafter):
         net, first = self._net, self._net.config.first_slot
         assert net.correction is not None
         scores = torch.stack([one.scores[step] for one in slots])
-        h = torch.stack([one.states[: first + step + 1] for one in slots])  # from the anchor's slot on
-        before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
-        summary = net.correction.summaries(h, before)[:, -1]
-        self._judged = torch.cat((h[:, -1], summary.to(h)), -1)
-        return self._whole(net.correction(scores, h[:, -1], summary))
+        whole = torch.stack([one.states for one in slots])
+        h, before = (
+            whole[:, first + step],
+            torch.tensor([[*path[:first], *path] for path in paths], device=whole.device),
+        )
+        summary = net.summaries(whole, before, self._port.layers.embed)[:, -1]
+        self._judged = torch.cat((h, summary.to(h)), -1)
+        return self._whole(net.correction(scores, h, summary))
 
     def _whole(self, scores: Tensor) -> Tensor:
         """Of all tokens of the target: [n, V'] -> [n, V]."""

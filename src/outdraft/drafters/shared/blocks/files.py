@@ -4,6 +4,7 @@ Kinds are told apart by keys and tensors, never by the name of an architecture. 
 sizes, the tensors, and what a head's kind reads itself.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.gguf import names_in, open_blocks
 from outdraft.drafters.shared.blocks.keys import Absent, Tensors, read_keys, said_in
 from outdraft.drafters.shared.learning.vocab import read_vocab
 from outdraft.models.families.shared.naming import Entry, linear
-from outdraft.models.files.foreign_heads import tensor_names
-from outdraft.models.files.load import read_json
 from outdraft.models.networks.port import TargetFacts
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.pickled import read_pickled_vector
@@ -28,14 +28,9 @@ MASK = "mask_embedding"
 SLOT_MASKS = "slot_embeddings"  # one for each slot behind the anchor's
 _BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
+_LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 _OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
-_OTHERS = {  # heads that are not here, by words in keys or tensors
-    "lilicorr": "LiLiCorr",
-    "xpress": "xPress",
-    "num_jacobi": "xPress",
-    "domino": "Domino",
-    "prefix_gru": "Domino",
-}
+_OTHERS = {"lilicorr": "LiLiCorr, a network over the candidates of all slots"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +50,14 @@ def read_blocks(
 
     Raises `ModelLoadError` for what is none, or contradicts itself, `CapabilityError` for another target's.
     """
-    raw, tensors = read_json(directory / "config.json"), _tensors(directory, also)
+    raw, stored = open_blocks(directory, own)
+    tensors = _tensors(stored, directory, also)
     told = said_in(raw, directory)
-    for word, name in _OTHERS.items():
-        if any(word in one for one in (*told, *tensors, str(told.get("projector_type")))):
-            raise ModelLoadError(
-                f"{directory} holds a block network with the head of {name}, which is not here: docs/convert.md lists "
-                "the drafts that are read"
-            )
+    if name := other_head((*told, *tensors, str(told.get("projector_type")))):
+        raise ModelLoadError(
+            f"{directory} holds a block network with the head of {name}, which is not here: docs/convert.md lists "
+            "the drafts that are read"
+        )
     found = Tensors(
         qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
         own_head="lm_head.weight" in tensors,
@@ -74,31 +69,45 @@ def read_blocks(
     return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
 
 
+def other_head(names: Iterable[str]) -> str | None:
+    """A head that is not here, by words in names of tensors or keys."""
+    said = list(names)
+    return next((name for word, name in _OTHERS.items() if any(word in one for one in said)), None)
+
+
 def own_tensors(directory: Path, also: Mapping[str, str]) -> frozenset[str] | None:
     """Of a block network, the tensors beside those of the backbone, by canonical names; None: there is none."""
-    names = {name.removeprefix("model.") for name in tensor_names(directory)}
+    names = {_ours(name, also) for name in names_in(directory)}
     if not names.issuperset(_BACKBONE):
         return None
     beside = {*_BACKBONE, *BESIDE, MASK, "lm_head.weight", "embed_tokens.weight"}
     return frozenset(
-        also.get(name, name)
+        name
         for name in names - beside
         if not name.startswith(_BORROWED)
         and not (name.startswith("layers.") and name.split(".", 2)[-1].startswith(_OF_LAYERS))
     )
 
 
-def _tensors(directory: Path, also: Mapping[str, str]) -> TensorSource:
+def _tensors(found: TensorSource, directory: Path, also: Mapping[str, str]) -> TensorSource:
     """Under canonical names, with a mask's embedding that lies in a file of its own."""
-    found = open_tensors(directory)
-    names = {name.removeprefix("model."): name for name in found if not name.startswith(_BORROWED)}
-    tensors = NamedTensors(found, {also.get(name, name): stored for name, stored in names.items()})
+    tensors = NamedTensors(found, {_ours(name, also): name for name in found if not name.startswith(_BORROWED)})
     for path in (directory / f"{MASK}.safetensors", directory / f"{MASK}.pt"):
         if path.exists() and MASK not in tensors:
             is_pickle = path.suffix == ".pt"
             row = read_pickled_vector(path, "embedding") if is_pickle else open_tensors(directory, [path.name])[MASK]
             return HeldTensors({**tensors, MASK: row.flatten()}, directory)
     return tensors
+
+
+def _ours(name: str, also: Mapping[str, str]) -> str:
+    """The canonical name; `also` names what stands in a layer without the layer's number."""
+    name = name.removeprefix("model.").removeprefix("logit_head.")  # the latter: SpecForge's, once
+    layer = _LAYER.match(name)
+    if layer is None:
+        return also.get(name, name)
+    part = name[layer.end() :]
+    return f"layers.{layer[1]}.{also.get(part, part)}"
 
 
 def _vocab(config: BlockConfig, tensors: TensorSource, directory: Path) -> Tensor | None:

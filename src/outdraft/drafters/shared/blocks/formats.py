@@ -1,9 +1,10 @@
-"""Directories of block networks that others serve: speculators' layout, which is ours too, and z-lab's flat one.
+"""Block networks that others serve: speculators' layout, which is ours too, z-lab's flat one, and llama.cpp's file.
 
     speculators   config.json names its target, so that `vllm serve DIR` finds it
     z-lab         a flat Qwen3's config.json; DeepSpec's and ModelOpt's DSpark are read as it, too
+    gguf          a file, not a directory, and only read: llama.cpp's converter writes it from either (`gguf.py`)
 
-The tensors are the same in both (`keys.py` says how the keys differ).
+The tensors are the same in all (`keys.py` says how the keys differ).
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 import torch
 
 from outdraft.core.head_format import HeadFormat, served_here
+from outdraft.drafters.shared.blocks.gguf import open_blocks
 from outdraft.drafters.shared.blocks.kind import BlockKind, Own
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.written import written_flat
@@ -21,7 +23,6 @@ from outdraft.models.files.foreign_heads import stored_dtype
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.options.read_file import load_json
-from outdraft.weights.renamed import open_tensors
 
 Formats = tuple[HeadFormat[BlockNet, Decoder | TargetPort, Decoder], ...]
 
@@ -31,7 +32,7 @@ def block_formats(kind: BlockKind[Own]) -> Formats:
     flat = kind.flat_architecture
 
     def read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> BlockNet:
-        return kind.load(directory, facts_of(target), dtype or stored_dtype(open_tensors(directory)))
+        return kind.load(directory, facts_of(target), dtype or stored_dtype(open_blocks(directory, kind.keys)[1]))
 
     def write(net: BlockNet, target: Decoder, target_name: str, directory: Path) -> None:
         kind.save(net, directory)
@@ -62,9 +63,16 @@ def block_formats(kind: BlockKind[Own]) -> Formats:
         HeadFormat(
             name="z-lab",
             summary=f"{kind.name} with a flat config.json",
-            matches=kind.lies_flat_in,
+            matches=lambda place: not place.is_file() and kind.lies_flat_in(place),
             read=read,
             write=write_flat,
             served=kind.served_flat,
+        ),
+        HeadFormat(
+            name="gguf",
+            summary=f"{kind.name} in llama.cpp's GGUF file",
+            matches=lambda place: place.is_file() and kind.lies_flat_in(place),
+            read=read,
+            write=None,
         ),
     )

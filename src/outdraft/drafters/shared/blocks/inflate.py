@@ -32,8 +32,9 @@ def inflate_blocks(
         small, stem = net.get_parameter(name), name.removesuffix(".weight").removesuffix(".bias")
         part = stem.rpartition(".")[2]
         if net.correction is not None and name.startswith("correction."):
-            columns = net.correction.reads.get(name.removeprefix("correction."))
-            parameter.copy_(small if columns is None else _wider_columns(small, columns, width, normed))
+            part = name.removeprefix("correction.")
+            columns, share = net.correction.reads.get(part), width if part in net.correction.embeds else normed
+            parameter.copy_(small if columns is None else _wider_columns(small, columns, width, share))
         elif name == "norm.weight":
             parameter.copy_(small.repeat(width) / (width / normed))
         elif part in ("embedding", "mask"):

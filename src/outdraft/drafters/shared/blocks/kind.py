@@ -6,8 +6,8 @@
 From it come the registration of the drafter (`drafter.py`) and of its training (`method.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction
-from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, own_tensors, read_blocks
-from outdraft.drafters.shared.blocks.keys import NAMED, Absent
+from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, other_head, own_tensors, read_blocks
+from outdraft.drafters.shared.blocks.keys import NAMED, Absent, whole_number
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.written import written
 from outdraft.drafters.shared.learning.vocab import differences, membership
@@ -40,12 +40,24 @@ class BlockParts:
     correction: Correction | None = None
 
 
+def sizes(kind: type[Own], said: Mapping[str, Any], directory: Path, *, least: int = 1) -> Own:
+    """A dataclass of whole numbers, all of them keys of config.json. Raises `ModelLoadError` where one is none."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: whole_number(said, name, directory, least=least) for name in names})
+
+
 def _no_parts(config: BlockConfig, own: Any, dtype: torch.dtype, device: torch.device) -> BlockParts:
     return BlockParts()
 
 
 def _no_entries(config: BlockConfig, own: Any) -> Iterable[Entry]:
     return ()
+
+
+def correction_entries(names: Mapping[str, str]) -> Callable[[BlockConfig, Any], Iterable[Entry]]:
+    """Of a correction whose parameters are each one tensor: ours -> theirs."""
+    table = [Entry(ours=f"correction.{ours}", theirs=(theirs,)) for ours, theirs in names.items()]
+    return lambda config, own: table
 
 
 def _nothing(net: BlockNet) -> None:
@@ -77,11 +89,14 @@ class BlockKind(Generic[Own]):
         return read_config(directory).get(NAMED) == self.name
 
     def lies_flat_in(self, directory: Path) -> bool:
-        """Whether a directory holds such a network, in another layout."""
+        """Whether a directory, or a GGUF file, holds such a network in another layout."""
         if read_config(directory).get(NAMED) is not None:
             return False
         own = own_tensors(directory, self.also)
-        return own is not None and (not own if self.mark is None else self.mark in own)
+        return own is not None and self._is_of(own)
+
+    def _is_of(self, own: Collection[str]) -> bool:
+        return not own if self.mark is None else self.mark in own
 
     def net(
         self, config: BlockConfig, own: Own, dtype: torch.dtype, device: torch.device, vocab: Tensor | None
@@ -97,14 +112,16 @@ class BlockKind(Generic[Own]):
 
         Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
         """
-        told = read_json(directory / "config.json").get(NAMED)
-        if told is None and own_tensors(directory, self.also) is None:
+        is_file = directory.is_file()
+        told = None if is_file else read_json(directory / "config.json").get(NAMED)
+        own_names = own_tensors(directory, self.also)
+        if told is None and own_names is None and not is_file:
             raise ModelLoadError(f"{directory} holds no block network{instead(directory)}")
         if told not in (None, self.name):
             raise ModelLoadError(f"{directory} holds a {shown(told)}, no {self.name} network{instead(directory)}")
-        files = read_blocks(directory, facts, self.absent, self.keys, self.also)
-        if told is None and not self.lies_flat_in(directory):
+        if told is None and own_names is not None and not self._is_of(own_names) and not other_head(own_names):
             raise ModelLoadError(f"{directory} holds no {self.name} network by its tensors{instead(directory)}")
+        files = read_blocks(directory, facts, self.absent, self.keys, self.also)
         files.config.require(facts)
         config, own = files.config, self.read(files.said, files.tensors, directory)
 

@@ -99,7 +99,8 @@ class BlockLearner:
         learns, beside, states = torch.is_grad_enabled(), [], h
         corrected = correction is not None and (correction.learns_scores or not learns)
         if correction is not None and corrected:
-            known = correction.summaries(whole, torch.cat((before[:, :first], before), 1))[:, first:]
+            tokens = torch.cat((before[:, :first], before), 1)
+            known = net.summaries(whole, tokens, self.target.embed)[:, first:]
             states = torch.cat((h, known.to(h)), -1)
         head, own = self._corrected if corrected else self._scores, self._own(after)
         weights: Tensor | None = None

@@ -42,9 +42,9 @@ class NativeBlocks:
         self._is_whole = all(layer.attention_conv is None for layer in block_layers(net))
 
     def run(
-        self, cache: DraftCache, seqs: Seq[int], rows: Tensor, positions: Seq[int], counts: Seq[int]
+        self, cache: DraftCache, seqs: Seq[int], rows: Tensor, positions: Seq[int], depths: Seq[int]
     ) -> tuple[Tensor, Tensor]:
-        """Of the first `counts[i]` slots of each block, text after text: states [M, D], and what the head says [M, V'].
+        """States [B * b, D] of all slots, and what the head says of the first `depths[i]` that guess [M, V'].
 
         rows [B * b, D]: of blocks whose anchors stand at `positions`. Raises `CacheFullError` where there is no room.
         """
@@ -59,8 +59,9 @@ class NativeBlocks:
         h = self._layers(rows.float(), places, spans_of(context))
         for seq in seqs:
             cache.keep(seq, ())
-        states = self._net.norm(h[[i * size + slot for i, count in enumerate(counts) for slot in range(count)]])
-        return states, self._head.logits(states, norm=False)
+        states, first = self._net.norm(h), config.first_slot
+        wanted = [i * size + slot for i, depth in enumerate(depths) for slot in range(first, first + depth)]
+        return states, self._head.logits(states[wanted], norm=False)
 
     def _layers(self, h: Tensor, places: list[int], spans: Seq[Span]) -> Tensor:
         """Rows [N, D] float32 -> states [N, D]."""

@@ -85,6 +85,8 @@ class BlockNet(nn.Module):
         """Whether a block of fewer slots than it was trained with has the states of the whole block's first slots: no
         slot sees those behind it.
         """
+        if self.correction is not None and self.correction.reads_all:
+            return False
         causal = all(self.config.sight(layer)[1] for layer in range(len(self.layers)))
         return causal and all(layer.attention_conv is None for layer in block_layers(self))
 
@@ -101,16 +103,28 @@ class BlockNet(nn.Module):
         masked[:, 0] = anchors
         hidden = anchors[:, None] if self.mask is not None else self.config.mask_token_id  # which may be no token
         ids = torch.where(masked < 0, hidden, masked)
-        if self.embedding is not None:
-            found = embedding_rows(self.embedding, ids.flatten())
-        else:
-            found = table(ids.flatten(), self.places(positions, size)).detach()
-        found = found.to(self.dtype)
+        found = self._rows_of(ids.flatten(), self.places(positions, size), table)
         if self.mask is not None:
             masks = self.mask.expand(self.config.block_size - 1, -1)[: size - 1]
             rows = torch.nn.functional.pad(masks, (0, 0, 1, 0)).repeat(len(anchors), 1)
             found = torch.where(masked.flatten()[:, None] < 0, rows, found)
         return found if self.config.embedding_scale == 1 else found * self.config.embedding_scale
+
+    def _rows_of(self, ids: Tensor, positions: Tensor, table: Embed) -> Tensor:
+        """By the own table, or the target's: [n] -> [n, D]."""
+        if self.embedding is not None:
+            return embedding_rows(self.embedding, ids).to(self.dtype)
+        return table(ids, positions).detach().to(self.dtype)
+
+    def summaries(self, h: Tensor, before: Tensor, table: Embed) -> Tensor:
+        """As the correction's; tokens stand at no position."""
+
+        def embed(ids: Tensor) -> Tensor:
+            found = self._rows_of(ids.flatten(), torch.zeros_like(ids.flatten()), table)
+            return found.view(*ids.shape, found.shape[-1])
+
+        assert self.correction is not None
+        return self.correction.summaries(h, before, embed)
 
     def places(self, positions: Tensor, size: int) -> Tensor:
         """Positions [n] of anchors -> of all slots [n * b]."""

@@ -23,7 +23,7 @@ from outdraft.models.networks.port import TargetPort
 class BlockSlots:
     """What a pass says of one block."""
 
-    states: Tensor  # [b', D] normed, from the anchor's slot on
+    states: Tensor  # [b, D] normed, of all slots
     scores: Tensor  # [S, V'] of the slots that guess, before what stands behind the head
 
 
@@ -60,9 +60,10 @@ class BlockTexts(PairedTexts):
         tokens = torch.tensor(anchors, device=positions.device)
         rows = net.embed(tokens, positions, self.port.layers.embed, size=size)
         if self._native is not None:
-            states, scores = self._native.run(self.cache, seqs, rows, ends, counts)
-            parts = zip(states.split(counts), scores.split(counts), strict=True)  # type: ignore[no-untyped-call]
-            return [BlockSlots(states=own, scores=net.adjusted(said[first:])) for own, said in parts]
+            states, scores = self._native.run(self.cache, seqs, rows, ends, depths)
+            parts = zip(states.split(size), scores.split(list(depths)), strict=True)  # type: ignore[no-untyped-call]
+            return [BlockSlots(states=own, scores=net.adjusted(said)) for own, said in parts]
         context = CachedBlocks(self.cache.rows, seqs, size, config.sight)
-        cut = [own[:count] for own, count in zip(net.run(rows, positions, context).split(size), counts, strict=True)]  # type: ignore[no-untyped-call]
-        return [BlockSlots(states=own, scores=net.scores(own[first:], self.port.layers.head)) for own in cut]
+        blocks = zip(net.run(rows, positions, context).split(size), counts, strict=True)  # type: ignore[no-untyped-call]
+        head = self.port.layers.head
+        return [BlockSlots(states=own, scores=net.scores(own[first:count], head)) for own, count in blocks]

@@ -49,6 +49,7 @@ def written_flat(
     if config.causal_windows and not config.causal:  # z-lab's default where there is no `is_causal`
         sight = {"sliding_window_non_causal": False}
     told = {**_common(config, dtype), FLAT_TAPS: [tap - 1 for tap in config.taps], **own}
+    told["shift_label"] = config.from_anchor  # ModelOpt's word, and SpecForge's
     inner = {key: told[key] for key in told if key not in ("dtype", "tie_word_embeddings")}
     return {
         "architectures": [architecture],
