@@ -12,19 +12,12 @@ from outdraft.models.remake.lora import load_lora, merged
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.record import fingerprint, read_record
 
-LOOP = ("--loop", "seq_len=48", "--loop", "batch_tokens=96", "--loop", "micro_tokens=48", "--loop", "eval_every=4")
+LOOP = ("--loop", "seq_len=48", "--loop", "batch_tokens=96", "--loop", "micro_tokens=48", "--loop", "eval_every=10")
+LOOP += ("--loop", "warmup=1", "--tokens", "3000")
 KINDS = {
     "layerskip": ("early_exit", ("exit_layer=2", "exit_scale=2.0"), {"exit_layer": 2}),
     "cllm": ("jacobi", ("window=4", "windows=3"), {}),
 }
-
-
-@pytest.fixture
-def texts(tmp_path):
-    path = tmp_path / "texts.jsonl"
-    words = [f"the {a} {b} sat" for a in ("cat", "dog", "fox", "hen", "cow") for b in ("red", "old", "fat", "shy")]
-    path.write_text("".join(json.dumps({"prompt": word, "response": " on the mat. " * 3}) + "\n" for word in words))
-    return path
 
 
 @pytest.fixture
@@ -37,16 +30,27 @@ def deep(tiny, tmp_path):
     return place
 
 
+@pytest.fixture
+def texts(deep, outdraft, tmp_path):
+    """What it writes itself behind short prompts."""
+    prompts, path = tmp_path / "prompts.jsonl", tmp_path / "texts.jsonl"
+    words = [f"the {a} {b} sat" for a in ("cat", "dog", "fox", "hen", "cow") for b in ("red", "old", "fat", "shy")]
+    prompts.write_text("".join(json.dumps({"prompt": word, "response": ""}) + "\n" for word in words))
+    ran = outdraft("train", "answers", "--target", deep, "--data", prompts, "--out", path, "--max-tokens", 32)
+    assert ran.code == 0, ran.err
+    return path
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_trained_pair_is_lossless_as_the_changed_target(kind, outdraft, deep, texts, tmp_path, monkeypatch):
     (drafter, options, given), out = KINDS[kind], tmp_path / "out"
     before = {path.name: path.read_bytes() for path in deep.iterdir() if path.is_file()}
-    words = ("train", kind, "--target", deep, "--data", texts, "--out", out, *LOOP, "--loop", "lr=0.02")
-    asked = [word for one in (*options, "distil=false") for word in ("--options", one)]
-    ran = outdraft(*words, "--loop", "muon_lr=0.1", *asked, "--json")
+    words = ("train", kind, "--target", deep, "--data", texts, "--out", out, *LOOP, "--loop", "lr=0.01")
+    asked = [word for one in options for word in ("--options", one)]
+    ran = outdraft(*words, "--loop", "muon_lr=0.02", *asked)
     assert ran.code == 0, ran.err
     assert f"--model {out / 'target'} --drafter {drafter}" in ran.err and "nats a token before" in ran.err
-    told = json.loads(ran.out)
+    told = json.loads((out / "training.json").read_text())
     assert told["modifies_target"] is True and read_record(out).modifies_target
     assert set(told["target_nats"]) == {"before", "after"} and told["target_nats"]["before"] > 0
     assert told["original_target"] == fingerprint(load_model(deep, told["dtype"])) != told["target"]
