@@ -1,12 +1,12 @@
 """Claims about targets that are trained for their own drafters, on the zoo's target and its own texts.
 
-    python -m lab.zoo.self_claims layerskip     the exit's agreement with the full model rises by 0.15, loss + 2 % at most
+    python -m lab.zoo.self_claims layerskip     the exit agrees with the full model by 0.15 more, loss + 2 % at most
     python -m lab.zoo.self_claims cllm          1.3 times the tokens a pass of Jacobi iteration, loss + 5 % at most
 
-A rate is chosen on the first seed: the largest gain within the bound on the loss, or the gain nearest to the bound where
-no rate is within it; the rates tried grow until the best is inside. The other seeds learn at that rate. The loss is that
-of held-out texts which the original wrote at temperature 1, so it cannot fall but by chance. CLLM is judged by an engine,
-greedy, on each target's own answers up to where they begin to loop (three tokens stand there for a second time).
+A rate is chosen on the first seed: that of the largest gain within the bound on the loss, or, where none is within it,
+that of the least loss. The rates grow until the best is inside; the other seeds learn at it. The loss is that of
+held-out texts which the original wrote at temperature 1, so it cannot fall but by chance. CLLM is judged by an engine,
+greedy, on each target's own answers up to where they begin to loop: three tokens stand there for a second time.
 """
 
 import argparse
@@ -43,7 +43,14 @@ PROMPTS, ANSWER, LEAST = 64, 32, 6  # answers that loop at once are left out
 def train(kind: str, rate: float, seed: int, tokens: int, place: Path) -> Course:
     """A course that has learned at this rate of the changes; its weights are the last, not those of the best exam."""
     loop = {**LOOP, "muon_lr": rate, "eval_every": 1 << 30, "save_every": 1 << 30}
-    given = {"kind": kind, "target": "zoo:target", "out": str(place), "tokens": tokens, "seed": seed, "dtype": "float32"}
+    given = {
+        "kind": kind,
+        "target": "zoo:target",
+        "out": str(place),
+        "tokens": tokens,
+        "seed": seed,
+        "dtype": "float32",
+    }
     data = {"data": (str(HOME / "train.jsonl.gz"),), "valid": (str(HOME / "test.jsonl.gz"),)}
     course = prepare(make_plan({**given, **data, "options": OPTIONS[kind], "loop": loop}), lambda line: None)
     course.loop.run()

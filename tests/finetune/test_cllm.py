@@ -1,6 +1,7 @@
 """CLLM: trajectories are Jacobi iteration's, final answers teach wrong guesses, and the original stays as it is."""
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def test_a_trajectory_is_jacobi_iteration_and_ends_with_the_targets_own_text():
         states = [one.tolist() for one in seen[:, number]]
         assert set(states[0]) <= set(text)  # fill tokens are the text's own
         assert states[-1] == greedy(network, text, WINDOW)
-        for guess, answers in zip(states, states[1:], strict=False):
+        for guess, answers in pairwise(states):
             out = network.logits(alone(network, [*text, *guess]).hidden).argmax(-1).tolist()
             assert answers == out[len(text) - 1 : -1]
         for step, guess in enumerate(states):
@@ -89,7 +90,8 @@ def test_wrong_guesses_learn_what_the_final_ones_say():
     both = len(beside.values)
     torch.testing.assert_close(beside.values[:count] * count / both, torch.cat(far), atol=1e-5, rtol=1e-4)
     log_p, log_q = (
-        teacher.logits(one).log_softmax(-1)[lesson.counts] for one in (lesson.states, learner._taught.run(lesson).hidden)
+        teacher.logits(one).log_softmax(-1)[lesson.counts]
+        for one in (lesson.states, learner._taught.run(lesson).hidden)
     )
     apart = 2.0 * (log_p.exp() * (log_p - log_q)).sum(-1)
     torch.testing.assert_close(beside.values[count:] * (both - count) / both, apart, atol=1e-5, rtol=1e-4)
@@ -139,7 +141,9 @@ def test_an_untrained_targets_tokens_a_pass_are_those_of_the_iteration():
     lesson = teacher.lesson(rows())
     anchors = lesson.counts.nonzero()[::WINDOW, 0].tolist()
     seen = learner._trajectory(windows_of(learner, lesson, anchors))
-    passes = sum(1 + next(t for t, one in enumerate(seen[:, i]) if torch.equal(one, seen[-1, i])) for i in range(len(anchors)))
+    passes = sum(
+        1 + next(t for t, one in enumerate(seen[:, i]) if torch.equal(one, seen[-1, i])) for i in range(len(anchors))
+    )
     assert learner.assess([lesson]).score == pytest.approx(WINDOW * len(anchors) / passes)
 
 

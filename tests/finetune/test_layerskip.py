@@ -156,6 +156,8 @@ def test_what_cannot_be_trained_is_refused():
         learner_of(small(), exit_layer=1)
     with pytest.raises(ConfigError, match="curriculum='steps'"):
         LayerSkipLearning(curriculum="steps")
-    rounded = quantize_decoder(random_decoder(tiny_config(vocab=VOCAB, layers=4, inner=64), dtype=torch.float32), QuantConfig(bits=8))
+    rounded = quantize_decoder(
+        random_decoder(tiny_config(vocab=VOCAB, layers=4, inner=64), dtype=torch.float32), QuantConfig(bits=8)
+    )
     with pytest.raises(CapabilityError, match="rounded"):
         learner_of(rounded)

@@ -1,15 +1,15 @@
-"""CLLM: a target learns to give its final answers from wrong guesses of the text before, so that Jacobi iteration ends soon.
+"""CLLM: a target learns to give its final answers from wrong guesses too, so that Jacobi iteration ends sooner.
 
 Kou et al., "CLLMs: consistency large language models", 2024, https://arxiv.org/abs/2403.00835.
 
     text       ... x_a                         rows of the texts, read once
     window     w^0 = tokens of the text before, by chance;  w^(t+1)_i = the target's answer behind x_<=a, w^t_<i
     end        w*: no answer changes any more, which is the target's own greedy text, after N steps at most
-    learned    q(. | x_<=a, w^t_<=i) from q(. | x_<=a, w*_<=i), which has no gradient there; t drawn from those before the end
+    learned    q(. | x_<=a, w^t_<=i) from q(. | x_<=a, w*_<=i), without a gradient there; t is drawn: a step before the end
     beside     the target's own loss on the texts: its tokens (the paper's), or the divergence from the original
 
-The paper writes the original's trajectories to files and learns from them; here the changed target iterates in every step
-(without gradients), so that the guesses are those that it meets as it is now, and nothing is stored.
+The paper writes the original's trajectories to files and learns from them; here the changed target iterates in every
+step (without gradients), so that the guesses are those that it meets as it is now, and nothing is stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -154,7 +154,9 @@ def _dice(lesson: Lesson, anchors: Tensor, width: int) -> Tensor:
     """Random numbers of each window [m, width], which depend on its row of texts alone."""
     (batch, length), moment = lesson.shape, lesson.moment
     counts = torch.bincount(anchors // length, minlength=batch).tolist()
-    dice = [torch.Generator().manual_seed(_DICE) if moment is None else moment.generator(b, _DICE) for b in range(batch)]
+    dice = [
+        torch.Generator().manual_seed(_DICE) if moment is None else moment.generator(b, _DICE) for b in range(batch)
+    ]
     drawn = [torch.rand(count, width, generator=one) for count, one in zip(counts, dice, strict=True)]
     return torch.cat(drawn).to(anchors.device)
 

@@ -1,4 +1,4 @@
-"""LayerSkip's training: layers are dropped, the more the later, and every layer learns to speak through the target's head.
+"""LayerSkip's training: later layers are dropped more often, and every layer learns to speak through the target's head.
 
 Elhoushi et al., "LayerSkip: enabling early exit inference and self-speculative decoding", 2024,
 https://arxiv.org/abs/2404.16710.
@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from outdraft.core.learner import OWN, Beside, Guess, LearnMethod, Lesson, Moment, Outlook
 from outdraft.finetune.shared import LowRankOptions, go_on, teach
 from outdraft.models.files.load import read_json
-from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.taught import TaughtTarget
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import ConfigError
@@ -118,7 +117,9 @@ class LayerSkipLearner:
         about = {"model_type": MODEL_TYPE, "exit_layer": self.exit_layer}
         (directory / "config.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
 
-    def _outlook(self, lesson: Lesson, exit_states: Tensor, states: Tensor, losses: list[Beside] | None = None) -> Outlook:
+    def _outlook(
+        self, lesson: Lesson, exit_states: Tensor, states: Tensor, losses: list[Beside] | None = None
+    ) -> Outlook:
         rows = torch.arange(len(states), device=states.device)
         guess = Guess(states=exit_states, head=self._taught.original.logits, rows=rows)
         return Outlook(guesses=[guess], recurs=True, states=states, beside=losses or ())

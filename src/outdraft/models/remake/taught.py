@@ -1,4 +1,4 @@
-"""A target that learns by low-rank changes, beside the original, which stays as it is: its passes, its own loss, its files.
+"""A target that learns by low-rank changes, beside the original, which stays: its passes, its own loss, its files.
 
     original   W                    frozen; its states are the lesson's
     changed    W + (alpha/rank) BA  the same parameters, shared; only A and B learn
