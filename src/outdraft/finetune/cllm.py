@@ -5,7 +5,7 @@ Kou et al., "CLLMs: consistency large language models", 2024, https://arxiv.org/
     text       ... x_a                         rows of the texts, read once
     window     w^0 = tokens of the text before, by chance;  w^(t+1)_i = the target's answer behind x_<=a, w^t_<i
     end        w*: no answer changes any more, which is the target's own greedy text, after N steps at most
-    learned    q(. | x_<=a, w^t_<=i) from q(. | x_<=a, w*_<=i), without a gradient there; t is drawn: a step before the end
+    learned    q(. | x_<=a, w^t_<=i) from q(. | x_<=a, w*_<=i), without a gradient there; t: any step before the end
     beside     the target's own loss on the texts: its tokens (the paper's), or the divergence from the original
 
 The paper writes the original's trajectories to files and learns from them; here the changed target iterates in every
