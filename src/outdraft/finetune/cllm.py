@@ -24,6 +24,7 @@ from outdraft.drafters.shared.blocks.behind import BehindContext, KeptContext
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of
 from outdraft.finetune.shared import LowRankOptions, go_on, teach
+from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.taught import TaughtTarget
 from outdraft.options.ranges import MOST_NODES, check_range
 
@@ -161,7 +162,7 @@ def _dice(lesson: Lesson, anchors: Tensor, width: int) -> Tensor:
     return torch.cat(drawn).to(anchors.device)
 
 
-LEARN = LearnMethod(
+LEARN: LearnMethod[CllmLearning, Decoder] = LearnMethod(
     summary="the target, which learns to settle more of its own guesses a pass of Jacobi iteration (modifies_target)",
     options=CllmLearning,
     new=lambda options, target, seed: CllmLearner(teach(options, target, seed), options),

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from outdraft.core.learner import OWN, Beside, Guess, LearnMethod, Lesson, Moment, Outlook
 from outdraft.finetune.shared import LowRankOptions, go_on, teach
 from outdraft.models.files.load import read_json
+from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.taught import TaughtTarget
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import ConfigError
@@ -145,7 +146,7 @@ def _drafter_options(directory: Path) -> Mapping[str, Any]:
 
 
 MODEL_TYPE = "outdraft_layerskip"
-LEARN = LearnMethod(
+LEARN: LearnMethod[LayerSkipLearning, Decoder] = LearnMethod(
     summary="the target, whose first layers learn to draft and whose later ones may be left out (modifies_target)",
     options=LayerSkipLearning,
     new=lambda options, target, seed: LayerSkipLearner(teach(options, target, seed), options),

@@ -54,7 +54,7 @@ class TaughtTarget:
 
         size, values = self.rows_at_once, [own[:0].sum(-1).float()]
         again = len(own) > size * _KEPT and torch.is_grad_enabled()
-        parts = (x.split(size) for x in (own, original if tokens is None else tokens))
+        parts = (torch.split(x, size) for x in (own, original if tokens is None else tokens))  # type: ignore[no-untyped-call]
         for mine, theirs in zip(*parts, strict=True):
             values.append(checkpoint(judge, mine, theirs, use_reentrant=False) if again else judge(mine, theirs))
         return torch.cat(values)
