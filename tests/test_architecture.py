@@ -55,7 +55,7 @@ HOST_READS = {
     "drafters/ctc/__init__.py": "the likeliest tokens of each slot, once a round",
     "drafters/ssd.py": "the likeliest tokens of a bent distribution",
 }
-ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
+ELSEWHERE = ("testing/", "training/", "finetune/", "cli/", "bench/gpu/")  # not on the path of a step
 
 
 def relative(path: Path) -> str:

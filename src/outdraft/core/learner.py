@@ -169,9 +169,15 @@ class AssessedLearner(Learner, Protocol):
         ...
 
 
+def _model(directory: Path) -> Mapping[str, Any]:
+    return {"model": str(directory)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnMethod(Generic[Options, Target]):
-    """How a method's draft is trained. It lies as `LEARN` in the module `learn` of the method's folder."""
+    """How a method's draft is trained. It lies as `LEARN` in the module `learn` of the method's folder, or, of one that
+    trains the target for a drafter without weights of its own, in the method's file in `finetune`.
+    """
 
     summary: str
     options: type[Options]  # a frozen dataclass with a default for every field: size, depth, weights of the loss
@@ -179,6 +185,7 @@ class LearnMethod(Generic[Options, Target]):
     load: Callable[[Options, Target, Path], Learner]  # one that was saved
     drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
+    drafter_options: Callable[[Path], Mapping[str, Any]] = _model  # that drafter's options for what lies in a directory
     # Where the user asks for none; {}: it learns by a loss of its own (`Beside`), and none can be asked for
     loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
     # A kind that can draft some of the target's tokens only: given once, before a new draft learns, how often each

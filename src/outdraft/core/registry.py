@@ -33,6 +33,7 @@ KINDS: Mapping[Kind, str] = {
     "verifier": "outdraft.verify",
     "policy": "outdraft.control",
 }
+_FINETUNE = "outdraft.finetune"
 _TYPES: Mapping[Kind, type[AnyMethod]] = {
     "drafter": contract.DrafterMethod,
     "verifier": contract.RuleMethod,
@@ -106,15 +107,22 @@ def learner_names(kind: Kind = "drafter") -> list[str]:
     return sorted(m.name for m in homes if importlib.util.find_spec(f"{KINDS[kind]}.{m.name}.learn") is not None)
 
 
+def finetune_names() -> list[str]:
+    """What trains a target for a drafter that has no weights of its own."""
+    modules = pkgutil.iter_modules(importlib.import_module(_FINETUNE).__path__)
+    return sorted(m.name for m in modules if m.name != "shared")
+
+
 def find_learner(name: str) -> "LearnMethod[Any, Any]":
     """How the draft of a method is trained: `LEARN` of drafters/NAME/learn.py, or of "package.module:LEARN".
 
-    A policy may have learned too, of a draft (control/NAME/learn.py).
+    A policy may have learned too, of a draft (control/NAME/learn.py), and a target for a drafter (finetune/NAME.py).
     """
     from outdraft.core.learner import LearnMethod  # not before: it needs torch
 
     kinds: tuple[Kind, ...] = ("policy", "drafter")
-    homes = {one: KINDS[kind] for kind in kinds for one in learner_names(kind)}
+    homes = {one: f"{KINDS[kind]}.{one}.learn" for kind in kinds for one in learner_names(kind)}
+    homes |= {one: f"{_FINETUNE}.{one}" for one in finetune_names()}
     known, name = sorted(homes), check_value("kind", name, str)
     if ":" in name:
         module, _, attribute = name.partition(":")
@@ -129,7 +137,7 @@ def find_learner(name: str) -> "LearnMethod[Any, Any]":
         raise ConfigError(
             f"kind {shown(name)} is none that is trained{near_miss(name, known)}; known: {', '.join(known)}"
         )
-    return importlib.import_module(f"{homes[name]}.{name}.learn").LEARN  # type: ignore[no-any-return]
+    return importlib.import_module(homes[name]).LEARN  # type: ignore[no-any-return]
 
 
 def load(place: str, who: str) -> AnyMethod:

@@ -112,7 +112,7 @@ def check_directory(
             "(tokenizer_config.json, chat_template.jinja), or train again"
         )
     drafter = method.drafter or record.kind
-    options = {"model": str(place), **as_saved(drafter), **method.drafts}
+    options = {**method.drafter_options(place), **as_saved(drafter), **method.drafts}
     return [
         Checked(promise=one, measured=measure(drafter, options, source, one.terms, dtype=dtype, device=device or "cpu"))
         for one in record.promises

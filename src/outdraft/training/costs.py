@@ -66,7 +66,7 @@ def measure_costs(
         taught = Path(place, TARGET)  # one that is taught along costs what the original does
         engine = LLM.over(taught if taught.is_dir() else source, served(target, dtype))
         plain = _seconds(engine, prompts, tokens)
-        drafter = {"name": method.drafter or kind, "model": place, **method.drafts}
+        drafter = {"name": method.drafter or kind, **method.drafter_options(Path(place)), **method.drafts}
         drafting = engine.with_drafter(drafter, verifier="rejection", policy="fixed", num_speculative_tokens=depth)
         rounds = _seconds(drafting, prompts, tokens)
     return RoundCosts(plain=plain[1], verify=rounds[1], draft=rounds[0], depth=depth)

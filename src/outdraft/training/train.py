@@ -60,7 +60,13 @@ def _train(course: Course, *, resume: bool, tell: Report) -> dict[str, Any]:
     if loop.team.leads:
         save_draft(course, out)
         if isinstance(course.learner, TargetLearner):
-            tell(f"modifies_target: the draft is for the target in {out / TARGET}, not for {course.plan.target}")
+            drafter = course.method.drafter or course.plan.kind
+            given = {**course.method.drafter_options(out), **course.method.drafts}
+            options = "".join(f" --drafter-options {key}={value}" for key, value in given.items())
+            tell(
+                f"modifies_target: the draft is for the target in {out / TARGET}, not for {course.plan.target}; to run "
+                f"it: outdraft generate TEXT --model {out / TARGET} --drafter {drafter}{options}"
+            )
         tell(f"saved to {out}" + ("; asking the target for texts, to promise something about them" if drafts else ""))
         record = make_record(course, promises(course) if drafts else [])
         write_record(out, record)

@@ -163,7 +163,7 @@ def _train(options: Options) -> int:
         if report["speedup"] is not None:
             tell(f"predicted on this machine: {report['speedup']:.2f} times plain decoding")
         if report["promises"]:
-            tell(f"next: outdraft train check {plan.out} --target {plan.target}")
+            tell(f"next: outdraft train check {plan.out} --target {course.verifier}")
     return 0
 
 

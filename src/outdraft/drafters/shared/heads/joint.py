@@ -15,20 +15,18 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.learner import OWN, TARGET, Beside, Lesson, Outlook
 from outdraft.drafters.shared.heads.learn import HeadLearner
-from outdraft.models.files.load import read_json, save_model
+from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
-from outdraft.models.remake.lora import Lora, changed, merged, save_lora
-from outdraft.nn.packed import PackedContext
+from outdraft.models.remake.lora import Lora
+from outdraft.models.remake.taught import TaughtTarget
 from outdraft.options.errors import CapabilityError
 from outdraft.weights.digest import digest_weights
 
 TAUGHT = "taught_target.json"  # beside heads that were trained with their target: which weights it has since
-_CHUNK = 1 << 22  # logits that are held at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,22 +62,21 @@ class JointLearner:
     modifies_target = True
 
     def __init__(self, heads: HeadLearner, target: Decoder, lora: Lora, joint: JointLearning) -> None:
-        self._heads, self._target, self._lora, self._joint = heads, target, lora, joint
-        self._changed = changed(target, lora)
+        self._heads, self._taught, self._joint = heads, TaughtTarget(target, lora), joint
         self.module: nn.Module = nn.ModuleDict({"heads": heads.module, "lora": lora})
         self.taps = heads.taps
 
     @property
     def rates(self) -> Mapping[nn.Parameter, float]:
         """The share of the rate that each of the target's changes learns at."""
-        return dict.fromkeys(self._lora.parameters(), self._joint.target_lr_share)
+        return dict.fromkeys(self._taught.lora.parameters(), self._joint.target_lr_share)
 
     def look(self, lesson: Lesson) -> Outlook:
         """What the heads guess behind the changed target's states; and its own loss, where something is learned."""
         moment = lesson.moment
         warm = moment is not None and moment.step < self._joint.warmup_share * moment.steps
         with torch.set_grad_enabled(torch.is_grad_enabled() and not warm):
-            states = self._run(lesson)
+            states = self._taught.run(lesson).hidden
         outlook = self._heads.look(replace(lesson, states=states))
         beside = (self._own_loss(states, lesson),) if states.requires_grad else ()
         return replace(outlook, states=states.detach(), beside=(*outlook.beside, *beside))
@@ -87,33 +84,13 @@ class JointLearner:
     def save(self, directory: Path) -> None:
         """What the drafter loads, the changed target in a folder of its own, and the changes alone."""
         self._heads.save(directory)
-        save_lora(self._lora, directory)
-        save_model(merged(self._target, self._lora), directory / TARGET)
+        self._taught.save(directory)
         told = {"weights": digest_weights(directory / TARGET)}
         (directory / TAUGHT).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
-    def _run(self, lesson: Lesson) -> Tensor:
-        """The changed target's states over the texts: [B * T, D], not normed."""
-        batch, length = lesson.shape
-        context = PackedContext(batch, length, lesson.documents[:, :-1])
-        read = lesson.ids[:, :-1].flatten()
-        target = self._changed
-        return target.run(target.embed(read, lesson.positions), lesson.positions, context).hidden
-
     def _own_loss(self, states: Tensor, lesson: Lesson) -> Beside:
-        """Of counted rows, times its weight; logits are made in chunks, and again for the gradient."""
+        """Of counted rows, times its weight."""
         kept, tokens = lesson.counts.nonzero()[:, 0], lesson.ids[:, 1:].flatten()
-        values = [states[:0].sum(-1).float()]
-
-        def judge(own: Tensor, theirs: Tensor, x: Tensor) -> Tensor:
-            log_q = self._target.logits(own).float().log_softmax(-1)
-            if not self._joint.distil:
-                return -log_q.gather(-1, x[:, None])[:, 0]
-            with torch.no_grad():
-                log_p = self._target.logits(theirs).float().log_softmax(-1)
-            return (log_p.exp() * (log_p - log_q)).sum(-1)
-
-        for rows in kept.split(max(1, _CHUNK // self._target.config.vocab_size)):  # type: ignore[no-untyped-call]
-            if len(rows):
-                values.append(checkpoint(judge, states[rows], lesson.states[rows], tokens[rows], use_reentrant=False))
-        return Beside(name=OWN, values=self._joint.target_weight * torch.cat(values), rows=kept)
+        said = None if self._joint.distil else tokens[kept]
+        far = self._taught.far(states[kept], lesson.states[kept], said)
+        return Beside(name=OWN, values=self._joint.target_weight * far, rows=kept)
