@@ -34,10 +34,17 @@ _BLOCKS = ("dflash", "dflash2", "domino", "dspark", "specdec", "xpress")
 FAULTS = (
     Fault(
         name="slot shift",
-        kinds=_BLOCKS,
+        kinds=tuple(kind for kind in _BLOCKS if kind != "xpress"),
         where=f"{_TEXTS}.blocks",
         right="net.scores(own[first:count]",
         wrong="net.scores(own[first:count].roll(1, 0)",
+    ),
+    Fault(
+        name="slot shift",
+        kinds=("xpress",),  # whose scores a correction outweighs
+        where="shared.blocks.drafter:BlockDrafter._say",
+        right="self._port.layers.embed)[:, -1]",
+        wrong="self._port.layers.embed)[:, 0]",
     ),
     Fault(
         name="block one position late",
