@@ -18,8 +18,9 @@ from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning, au
 from outdraft.control.acceptance_head.net import AcceptanceConfig, AcceptanceNet, load_acceptance, save_acceptance
 from outdraft.control.acceptance_head.policy import FOLDER, AcceptanceHeadOptions, AcceptanceHeadPolicy, build
 from outdraft.core.learner import Moment
+from outdraft.core.learners import find_learner, learner_names
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.registry import find, find_learner, learner_names, make_options
+from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.engine.assembly.assemble import arms_of
 from outdraft.learn.losses import OWN

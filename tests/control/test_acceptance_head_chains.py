@@ -10,8 +10,8 @@ from control.test_acceptance_head import HANDING, PROMPT, VOCAB, plain_copy, pol
 from control.world import sequence
 
 from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning
+from outdraft.core.learners import find_learner
 from outdraft.core.policy import Budget, StateJudge
-from outdraft.core.registry import find_learner
 from outdraft.core.request import Request
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from outdraft import zoo
-from outdraft.core.registry import find, find_learner, make_options
+from outdraft.core.learners import find_learner
+from outdraft.core.registry import find, make_options
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.llm import LLM
 from outdraft.engine.naming import default

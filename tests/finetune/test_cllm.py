@@ -8,7 +8,7 @@ import torch
 from finetune.texts import VOCAB, alone, bend, rows, small
 
 from outdraft.core.learner import TARGET
-from outdraft.core.registry import find_learner
+from outdraft.core.learners import find_learner
 from outdraft.drafters.shared.blocks.behind import KeptContext
 from outdraft.finetune.cllm import CllmLearning
 from outdraft.learn.losses import OWN

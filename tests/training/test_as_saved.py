@@ -2,7 +2,8 @@
 
 import pytest
 
-from outdraft.core.registry import find, find_learner, learner_names, make_options
+from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.registry import find, make_options
 from outdraft.options.base import RoundedOptions
 from outdraft.training.check import as_saved
 

@@ -16,7 +16,8 @@ from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
 from outdraft.core.learner import LearnMethod
-from outdraft.core.registry import find, find_learner, learner_names, make_options, override
+from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.registry import find, make_options, override
 from outdraft.engine.llm import LLM
 from outdraft.engine.naming.recipe import fill_named, read_recipe
 from outdraft.engine.naming.roles import Companions, choose, read_companions, slots_of

@@ -10,7 +10,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_type_hints, overload
+from typing import Any, Literal, TypeAlias, get_type_hints, overload
 
 from outdraft.core import method as contract
 from outdraft.core.installed import entry_points_of
@@ -18,9 +18,6 @@ from outdraft.options.checked import check_value
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
-
-if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
-    from outdraft.core.learner import LearnMethod
 
 Kind: TypeAlias = contract.Kind
 AnyDrafter: TypeAlias = contract.DrafterMethod[Any, Any, Any]
@@ -33,7 +30,6 @@ KINDS: Mapping[Kind, str] = {
     "verifier": "outdraft.verify",
     "policy": "outdraft.control",
 }
-_FINETUNE = "outdraft.finetune"
 _TYPES: Mapping[Kind, type[AnyMethod]] = {
     "drafter": contract.DrafterMethod,
     "verifier": contract.RuleMethod,
@@ -98,46 +94,6 @@ def find(kind: Kind, name: str) -> AnyMethod:
     if not isinstance(method, _TYPES[kind]):
         raise ConfigError(f"{kind} {name!r} is a {type(method).__name__}; it must be a {_TYPES[kind].__name__}")
     return method
-
-
-def learner_names(kind: Kind = "drafter") -> list[str]:
-    """Plug-ins of a kind that ship with outdraft and can be trained: their folder has a module `learn`."""
-    package = importlib.import_module(KINDS[kind])
-    homes = [m for m in pkgutil.iter_modules(package.__path__) if m.ispkg and m.name != "shared"]
-    return sorted(m.name for m in homes if importlib.util.find_spec(f"{KINDS[kind]}.{m.name}.learn") is not None)
-
-
-def finetune_names() -> list[str]:
-    """What trains a target for a drafter that has no weights of its own."""
-    modules = pkgutil.iter_modules(importlib.import_module(_FINETUNE).__path__)
-    return sorted(m.name for m in modules if m.name != "shared")
-
-
-def find_learner(name: str) -> "LearnMethod[Any, Any]":
-    """How the draft of a method is trained: `LEARN` of drafters/NAME/learn.py, or of "package.module:LEARN".
-
-    A policy may have learned too, of a draft (control/NAME/learn.py), and a target for a drafter (finetune/NAME.py).
-    """
-    from outdraft.core.learner import LearnMethod  # not before: it needs torch
-
-    kinds: tuple[Kind, ...] = ("policy", "drafter")
-    homes = {one: f"{KINDS[kind]}.{one}.learn" for kind in kinds for one in learner_names(kind)}
-    homes |= {one: f"{_FINETUNE}.{one}" for one in finetune_names()}
-    known, name = sorted(homes), check_value("kind", name, str)
-    if ":" in name:
-        module, _, attribute = name.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), attribute)
-        except Exception as error:  # a stranger's module, which may raise anything
-            raise ConfigError(f"kind {name!r} cannot be imported: {error}; write package.module:LEARN") from error
-        if not isinstance(found, LearnMethod):
-            raise ConfigError(f"kind {name!r} is a {type(found).__name__}; it must be a LearnMethod")
-        return found
-    if name not in known:
-        raise ConfigError(
-            f"kind {shown(name)} is none that is trained{near_miss(name, known)}; known: {', '.join(known)}"
-        )
-    return importlib.import_module(homes[name]).LEARN  # type: ignore[no-any-return]
 
 
 def load(place: str, who: str) -> AnyMethod:

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from outdraft.adapt.kinds import Finding
 from outdraft.adapt.specimen import compare
-from outdraft.core.registry import find, find_learner
+from outdraft.core.learners import find_learner
+from outdraft.core.registry import find
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model
 from outdraft.models.files.load_codec import load_codec

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from outdraft.core.registry import find_learner, read_options
+from outdraft.core.learners import find_learner
+from outdraft.core.registry import read_options
 from outdraft.options.checked import check_fields, check_value
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
