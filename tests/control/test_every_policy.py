@@ -49,7 +49,7 @@ QUICK = {
     "fallback": {"inner": "bandit", "tokens": 3},
     "probe": {"window": 4, "every": 6, "trial": 2},
     "hardware_tree": {"every": 4},
-    "batch_budget": {"every": 1, "retry": 2},
+    "batch_budget": {"every": 1, "rests": False},
 }
 EXTRA = {"bandit": {"algorithm": "exp3"}}
 

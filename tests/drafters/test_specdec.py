@@ -32,7 +32,7 @@ def test_every_slot_has_a_query_of_its_own_or_a_token_that_is_shown():
     net = made(target)[0].net
     anchors, positions = torch.tensor([3, 5]), torch.tensor([7, 2])
     shown = torch.tensor([[-1, 6, -1, -1], [0, -1, -1, 4]])
-    found = net.embed(anchors, positions, target.embed, shown).view(2, 5, -1)
+    found = net.embed(anchors, positions, target.embed, shown=shown).view(2, 5, -1)
     for block, row in zip(found, [[3, None, 6, None, None], [5, 0, None, None, 4]], strict=True):
         for slot, token in enumerate(row):
             wanted = net.mask[slot - 1] if token is None else target.embedding[token]

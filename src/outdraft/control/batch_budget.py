@@ -4,7 +4,7 @@
     worth      S_i = c_1 c_2 ... c_i           c: calibrated confidence of a slot, where its draft has one
                S_i by position, of this text   counted, where it has none (`shared/acceptance.py`)
     verified   the slots of all texts that pay for their rows in this pass (`shared/admission.py`)
-    plain      nothing is drafted while that makes fewer tokens a second than plain decoding
+    plain      nothing is drafted while that makes fewer tokens a second than plain decoding (`rests`)
 
 A confidence that was given before its token was drawn (DSpark's head: DeepSeek, 2026, https://arxiv.org/abs/2607.05147)
 decides about its own slot. A token's own probability decides about the slots behind it, where the token was drawn: a
@@ -45,6 +45,7 @@ class BatchBudgetOptions(PolicyOptions):
     num_speculative_tokens: int = 16  # how many tokens are drafted along the longest path, at most
     memory: int = 2000  # after how many judged tokens a token counts only 1/e in the calibration
     every: int = 8  # how many rounds lie between two fits of the calibration
+    rests: bool = True  # whether nothing is drafted while plain decoding makes more tokens a second
     retry: int = 64  # after how many rounds the other of drafting and plain decoding is tried for one
 
     def __post_init__(self) -> None:
@@ -96,6 +97,8 @@ class BatchBudgetPolicy:
     def _is_drafting(self, count: int) -> bool:
         if self._num_rounds < 2 * _FIRST:
             return self._num_rounds < _FIRST
+        if not self._options.rests:
+            return True
         number, _, _ = self._rounds.get(count, _NONE)
         pays = number < _TRIED or self._rate(count) > self._plain_rate(count)
         is_trial = number >= _TRIED and self._num_rounds % self._options.retry == 0
