@@ -72,7 +72,7 @@ def guesses(target, place, kind, budget, **options):
 )
 def test_a_smaller_block_says_what_the_whole_one_says(target, kind, change, options, bears, tmp_path, monkeypatch):
     learner = network(target, kind, change, **options)
-    assert learner.net.bears_less == bears
+    assert learner.net.can_shorten == bears
     learner.save(tmp_path)
     sizes, run = [], BlockNet.run
 
@@ -83,7 +83,7 @@ def test_a_smaller_block_says_what_the_whole_one_says(target, kind, change, opti
     monkeypatch.setattr(BlockNet, "run", watched)
     some = guesses(target, tmp_path, kind, Budget(depth=2))
     assert set(sizes) == {learner.net.config.first_slot + 2 if bears else SIZE}
-    monkeypatch.setattr(BlockNet, "bears_less", False)
+    monkeypatch.setattr(BlockNet, "can_shorten", False)
     sizes.clear()
     for (text, less), (same, whole) in zip(some, guesses(target, tmp_path, kind, Budget(depth=2)), strict=True):
         assert text == same and less.tokens.tolist() == whole.tokens.tolist()
@@ -95,7 +95,7 @@ def test_a_smaller_block_is_another_network_where_slots_see_each_other(target, t
     learner = network(target, "dflash")
     learner.save(tmp_path)
     whole = guesses(target, tmp_path, "dflash", Budget(depth=2))
-    monkeypatch.setattr(BlockNet, "bears_less", True)
+    monkeypatch.setattr(BlockNet, "can_shorten", True)
     less = guesses(target, tmp_path, "dflash", Budget(depth=2))
     assert any(a.tokens.tolist() != b.tokens.tolist() for (_, a), (_, b) in zip(whole, less, strict=True))
 

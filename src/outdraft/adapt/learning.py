@@ -48,7 +48,7 @@ class Learning:
         check_range(self, "epochs", least=1.0, most=1000.0)
         check_range(self, "kept", least=1, most=1 << 20)
         check_range(self, "window", "depth", least=1, most=1 << 16)
-        check_range(self, "share", least=0.01, most=1.0)
+        check_range(self, "share", least=0.1, most=1.0)
         check_range(self, "temperature", least=0.0, most=10.0)
         check_range(self, "states_bytes", least=0, most=MOST_BYTES)
 

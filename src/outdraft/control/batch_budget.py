@@ -45,7 +45,9 @@ class BatchBudgetOptions(PolicyOptions):
     num_speculative_tokens: int = 16  # how many tokens are drafted along the longest path, at most
     memory: int = 2000  # after how many judged tokens a token counts only 1/e in the calibration
     every: int = 8  # how many rounds lie between two fits of the calibration
-    rests: bool = True  # whether nothing is drafted while plain decoding makes more tokens a second
+    # whether nothing is drafted while plain decoding makes more tokens a second; False: drafts in all rounds but the
+    # four that show what plain ones cost
+    rests: bool = True
     retry: int = 64  # after how many rounds the other of drafting and plain decoding is tried for one
 
     def __post_init__(self) -> None:
@@ -77,21 +79,18 @@ class BatchBudgetPolicy:
         self._texts: dict[int, TextOutlook] = {}
         self._cuts: dict[int, _Cut] = {}  # of the round under way
         self._rounds: dict[int, list[float]] = {}  # by how many texts drafted -> rounds, tokens, seconds: they fade
-        self._num_rounds = 0
+        self._num_rounds = self._planned = 0  # rounds, texts of the round under way
         self._drafts = True  # in the round under way
-        self._least = (
-            0  # slots of each draft that are verified in it in any case: what is never verified is not learned
-        )
-        self._cut = self.cut  # the same object each round
+        self._least = 0  # slots of each draft that are verified in any case: what is never verified is not learned
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """Whole drafts, or none."""
-        limit = self._options.num_speculative_tokens
+        limit, self._cuts, self._planned = self._options.num_speculative_tokens, {}, len(seqs)
         self._drafts = self._is_drafting(len(seqs))
         budgets = []
         for seq in seqs:
             depth = allowed(seq, limit) if self._drafts else 0
-            budgets.append(Budget(depth=depth, confident=depth > 0, cut=self._cut if depth else None))
+            budgets.append(Budget(depth=depth, confident=depth > 0, cut=self.cut if depth else None))
         return budgets
 
     def _is_drafting(self, count: int) -> bool:
@@ -116,8 +115,12 @@ class BatchBudgetPolicy:
 
     def cut(self, seqs: Seq[Sequence], drafts: Seq[Draft]) -> list[int]:
         """How many nodes of each draft are verified. Trees are verified whole."""
-        count, known = len(seqs), [self._worth(seq, draft) for seq, draft in zip(seqs, drafts, strict=True)]
+        count, known = (
+            max(self._planned, len(seqs)),
+            [self._worth(seq, draft) for seq, draft in zip(seqs, drafts, strict=True)],
+        )
         rows = sum(draft.num_nodes - len(own) for draft, own in zip(drafts, known, strict=True))
+        rows += count - len(seqs)  # texts without a guess
         rate = max(self._rate(count), self._plain_rate(count))
         kept = admit(known, rows=rows, rate=rate, pass_cost=cache(self.costs.passes), usual=self.reliability.mean)
         kept = [max(one, min(self._least, len(own))) for one, own in zip(kept, known, strict=True)]

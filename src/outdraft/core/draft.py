@@ -65,7 +65,9 @@ class Draft:
     mask: Tensor | None = None  # [N, N] bool, what each node sees of the others; default its ancestors and itself
     embeds: Tensor | None = None  # [N, D] learned vectors in place of token embeddings; NaN rows: use the token
     resume: Resume | None = None
-    confidence: Tensor | None = None  # [N] the drafter's own probability of each node, for policies and some rules
+    confidence: Tensor | None = (
+        None  # [N] each node's probability by the drafter, or by its head for that; for policies, rules
+    )
     continuation: Continuation | None = None  # what was drafted behind the last node
 
     @property

@@ -41,7 +41,9 @@ class Budget:
     calibration: Calibration | None = None  # its chances are multiplied for `survival`; None: the bare probabilities
     judge: StateJudge | None = None  # or: its chances are; for an arm that hands its states over
     confident: bool = False  # the drafter reports its confidence for the rule, and no branch ends by it
-    cut: Cut | None = None  # asked once about all drafts of the round that bring it; a drafter does not look
+    # asked once about all drafts of the round that bring it and are more than their root, but for drafters that go on
+    # while the pass runs; a drafter does not look
+    cut: Cut | None = None
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
     resting: frozenset[int] = frozenset()  # arms that are not asked about this sequence again: they may let go of it
 

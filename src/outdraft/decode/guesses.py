@@ -71,7 +71,7 @@ def _cut(seqs: Seq[Sequence], budgets: Seq[Budget], drafts: list[Draft]) -> list
     """The drafts without the nodes that their policy does not have verified."""
     asked: dict[Cut, list[int]] = {}
     for i, (budget, draft) in enumerate(zip(budgets, drafts, strict=True)):
-        if budget.cut is not None and draft.num_nodes > 1 and not isinstance(draft, Undrafted):
+        if budget.cut is not None and _can_cut(draft):
             asked.setdefault(budget.cut, []).append(i)
     found = list(drafts)
     for cut, rows in asked.items():
@@ -79,6 +79,12 @@ def _cut(seqs: Seq[Sequence], budgets: Seq[Budget], drafts: list[Draft]) -> list
         for i, size in zip(rows, sizes, strict=True):
             found[i] = first_nodes(drafts[i], size)
     return found
+
+
+def _can_cut(draft: Draft) -> bool:
+    """Whether its first nodes are a guess."""
+    whole = isinstance(draft, Undrafted) or draft.mask is not None or draft.embeds is not None
+    return draft.num_nodes > 1 and not whole
 
 
 def _version_by(adoption: Adoption | None) -> Callable[[int], int]:

@@ -14,7 +14,6 @@ repeated is lost. Data in: requests; data out: weights, and what several of them
 """
 
 import random
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +51,10 @@ _SHARE = "share"  # of a record: how far a version lies on the way from the begi
 _LEAN = {Cure.LEARN_EARLY: 0.5, Cure.LEARN_LATE: 2.0}  # weight of a position against the one before
 
 
-Weights = Mapping[str, Tensor]  # what is learned of a draft, by name
+class Weights(dict[str, Tensor]):
+    """What is learned of a draft, by name. share: how far on the way from the beginning to what was learned it lies."""
+
+    share = 1.0
 
 
 class LiveDraft:
@@ -81,8 +83,8 @@ class LiveDraft:
             self.learner, self.teacher, loss.rows, temperature=settings.temperature or 1.0, beside=loss.beside
         )
         self.serving, self._seed, self.window = self.weights(), seed, settings.window
-        is_ours = begun is not None and load_json(draft / RECORD).get(_SHARE) == settings.share
-        self._origin = self.read(begun) if is_ours and begun is not None else self.serving  # where learning began
+        self.serving.share = load_json(draft / RECORD).get(_SHARE, 1.0)
+        self._origin = self.serving if begun is None else self.read(begun)
         self.go_back()
         self._coins = random.Random(seed)
         self._fresh: list[ServedRequest] = []
@@ -176,7 +178,7 @@ class LiveDraft:
 
     def weights(self) -> Weights:
         """A copy of what has been learned so far."""
-        return {name: one.clone() for name, one in learned(self.learner.module).items()}
+        return Weights({name: one.clone() for name, one in learned(self.learner.module).items()})
 
     def write(self, weights: Weights, directory: Path) -> None:
         """These, as the drafter loads them, with a record; what is being learned stays as it is."""
@@ -184,7 +186,7 @@ class LiveDraft:
         put_back(self.learner.module, weights)
         self.learner.save(directory)
         record, known = {**load_json(self._draft / RECORD), "promises": []}, self.record.specimen  # of other weights
-        record[_SHARE] = self.settings.share
+        record[_SHARE] = weights.share
         if known is not None:
             record["specimen"] = take_specimen(self.learner, self.teacher, directory, known.ids).data()
         put_back(self.learner.module, now)
@@ -196,7 +198,9 @@ class LiveDraft:
         """What another draft of the same kind has learned."""
         method = find_learner(self.kind)
         other: Learner = method.load(method.options(), self._decoder, directory)
-        return {name: one.clone() for name, one in learned(other.module).items()}
+        found = Weights({name: one.clone() for name, one in learned(other.module).items()})
+        found.share = load_json(directory / RECORD).get(_SHARE, 1.0)
+        return found
 
     def candidate(self) -> Weights:
         """A share of the way from where learning began to all that was learned: it forgets less, and gains as much.
@@ -204,17 +208,19 @@ class LiveDraft:
         Wortsman et al., "Robust fine-tuning of zero-shot models", 2021, https://arxiv.org/abs/2109.01903.
         """
         now, share = learned(self.learner.module), self.settings.share
-        return {name: torch.lerp(one, now[name], share) for name, one in self._origin.items()}
+        found = Weights({name: torch.lerp(one, now[name], share) for name, one in self._origin.items()})
+        found.share = share
+        return found
 
     def go_back(self) -> None:
         """Begin again at what had been learned when that which serves was taken; the optimiser forgets too."""
-        ahead = 1 / self.settings.share
+        ahead = 1 / self.serving.share
         behind = {name: torch.lerp(one, self.serving[name], ahead) for name, one in self._origin.items()}
         put_back(self.learner.module, behind)
         self.optimizer = self._fresh_optimizer()
 
     def _fresh_optimizer(self) -> Optimizer | LowRank:
-        """Of a module that holds what serves."""
+        """Of a module that holds what learning goes on from."""
         own, size = self.settings, self._decoder.config.vocab_size
         named = [(name, one) for name, one in self.learner.module.named_parameters() if one.requires_grad]
         for part in own.layers:

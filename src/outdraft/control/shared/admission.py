@@ -29,10 +29,9 @@ def admit(
     heapify(heap)
     while heap:
         lost, i = heap[0]
-        if -lost < rate * _more(pass_cost, rows, 1):
-            left = {i: len(survivals[i]) - admitted[i] for _, i in heap}
-            if not _pays_later(nsmallest(_AHEAD, heap), left, rows, rate, pass_cost, usual):
-                break
+        pays = -lost >= rate * _more(pass_cost, rows, 1)
+        if not pays and not _pays_later(nsmallest(_AHEAD, heap), rows, rate, pass_cost, usual):
+            break
         admitted[i], rows = admitted[i] + 1, rows + 1
         if admitted[i] < len(survivals[i]):
             heapreplace(heap, (-survivals[i][admitted[i]], i))
@@ -47,15 +46,13 @@ def _more(pass_cost: Callable[[float], float], rows: int, more: int) -> float:
 
 
 def _pays_later(
-    best: Seq[tuple[float, int]],
-    left: dict[int, int],
-    rows: int,
-    rate: float,
-    pass_cost: Callable[[float], float],
-    usual: float,
+    best: Seq[tuple[float, int]], rows: int, rate: float, pass_cost: Callable[[float], float], usual: float
 ) -> bool:
-    """Whether several slots pay together, by what is known of the next ones and the usual chance behind them."""
-    foreseen = [-lost * usual**k for lost, i in best for k in range(min(left[i], _AHEAD))]
+    """Whether several slots pay together, by what is known of the next ones and the usual chance behind them.
+
+    How many slots a guess has left is not asked: where unlikely tokens end it, its length says what was drawn.
+    """
+    foreseen = [-lost * usual**k for lost, _ in best for k in range(_AHEAD)]
     tokens = 0.0
     for more, survival in enumerate(sorted(foreseen, reverse=True)[:_AHEAD], start=1):
         tokens += survival

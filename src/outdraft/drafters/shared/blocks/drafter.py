@@ -54,8 +54,7 @@ class BlockDrafter(StateDrafter):
             behind = [[seq.pending, *path] for seq, path in zip(own, paths, strict=True)]
             return self._say(step, [slots[seq.id] for seq in own], behind)
 
-        correction = self._net.correction
-        sure = self._sure if correction is not None and correction.chance is not None else None
+        sure = None if self._net.correction.chance is None else self._sure
         return grow_slots(self._options, seqs, depths, budgets, say, chances=sure)
 
     def _say(self, step: int, slots: Seq[BlockSlots], paths: Seq[Seq[int]]) -> Tensor:
@@ -64,10 +63,8 @@ class BlockDrafter(StateDrafter):
         assert net.correction is not None
         scores = torch.stack([one.scores[step] for one in slots])
         whole = torch.stack([one.states for one in slots])
-        h, before = (
-            whole[:, first + step],
-            torch.tensor([[*path[:first], *path] for path in paths], device=whole.device),
-        )
+        h = whole[:, first + step]
+        before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
         summary = net.summaries(whole, before, self._port.layers.embed)[:, -1]
         self._judged = torch.cat((h, summary.to(h)), -1)
         return self._whole(net.correction(scores, h, summary))

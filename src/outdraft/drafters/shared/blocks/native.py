@@ -56,12 +56,14 @@ class NativeBlocks:
             others = [[row for row in range(size) if row != own] for own in range(size)]
             context = cache.branch(seqs, [others] * len(seqs))
         places = [place for first in positions for place in range(first, first + size)]
-        h = self._layers(rows.float(), places, spans_of(context))
-        for seq in seqs:
-            cache.keep(seq, ())
+        try:
+            h = self._layers(rows.float(), places, spans_of(context))
+        finally:
+            for seq in seqs:
+                cache.keep(seq, ())
         states, first = self._net.norm(h), config.first_slot
         wanted = [i * size + slot for i, depth in enumerate(depths) for slot in range(first, first + depth)]
-        return states, self._head.logits(states[wanted], norm=False)
+        return states.to(self._net.dtype), self._head.logits(states[wanted], norm=False)
 
     def _layers(self, h: Tensor, places: list[int], spans: Seq[Span]) -> Tensor:
         """Rows [N, D] float32 -> states [N, D]."""

@@ -81,7 +81,7 @@ class BlockNet(nn.Module):
         return [layer.keys(c, rotation) for layer in block_layers(self)]
 
     @property
-    def bears_less(self) -> bool:
+    def can_shorten(self) -> bool:
         """Whether a block of fewer slots than it was trained with has the states of the whole block's first slots: no
         slot sees those behind it.
         """
@@ -96,7 +96,7 @@ class BlockNet(nn.Module):
         """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D].
 
         shown [n, b - 1]: tokens that stand in the slots behind the anchor's; -1: the mask does. None: it does in all.
-        size: b; None: as it was trained. A smaller one is another network unless it `bears_less`.
+        size: b; None: as it was trained. A smaller one is another network unless it `can_shorten`.
         """
         size = size or self.config.block_size
         masked = anchors.new_full((len(anchors), size), -1) if shown is None else torch.nn.functional.pad(shown, (1, 0))

@@ -55,15 +55,21 @@ class BlockTexts(PairedTexts):
             self.read_waiting(late)
         net, config, first = self.net, self.net.config, self.net.config.first_slot
         counts, ends = [first + depth for depth in depths], [self.texts[seq].end for seq in seqs]
-        size = max(counts) if net.bears_less else config.block_size
+        sizes = counts if net.can_shorten else [config.block_size] * len(seqs)
         positions = torch.tensor(ends, device=self.port.facts.device)
-        tokens = torch.tensor(anchors, device=positions.device)
-        rows = net.embed(tokens, positions, self.port.layers.embed, size=size)
+        tokens, lent = torch.tensor(anchors, device=positions.device), self.port.layers
         if self._native is not None:
+            size = max(sizes)
+            rows = net.embed(tokens, positions, lent.embed, size=size)
             states, scores = self._native.run(self.cache, seqs, rows, ends, depths)
             parts = zip(states.split(size), scores.split(list(depths)), strict=True)  # type: ignore[no-untyped-call]
             return [BlockSlots(states=own, scores=net.adjusted(said)) for own, said in parts]
-        context = CachedBlocks(self.cache.rows, seqs, size, config.sight)
-        blocks = zip(net.run(rows, positions, context).split(size), counts, strict=True)  # type: ignore[no-untyped-call]
-        head = self.port.layers.head
-        return [BlockSlots(states=own, scores=net.scores(own[first:count], head)) for own, count in blocks]
+        blocks = dict[int, Tensor]()
+        for size in sorted({*sizes}):  # in a pass of its own, so that no text's numbers depend on another's depth
+            own = [i for i, one in enumerate(sizes) if one == size]
+            rows = net.embed(tokens[own], positions[own], lent.embed, size=size)
+            context = CachedBlocks(self.cache.rows, [seqs[i] for i in own], size, config.sight)
+            made = net.run(rows, positions[own], context).split(size)  # type: ignore[no-untyped-call]
+            blocks.update(zip(own, made, strict=True))
+        both = zip([blocks[i] for i in range(len(seqs))], counts, strict=True)
+        return [BlockSlots(states=own, scores=net.scores(own[first:count], lent.head)) for own, count in both]
