@@ -292,7 +292,7 @@ def test_what_is_drafted_during_the_pass_is_never_cut(tmp_path):
     row = DrafterRow(drafter="pearl", side=side)
     subject = Subject(row, tmp_path)
     policy, asked = scripted(True), []
-    policy._cut = lambda seqs, drafts: asked.append(len(seqs)) or [1] * len(seqs)
+    policy.cut = lambda seqs, drafts: asked.append(len(seqs)) or [1] * len(seqs)
     request = Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=12))
     (outcome,) = run(subject.engine(policy=policy, verifier=Auto()), [request])
     assert outcome.seq.output == subject.oracle(request) and outcome.stats.num_draft_tokens and not asked

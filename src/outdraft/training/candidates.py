@@ -22,7 +22,7 @@ from typing import Literal
 from outdraft.adapt.gate import Gate, GateOptions
 from outdraft.options.ranges import check_range
 from outdraft.training.corpus import LEAST
-from outdraft.training.live import LiveDraft, Weights
+from outdraft.training.live import LiveDraft, DraftWeights
 from outdraft.training.served import ServedRequest
 
 _TOGETHER = 16  # requests of one pass
@@ -39,7 +39,7 @@ class Candidates:
 
     live: LiveDraft
     gate: GateOptions
-    tell: Callable[[Turn, Weights, int, str], None]
+    tell: Callable[[Turn, DraftWeights, int, str], None]
     first: int = 4096
     latest: int = 100
     tries: int = 0
@@ -47,8 +47,8 @@ class Candidates:
     seconds: float = 0.0  # that steps took
     held: deque[ServedRequest] = field(init=False)
     _rest: deque[ServedRequest] = field(init=False, default_factory=deque)  # that came with the one being learned from
-    _candidate: tuple[Weights, Gate] | None = field(init=False, default=None)
-    _before: tuple[Weights, Gate] | None = field(init=False, default=None)  # what served, beside what serves
+    _candidate: tuple[DraftWeights, Gate] | None = field(init=False, default=None)
+    _before: tuple[DraftWeights, Gate] | None = field(init=False, default=None)  # what served, beside what serves
     _due: int = field(init=False)  # tokens learned, at which the next candidate is taken
 
     def __post_init__(self) -> None:
@@ -93,14 +93,14 @@ class Candidates:
             else:
                 self.live.remember(one)
 
-    def replace(self, serving: Weights, before: Weights | None) -> None:
+    def replace(self, serving: DraftWeights, before: DraftWeights | None) -> None:
         """Other weights serve, which no gate let in; they are watched beside those before them."""
         self._candidate, self.live.serving = None, serving
         self.live.go_back()
         self._due = self.live.num_tokens + self.first
         self.watch(before)
 
-    def watch(self, before: Weights | None) -> None:
+    def watch(self, before: DraftWeights | None) -> None:
         """Compare what serves with these from now on; None: with nothing."""
         self._before = None
         if before is not None:
@@ -177,5 +177,5 @@ class Candidates:
 
 
 def _sound(accepted: float) -> float:
-    """Weights that broke accept nothing."""
+    """DraftWeights that broke accept nothing."""
     return accepted if isfinite(accepted) else 0.0

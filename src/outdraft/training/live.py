@@ -51,7 +51,7 @@ _SHARE = "share"  # of a record: how far a version lies on the way from the begi
 _LEAN = {Cure.LEARN_EARLY: 0.5, Cure.LEARN_LATE: 2.0}  # weight of a position against the one before
 
 
-class Weights(dict[str, Tensor]):
+class DraftWeights(dict[str, Tensor]):
     """What is learned of a draft, by name. share: how far on the way from the beginning to what was learned it lies."""
 
     share = 1.0
@@ -151,7 +151,7 @@ class LiveDraft:
 
     @torch.no_grad()
     def judge(
-        self, requests: Seq[ServedRequest], drafts: Seq[Weights], temperature: float | None = None
+        self, requests: Seq[ServedRequest], drafts: Seq[DraftWeights], temperature: float | None = None
     ) -> list[list[float]]:
         """Of each draft, the accepted tokens a round on each request; all from one pass of the target.
 
@@ -176,11 +176,11 @@ class LiveDraft:
         put_back(self.learner.module, now)
         return found
 
-    def weights(self) -> Weights:
+    def weights(self) -> DraftWeights:
         """A copy of what has been learned so far."""
-        return Weights({name: one.clone() for name, one in learned(self.learner.module).items()})
+        return DraftWeights({name: one.clone() for name, one in learned(self.learner.module).items()})
 
-    def write(self, weights: Weights, directory: Path) -> None:
+    def write(self, weights: DraftWeights, directory: Path) -> None:
         """These, as the drafter loads them, with a record; what is being learned stays as it is."""
         now = self.weights()
         put_back(self.learner.module, weights)
@@ -194,21 +194,21 @@ class LiveDraft:
         if (self._draft / ANSWERS).is_file():
             copyfile(self._draft / ANSWERS, directory / ANSWERS)
 
-    def read(self, directory: Path) -> Weights:
+    def read(self, directory: Path) -> DraftWeights:
         """What another draft of the same kind has learned."""
         method = find_learner(self.kind)
         other: Learner = method.load(method.options(), self._decoder, directory)
-        found = Weights({name: one.clone() for name, one in learned(other.module).items()})
+        found = DraftWeights({name: one.clone() for name, one in learned(other.module).items()})
         found.share = load_json(directory / RECORD).get(_SHARE, 1.0)
         return found
 
-    def candidate(self) -> Weights:
+    def candidate(self) -> DraftWeights:
         """A share of the way from where learning began to all that was learned: it forgets less, and gains as much.
 
         Wortsman et al., "Robust fine-tuning of zero-shot models", 2021, https://arxiv.org/abs/2109.01903.
         """
         now, share = learned(self.learner.module), self.settings.share
-        found = Weights({name: torch.lerp(one, now[name], share) for name, one in self._origin.items()})
+        found = DraftWeights({name: torch.lerp(one, now[name], share) for name, one in self._origin.items()})
         found.share = share
         return found
 

@@ -28,7 +28,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.training.candidates import Candidates, Turn
 from outdraft.training.computing import Format, open_target
 from outdraft.training.corpus import LEAST
-from outdraft.training.live import LiveDraft, Weights
+from outdraft.training.live import LiveDraft, DraftWeights
 from outdraft.training.served import ServedRequest
 from outdraft.training.treatment import Treatment
 
@@ -109,11 +109,11 @@ class Pupil:
         self.candidates.replace(weights, known if version else None)
         self._treatment.begin_run()
 
-    def _weights(self, version: int) -> Weights | None:
+    def _weights(self, version: int) -> DraftWeights | None:
         place = self._tenant.place(version) if version else self._begun
         return self.live.read(place) if place.is_dir() else None
 
-    def _tell(self, turn: Turn, serving: Weights, number: int, reason: str) -> None:
+    def _tell(self, turn: Turn, serving: DraftWeights, number: int, reason: str) -> None:
         while self._room.is_frozen:  # no version changes until it goes on
             sleep(_REST or 0.01)
         if self.is_gone:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from outdraft.adapt.gate import GateOptions
 from outdraft.training.candidates import Candidates, Turn
-from outdraft.training.live import LiveDraft, Weights
+from outdraft.training.live import LiveDraft, DraftWeights
 from outdraft.training.served import ServedRequest
 
 
@@ -37,7 +37,7 @@ class LiveReplay:
     version: int = 0
     turns: list[str] = field(default_factory=list)  # what became of each candidate
     candidates: Candidates = field(init=False)
-    _begun: Weights = field(init=False)
+    _begun: DraftWeights = field(init=False)
 
     def __post_init__(self) -> None:
         self._begun = self.live.serving
@@ -57,7 +57,7 @@ class LiveReplay:
                 pass
         self.candidates.end()
 
-    def _hear(self, turn: Turn, weights: Weights, number: int, reason: str) -> None:
+    def _hear(self, turn: Turn, weights: DraftWeights, number: int, reason: str) -> None:
         if turn == "passed":
             self.version += 1
         if turn == "rolled back":
