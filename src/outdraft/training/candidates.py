@@ -22,7 +22,7 @@ from typing import Literal
 from outdraft.adapt.gate import Gate, GateOptions
 from outdraft.options.ranges import check_range
 from outdraft.training.corpus import LEAST
-from outdraft.training.live import LiveDraft, DraftWeights
+from outdraft.training.live import DraftWeights, LiveDraft
 from outdraft.training.served import ServedRequest
 
 _TOGETHER = 16  # requests of one pass

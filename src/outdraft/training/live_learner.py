@@ -28,7 +28,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.training.candidates import Candidates, Turn
 from outdraft.training.computing import Format, open_target
 from outdraft.training.corpus import LEAST
-from outdraft.training.live import LiveDraft, DraftWeights
+from outdraft.training.live import DraftWeights, LiveDraft
 from outdraft.training.served import ServedRequest
 from outdraft.training.treatment import Treatment
 

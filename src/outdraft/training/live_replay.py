@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from outdraft.adapt.gate import GateOptions
 from outdraft.training.candidates import Candidates, Turn
-from outdraft.training.live import LiveDraft, DraftWeights
+from outdraft.training.live import DraftWeights, LiveDraft
 from outdraft.training.served import ServedRequest
 
 
