@@ -16,20 +16,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from lab.smollm2.kinds import LOOPS, OPTIONS
-from outdraft.training.corpus import open_corpus
-from outdraft.training.course import Course, prepare
-from outdraft.training.draft import Exam
+from lab.smollm2.train_one import exams
+from outdraft.training.course import prepare
 from outdraft.training.loop import CHECKPOINT
-from outdraft.training.packing import example_rows
 from outdraft.training.plan import make_plan
 from outdraft.training.record import write_record
 from outdraft.training.train import make_record, save_draft
 
 DEPTH = 7
-TEXTS = 192  # of an exam
 LOOP = {"seq_len": 1024, "warmup": 30, "decay_share": 4.0, "lr": 2e-3, "muon_lr": 6e-3}
 
 
@@ -95,26 +90,7 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     write_record(out, record)
     count = sum(one.numel() for one in course.learner.module.parameters() if one.requires_grad)
     figures = {"parameters": count, "options": OPTIONS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
-    return {"kind": kind, **figures, **exams(course, out, asked.data)}
-
-
-def exams(course: Course, out: Path, data: Path) -> dict[str, Any]:
-    """Of what was saved, on held-out answers: greedy ones, and all at temperature 1."""
-    learner = course.method.load(course.method.options(), course.teacher.target, out)
-    found = {}
-    for name, temperature, file in (("greedy", 0.0, "greedy.jsonl"), ("sampled", 1.0, "valid.jsonl")):
-        vocab_size, config = course.teacher.target.config.vocab_size, course.loop.config
-        texts, _, _ = open_corpus([data / file], None, vocab_size, out / "run" / "exam", held_out=0.0)
-        batches = example_rows(texts, TEXTS, config.seq_len, config.micro_tokens)
-        with torch.no_grad(), course.teacher.computing():
-            walk = Exam(batches=batches, depth=DEPTH, temperature=temperature).walk(learner, course.teacher)
-        found[name] = {
-            "texts": len(walk.tokens),
-            "tau": round(walk.tau, 3),
-            "standard_error": round(walk.standard_error, 3),
-            "accepted_at": [round(rate, 3) for rate in walk.conditional],
-        }
-    return found
+    return {"kind": kind, **figures, **exams(course, out)}
 
 
 def say(line: str) -> None:

@@ -6,7 +6,9 @@ it says c ** 0.4 where the chance is c.
 
 import random
 from dataclasses import replace
-from itertools import product
+from functools import partial
+from itertools import accumulate, product
+from operator import mul
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +68,42 @@ def test_it_looks_beyond_a_step_of_the_cost():
     # How long a guess is may depend on its tokens, so it says nothing: the fourth slot is admitted all the same.
     assert admit([sure[0][:4]], rows=1, rate=2.0, pass_cost=stepped, usual=0.9) == [4]
     assert admit(sure, rows=1, rate=0.5, pass_cost=stepped, usual=0.3) == [7]
+
+
+def _step(steps, rows):
+    return steps[min(len(steps) - 1, int(rows))]
+
+
+def test_a_guess_that_ends_earlier_is_no_other_guess():
+    """Where unlikely tokens end a guess its length says what was drawn: slots before the end are as in a longer one."""
+    dice, some = random.Random(3), 0
+    for _ in range(300):
+        whole = list(accumulate((dice.uniform(0.3, 1.0) for _ in range(8)), mul))
+        steps = sorted(dice.uniform(0.0, 3.0) for _ in range(12))
+        cost, rate = partial(_step, steps), dice.uniform(0.2, 3.0)
+        (kept,) = admit([whole], rows=1, rate=rate, pass_cost=cost, usual=0.8)
+        for end in range(1, 8):
+            assert admit([whole[:end]], rows=1, rate=rate, pass_cost=cost, usual=0.8) == [min(end, kept)]
+        some += 0 < kept < 8
+    assert some > 30
+
+
+def test_texts_without_a_guess_have_rows_in_the_pass():
+    policy, asked = scripted(True), []
+    policy.costs.passes = lambda rows: asked.append(rows) or 0.02 * rows
+    seqs = [sequence(i) for i in range(3)]
+    policy.plan(seqs)
+    policy.cut(seqs[:1], [chain([1, 2, 3], confidence=torch.tensor([1.0, 0.9, 0.9]))])
+    assert min(asked) == 3
+
+
+def test_a_round_of_which_nothing_was_heard_is_forgotten():
+    policy, seqs = scripted(True), [sequence(0)]
+    policy.plan(seqs)
+    policy.cut(seqs, [chain([1, 2, 3], confidence=torch.tensor([1.0, 1e-6, 1e-6]))])
+    assert policy._cuts
+    policy.plan(seqs)
+    assert not policy._cuts
 
 
 def test_no_slot_is_asked_about_after_its_own_value():

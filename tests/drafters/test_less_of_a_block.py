@@ -40,7 +40,7 @@ def network(target, kind, change=(), **options):
     return learner
 
 
-def guesses(target, place, kind, budget, **options):
+def guesses(target, place, kind, budget, *, policy=None, **options):
     """What a drafter guesses along a text: [(text, draft)]."""
     runner = Runner(target)
     drafter, found = make_drafter(kind, runner.port, model=str(place), width=1, **options), []
@@ -54,7 +54,7 @@ def guesses(target, place, kind, budget, **options):
     drafter.propose = watched
     with torch.inference_mode():
         texts = [sequence([3, 1, 4, 1, 5], max_tokens=12), sequence([9, 2], max_tokens=12)]
-        write(texts, runner, drafter, policy=ConstantPolicy(budget))
+        write(texts, runner, drafter, policy=policy or ConstantPolicy(budget))
     return found
 
 
@@ -88,6 +88,32 @@ def test_a_smaller_block_says_what_the_whole_one_says(target, kind, change, opti
     for (text, less), (same, whole) in zip(some, guesses(target, tmp_path, kind, Budget(depth=2)), strict=True):
         assert text == same and less.tokens.tolist() == whole.tokens.tolist()
     assert set(sizes) == {SIZE}
+
+
+def test_texts_of_different_depths_are_passes_of_their_own(target, tmp_path, monkeypatch):
+    """So no text's numbers depend on how deep another is guessed."""
+    learner = network(target, "dflash", {"causal": True})
+    learner.save(tmp_path)
+    passes, run = [], BlockNet.run
+
+    def watched(self, rows, positions, ctx):
+        passes.append((len(positions), len(rows) // len(positions)))
+        return run(self, rows, positions, ctx)
+
+    class Uneven:
+        def plan(self, seqs):
+            return [Budget(depth=1 + 2 * (len(seq.request.prompt_token_ids) > 2)) for seq in seqs]
+
+        def update(self, events):
+            pass
+
+        def end(self, seqs):
+            pass
+
+    monkeypatch.setattr(BlockNet, "run", watched)
+    guesses(target, tmp_path, "dflash", None, policy=Uneven())
+    first = learner.net.config.first_slot
+    assert {(1, first + 1), (1, first + 3)} <= set(passes) and all(count == 1 for count, _ in passes)
 
 
 def test_a_smaller_block_is_another_network_where_slots_see_each_other(target, tmp_path, monkeypatch):

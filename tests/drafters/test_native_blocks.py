@@ -1,11 +1,12 @@
 """Blocks on the native kernels leave nothing behind."""
 
 import pytest
-from contracts.native_rows import ROWS
+from contracts.native_rows import BLOCKS
 from contracts.test_native_drafters import PROMPTS, NativeSubject, read_prompt
 
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
+from outdraft.drafters.shared.blocks.native import NativeBlocks
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
 from outdraft.options.params import SamplingParams
@@ -13,11 +14,9 @@ from outdraft.options.params import SamplingParams
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.drafter in ("dflash", "dflash2", "dspark")], ids=lambda row: row.name
-)
-def test_its_rows_are_gone_with_the_pass(row, tmp_path):
-    subject = NativeSubject(row, tmp_path)
+def begun(row, directory):
+    """A drafter that has read a few prompts, and their sequences."""
+    subject = NativeSubject(row, directory)
     runner, engine = Runner(subject.decoder), subject.engine()
     drafter = subject.method.build(subject.options, runner.port)
     seqs = [engine.add(Request(prompt_token_ids=prompt, params=SamplingParams())) for prompt in PROMPTS]
@@ -25,8 +24,26 @@ def test_its_rows_are_gone_with_the_pass(row, tmp_path):
         runner.begin(seq)
         drafter.begin([seq])
         read_prompt(seq, runner, drafter)
+    return drafter, seqs
+
+
+@pytest.mark.parametrize("row", BLOCKS, ids=lambda row: row.name)
+def test_its_rows_are_gone_with_the_pass(row, tmp_path):
+    drafter, seqs = begun(row, tmp_path)
     drafter.propose(seqs, [Budget(depth=4)] * len(seqs))
-    texts = drafter._texts
+    cache = drafter._texts.cache
     for seq in seqs:
-        assert texts.cache._num_guessed[seq.id] == 0
-        assert texts.cache.rows.length(seq.id) == len(seq.tokens) - 1, "committed rows alone"
+        assert cache._num_guessed[seq.id] == 0
+        assert cache.rows.length(seq.id) == len(seq.tokens) - 1, "committed rows alone"
+
+
+def test_they_are_gone_where_the_pass_broke(tmp_path, monkeypatch):
+    drafter, seqs = begun(BLOCKS[0], tmp_path)
+
+    def breaks(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(NativeBlocks, "_layers", breaks)
+    with pytest.raises(RuntimeError):
+        drafter.propose(seqs, [Budget(depth=4)] * len(seqs))
+    assert not any(drafter._texts.cache._num_guessed.values())

@@ -1,6 +1,7 @@
 """CLLM: trajectories are Jacobi iteration's, final answers teach wrong guesses, and the original stays as it is."""
 
 import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,7 +14,7 @@ from outdraft.drafters.shared.blocks.behind import KeptContext
 from outdraft.finetune.cllm import CllmLearning
 from outdraft.learn.losses import OWN
 from outdraft.models.files.load import load_model
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 
@@ -152,3 +153,11 @@ def test_what_is_out_of_range_is_refused():
         with pytest.raises(ConfigError, match=key):
             CllmLearning(**{key: value})
     assert VOCAB > WINDOW
+
+
+@pytest.mark.parametrize("change", [{"windows": (3, None, 3)}, {"score_cap": 20.0}])
+def test_what_cannot_read_behind_a_text_is_refused_at_once(change):
+    target = small()
+    target.config = replace(target.config, **change)
+    with pytest.raises(CapabilityError, match="windows or capped scores"):
+        learner_of(target)

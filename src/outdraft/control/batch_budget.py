@@ -115,10 +115,8 @@ class BatchBudgetPolicy:
 
     def cut(self, seqs: Seq[Sequence], drafts: Seq[Draft]) -> list[int]:
         """How many nodes of each draft are verified. Trees are verified whole."""
-        count, known = (
-            max(self._planned, len(seqs)),
-            [self._worth(seq, draft) for seq, draft in zip(seqs, drafts, strict=True)],
-        )
+        count = max(self._planned, len(seqs))
+        known = [self._worth(seq, draft) for seq, draft in zip(seqs, drafts, strict=True)]
         rows = sum(draft.num_nodes - len(own) for draft, own in zip(drafts, known, strict=True))
         rows += count - len(seqs)  # texts without a guess
         rate = max(self._rate(count), self._plain_rate(count))

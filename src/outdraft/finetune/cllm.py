@@ -26,6 +26,7 @@ from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of
 from outdraft.finetune.shared import LowRankOptions, go_on, teach
 from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.taught import TaughtTarget
+from outdraft.options.errors import CapabilityError
 from outdraft.options.ranges import MOST_NODES, check_range
 
 _DICE = 3  # a purpose of a row's random numbers; of an exam, the seed
@@ -67,6 +68,12 @@ class CllmLearner:
     rates: Mapping[nn.Parameter, float] = {}
 
     def __init__(self, taught: TaughtTarget, options: CllmLearning) -> None:
+        config = taught.original.config
+        if config.score_cap is not None or any(config.window(layer) for layer in range(config.num_layers)):
+            raise CapabilityError(
+                "cllm reads windows of guesses behind a text, which layers with attention windows or capped scores do "
+                "not bear in training: take a target without them"
+            )
         self.module: nn.Module = taught.lora
         self._taught, self._options = taught, options
 
@@ -77,7 +84,7 @@ class CllmLearner:
         if lesson.moment is None or not torch.is_grad_enabled():
             return Outlook(guesses=(), states=states)
         kept, tokens = lesson.counts.nonzero()[:, 0], lesson.ids[:, 1:].flatten()
-        own = self._taught.far(states[kept], lesson.states[kept], None if options.distil else tokens[kept])
+        own = self._taught.losses(states[kept], lesson.states[kept], None if options.distil else tokens[kept])
         anchors = self._fitting(lesson, chosen_rows(lesson, options.windows))
         windows = self._windows(lesson, context, states, anchors)
         seen = self._trajectory(windows)
@@ -85,7 +92,7 @@ class CllmLearner:
         guessed = seen[step, torch.arange(len(step), device=step.device)]
         with torch.no_grad():
             said = self._read(windows, seen[-1])
-        apart = self._taught.far(self._read(windows, guessed), said, None)
+        apart = self._taught.losses(self._read(windows, guessed), said, None)
         rows = windows.anchors.repeat_interleave(options.window)
         both = len(apart) + len(own)  # each loss is a mean of its own
         losses = (apart * (both / max(1, len(apart))), own * (options.own_weight * both / max(1, len(own))))

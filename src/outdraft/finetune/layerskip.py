@@ -107,7 +107,7 @@ class LayerSkipLearner:
         kept, tokens = lesson.counts.nonzero()[:, 0], lesson.ids[:, 1:].flatten()
         said, original = None if self._options.distil else tokens[kept], lesson.states[kept]
         losses = [
-            Beside(name=OWN, values=self._taught.far(at[layer][kept], original, said), rows=kept, weight=weight)
+            Beside(name=OWN, values=self._taught.losses(at[layer][kept], original, said), rows=kept, weight=weight)
             for layer, weight in exit_weights(layers, self._options, moment).items()
         ]
         return self._outlook(lesson, at[self.exit_layer].detach(), at[layers].detach(), losses)

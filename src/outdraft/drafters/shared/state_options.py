@@ -39,6 +39,16 @@ class StateOptions(DrawOptions, NetworkOptions):
         return self if self.width else replace(self, width=wide)
 
     @property
+    def is_chain(self) -> bool:
+        """Whether a guess is a chain."""
+        return self.width == 1
+
+    @property
+    def keeps_best_paths(self) -> bool:
+        """Whether a tree that is not drawn keeps the best paths, whatever their level."""
+        return False
+
+    @property
     def shape(self) -> TreeShape | None:
         """The fixed shape of its trees; None: the dynamic one."""
         return None

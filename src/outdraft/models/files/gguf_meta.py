@@ -99,10 +99,9 @@ class GgufMeta:
             known = key in self._used or any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)
             if not known and self._file.get(name) not in _OFF:
                 raise self.error(key)
-        off = [
-            *["attention.causal"] * (not two_ways),
-            *["rope.scaling.finetuned"] * (self.arch == "granite"),
-        ]  # there: no positions at all
+        off = [] if two_ways else ["attention.causal"]
+        if self.arch == "granite":  # which then has no positions at all
+            off.append("rope.scaling.finetuned")
         for key in off:
             if self.value(key, True) is False:
                 raise self.error(key)

@@ -38,7 +38,7 @@ class TaughtTarget:
         read, network = lesson.ids[:, :-1].flatten(), self.network
         return network.run(network.embed(read, lesson.positions), lesson.positions, context, taps=taps)
 
-    def far(self, own: Tensor, original: Tensor, tokens: Tensor | None) -> Tensor:
+    def losses(self, own: Tensor, original: Tensor, tokens: Tensor | None) -> Tensor:
         """The loss of states [n, D] through the shared norm and head, in nats [n].
 
         The divergence from what states `original` [n, D] distribute; or, with `tokens` [n], the nats of these.

@@ -35,6 +35,10 @@ class BlockOptions(StateOptions):
     # `width` nodes. A drawn tree has equal levels
     best_first: bool = True
 
+    @property
+    def keeps_best_paths(self) -> bool:
+        return self.best_first
+
 
 def grow_slots(
     options: StateOptions,
@@ -50,7 +54,7 @@ def grow_slots(
     `template`: the paths of a tree of fixed form. `chances`: of the slots [n] that `say` was asked about last, how
     likely they are accepted; chains end by them.
     """
-    if options.width == 1 and template is None:
+    if options.is_chain:
         paths: list[list[int]] = [[] for _ in seqs]
 
         def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
@@ -72,7 +76,7 @@ def grow_marginals(
     options: BlockOptions, seqs: Seq[Sequence], depths: Seq[int], budgets: Seq[Budget], said: Mapping[int, Tensor]
 ) -> list[Draft]:
     """The same of slots that say the same behind any path: `said[seq.id]` [depths[i], V], of all slots at once."""
-    if options.width == 1:
+    if options.is_chain:
 
         def block(rows: list[int], own: list[int]) -> Tensor:
             deepest = max(own)
@@ -107,6 +111,6 @@ def _trees(
     shape, nodes = (None, options.nodes) if template is None else (Template(template), len(template))
     trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=shape, nodes=nodes)
     for tree in trees:
-        if isinstance(options, BlockOptions) and options.best_first and takes_argmax(tree.seq, options.sample):
+        if options.keeps_best_paths and takes_argmax(tree.seq, options.sample):
             tree.shape = BestPaths(max(1, tree.max_nodes))
     return grow_trees(trees, feed, sample=options.sample)

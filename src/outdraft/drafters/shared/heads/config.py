@@ -64,7 +64,11 @@ class HeadOptions(StateOptions):
     # a file that `outdraft train tree` wrote: a tree of fixed form, used in place of `width` and `nodes`
     tree: str | None = None
 
+    @property
+    def is_chain(self) -> bool:
+        return self.width == 1 and self.tree is None
+
 
 def head_shape(options: StateOptions) -> Literal["chain", "tree"]:
     """What is proposed with these options."""
-    return "chain" if options.width == 1 and getattr(options, "tree", None) is None else "tree"
+    return "chain" if options.is_chain else "tree"

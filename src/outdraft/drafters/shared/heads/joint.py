@@ -92,5 +92,5 @@ class JointLearner:
         """Of counted rows, times its weight."""
         kept, tokens = lesson.counts.nonzero()[:, 0], lesson.ids[:, 1:].flatten()
         said = None if self._joint.distil else tokens[kept]
-        far = self._taught.far(states[kept], lesson.states[kept], said)
+        far = self._taught.losses(states[kept], lesson.states[kept], said)
         return Beside(name=OWN, values=self._joint.target_weight * far, rows=kept)
