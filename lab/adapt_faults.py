@@ -36,7 +36,7 @@ from outdraft.adapt.observe import Observed
 from outdraft.adapt.specimen import Specimen, compare
 from outdraft.adapt.template import ServedMarks, common_end
 from outdraft.codecs.text import TextCodec
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.files.load_codec import load_codec
 from outdraft.training.computing import open_target
 from outdraft.training.lessons import Teacher

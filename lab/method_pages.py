@@ -19,7 +19,7 @@ from typing import Any
 from lab import survey
 from outdraft import zoo
 from outdraft.bench.measured import gains, in_words, read_measured
-from outdraft.core.learners import learner_names
+from outdraft.core.learner_registry import learner_names
 from outdraft.core.registry import KINDS, find, names
 from outdraft.engine.naming.needs import needs_of
 

@@ -24,7 +24,7 @@ from lab.mutated_files.mutate import damage_bytes, damage_json
 from lab.strange.stage import CONTEXT, LETTERS, VOCAB, Stage
 from outdraft import zoo
 from outdraft.core.learner import LearnMethod
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.look_up.datastore.documents import read_documents
 from outdraft.drafters.shared.own_layers.skip_sets import save_skip

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from lab.smollm2.stop_head import taught
 from outdraft import LLM, SamplingParams
 from outdraft.core.events import StepEvent
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.networks.port import TargetPort
 from outdraft.nn.linear import Linear

@@ -22,7 +22,7 @@ import torch
 from lab.smollm2.kinds import OPTIONS
 from outdraft import LLM, SamplingParams
 from outdraft.core.learner import TargetLearner
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.options.new_file import new_file
 from outdraft.training.computing import open_target
 from outdraft.weights.hub import resolve

@@ -27,7 +27,7 @@ from lab.trials.table import TAU, Run, chosen
 from lab.trials.trial import RECORD, Trial, lacking, read_runs, read_trial
 from outdraft.bench.machine import describe
 from outdraft.core.learner import TARGET
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.registry import read_options
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
 from outdraft.models.files.load_codec import load_codec

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models
 from torch import nn
 
 from outdraft.codecs.text import TextCodec
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.base import Decoder

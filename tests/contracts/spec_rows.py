@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from outdraft.core.learners import learner_names
+from outdraft.core.learner_registry import learner_names
 from outdraft.testing.spec_table import DrafterRow
 
 FILES = sorted(path.stem for path in (Path(__file__).parent / "rows").glob("*.py"))

@@ -14,7 +14,7 @@ import torch
 from contracts.sides import Side
 
 from outdraft.core.learner import TARGET, Learner
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.learn.losses import OWN, mixed
 from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import Decoder

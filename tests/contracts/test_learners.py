@@ -11,7 +11,7 @@ import torch
 from contracts.spec_rows import learning
 
 from outdraft.core.learner import OWN, TARGET, TargetLearner
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.registry import find, make_options
 from outdraft.learn.losses import forward_kl
 from outdraft.models.files.load import save_model

@@ -7,7 +7,7 @@ import torch
 from training.toys import Lessons, toy_decoder, toy_loop, toy_sampler
 
 from outdraft.core.learner import Moment
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.learn.losses import mixed
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher

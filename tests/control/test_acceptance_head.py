@@ -18,7 +18,7 @@ from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning, au
 from outdraft.control.acceptance_head.net import AcceptanceConfig, AcceptanceNet, load_acceptance, save_acceptance
 from outdraft.control.acceptance_head.policy import FOLDER, AcceptanceHeadOptions, AcceptanceHeadPolicy, build
 from outdraft.core.learner import Moment
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request

@@ -10,7 +10,7 @@ from control.test_acceptance_head import HANDING, PROMPT, VOCAB, plain_copy, pol
 from control.world import sequence
 
 from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.policy import Budget, StateJudge
 from outdraft.core.request import Request
 from outdraft.drafters.shared.chains.grow import grow_chains

@@ -18,7 +18,7 @@ from control.test_every_policy import head_for
 from control.world import World, sequence
 
 from outdraft.core.draft import chain
-from outdraft.core.learners import learner_names
+from outdraft.core.learner_registry import learner_names
 from outdraft.core.policy import Arm
 from outdraft.core.registry import find, make_options, names
 

@@ -21,7 +21,7 @@ from control.world import World, drive, sequence
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
-from outdraft.core.learners import learner_names
+from outdraft.core.learner_registry import learner_names
 from outdraft.core.policy import Arm
 from outdraft.core.registry import find, make_options, names
 from outdraft.core.request import Request

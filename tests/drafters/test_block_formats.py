@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outdraft import zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.engine.naming.speculative_config import from_mapping
 from outdraft.models.files.foreign_heads import recognise

@@ -10,7 +10,7 @@ from drafters.test_block_formats import network, read
 from drafters.test_blocks import PEERS, farthest, target_of
 
 from outdraft import LLM, SamplingParams, zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.engine.naming.speculative_config import from_mapping
 from outdraft.models.files.foreign_heads import recognise
 from outdraft.models.files.load import load_model

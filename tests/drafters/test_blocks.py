@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outdraft.core.learner import Lesson
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import llama_config
 from outdraft.weights.safetensors import read_tensors

@@ -12,7 +12,7 @@ from torch.nn.functional import rms_norm, silu, smooth_l1_loss
 from outdraft.core.draft import chain, host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.learner import Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.features.last_feature import load_last_feature

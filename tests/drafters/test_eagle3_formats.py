@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.eagle3.formats import FORMATS
 from outdraft.drafters.eagle3.learn import Eagle3Learning
 from outdraft.drafters.shared.features.fused.net import FusedNet

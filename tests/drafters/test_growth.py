@@ -7,6 +7,8 @@ import torch
 from drafters.drafting import best_children, sequence
 
 from outdraft.core.draft import host_tree
+from outdraft.core.policy import Budget
+from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_marginals
 from outdraft.drafters.shared.limits import Cutoff
 from outdraft.drafters.shared.trees.growth import Alike, grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, BestPaths, Levels, Template, num_nodes
@@ -212,6 +214,16 @@ def test_nodes_that_have_their_logits_in_common_are_as_if_each_had_its_own():
         assert paths(found[0][0]) == paths(found[1][0]) and found[0][0].num_nodes > 3
     with pytest.raises(NumericsError, match=f"sequence {bad[1].id}:"):
         grow_trees([tree(seq, BestPaths(9), 2, 9) for seq in bad], alike, sample="match")
+
+
+def test_slots_make_a_tree_of_the_best_paths_or_of_levels():
+    said = torch.log(torch.tensor([[0.9, 0.05, 0.05], [0.5, 0.3, 0.2], [0.4, 0.3, 0.3]]))
+    seq, found = sequence([1, 2]), {}
+    for best in (True, False):
+        options = BlockOptions(width=2, nodes=4, best_first=best)
+        (draft,) = grow_marginals(options, [seq], [3], [Budget(depth=3)], {seq.id: said})
+        found[best] = paths(draft)
+    assert found[True] == {(0,), (0, 0), (0, 1), (0, 0, 0)} != found[False]
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0}])

@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 
 from outdraft.core.learner import Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows

@@ -8,7 +8,7 @@ from drafters.drafting import make as make_drafter
 from drafters.drafting import sequence, write
 
 from outdraft.core.learner import Lesson
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.engine.runner import Runner

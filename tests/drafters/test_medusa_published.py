@@ -93,7 +93,7 @@ def test_damaged_files_are_named(fault: str, target: Decoder, tmp_path: Path):
 
 
 def test_heads_that_borrow_the_targets_head_are_written_with_copies_of_it(target: Decoder, tmp_path: Path):
-    from outdraft.core.learners import find_learner
+    from outdraft.core.learner_registry import find_learner
     from outdraft.drafters.medusa.net import MedusaNet
 
     method = find_learner("medusa")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import embedding, rms_norm
 
 from outdraft.core.learner import Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.mtp.net import load_mtp, save_mtp
 from outdraft.models.networks.port import TargetFacts
 from outdraft.nn.context import CausalContext

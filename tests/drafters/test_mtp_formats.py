@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.mtp.formats import FORMATS
 from outdraft.drafters.mtp.net import MtpNet
 from outdraft.models.networks.base import Decoder

@@ -7,7 +7,7 @@ import torch
 from contracts.sides import randomise
 
 from outdraft.core.learner import Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.specdec.kind import KIND
 from outdraft.drafters.specdec.learn import LEARN, SpecDecLearning
 from outdraft.engine.naming.recipe import read_recipe

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from outdraft import zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.registry import find, make_options
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.llm import LLM

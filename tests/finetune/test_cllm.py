@@ -9,7 +9,7 @@ import torch
 from finetune.texts import VOCAB, alone, bend, rows, small
 
 from outdraft.core.learner import TARGET
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.blocks.behind import KeptContext
 from outdraft.finetune.cllm import CllmLearning
 from outdraft.learn.losses import OWN
@@ -82,6 +82,7 @@ def test_wrong_guesses_learn_what_the_final_ones_say():
     far = []
     for anchor, guess, end in zip(windows.anchors.tolist(), guesses.tolist(), final.tolist(), strict=True):
         text = text_before(anchor)
+        assert end == greedy(network, text, WINDOW)
         q, p = (
             network.logits(alone(network, [*text, *one]).hidden[len(text) :]).log_softmax(-1) for one in (guess, end)
         )

@@ -8,7 +8,7 @@ import torch
 from finetune.texts import STEPS, VOCAB, alone, bend, rows, small
 
 from outdraft.core.learner import TARGET, Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.skip import Skip
 from outdraft.finetune.layerskip import LayerSkipLearning, dropout_rate, exit_weights
 from outdraft.learn.losses import OWN

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft import zoo
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.registry import find
 from outdraft.models.files.load import load_model
 

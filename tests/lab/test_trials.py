@@ -13,7 +13,7 @@ from lab.trials.__main__ import main
 from lab.trials.forecast import forecast
 from lab.trials.table import Claim, Difference, Run, chosen, difference, tables
 from lab.trials.trial import RECORD, lacking, mine, read_runs, read_trial
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError
 from outdraft.training.check import check_directory

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.learn.muon import Muon, orthogonal
 from outdraft.learn.step import TABLES, Optimizer
 from outdraft.nn.linear import LinearMap

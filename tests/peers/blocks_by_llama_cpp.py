@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 import torch  # noqa: E402
 from drafters.test_blocks import PEERS, farthest, target_of  # noqa: E402
 
-from outdraft.core.learners import find_learner  # noqa: E402
+from outdraft.core.learner_registry import find_learner  # noqa: E402
 from outdraft.weights.safetensors import read_tensors  # noqa: E402
 
 VOCAB = 24

@@ -22,7 +22,7 @@ from specforge.modeling.draft.domino import DominoDraftModel
 from torch import Tensor
 from transformers import Qwen3Config
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 
 WIDTH, VOCAB, LENGTH, BLOCK, LAYERS, MASK = 16, 24, 19, 5, 6, 2
 ANCHORS = (1, 4, 8, 13)

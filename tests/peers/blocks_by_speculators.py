@@ -25,7 +25,7 @@ from speculators.models.xpress import XPressDraftModel, XPressSpeculatorConfig
 from torch import Tensor
 from transformers import Qwen3Config
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 
 WIDTH, VOCAB, DRAFT_VOCAB, LENGTH, BLOCK, ANCHORS = 16, 24, 16, 19, 5, 9
 HERE = Path(__file__).parent / "blocks"

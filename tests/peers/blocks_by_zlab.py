@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import Qwen3Config
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 
 WIDTH, VOCAB, LENGTH, BLOCK, LAYERS, MASK = 16, 24, 19, 5, 6, 2
 ANCHORS = (1, 4, 8, 13, 16)

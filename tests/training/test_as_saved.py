@@ -2,7 +2,7 @@
 
 import pytest
 
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.registry import find, make_options
 from outdraft.options.base import RoundedOptions
 from outdraft.training.check import as_saved

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.lessons import Teacher
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from outdraft.cli.main import main, make_parser
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import CapabilityError, ConfigError

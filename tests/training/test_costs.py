@@ -9,7 +9,7 @@ import torch
 
 from lab.zoo.pretrain import NextToken
 from outdraft.analysis.theory import expected_speedup, expected_tokens
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import save_model
 from outdraft.nn.linear import LinearMap

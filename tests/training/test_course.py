@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.heads.joint import JointLearner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError

@@ -1,6 +1,6 @@
 """EAGLE-2's dynamic tree accepts at least as much as EAGLE-1's static one of as many nodes, with one draft for both."""
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.features.static_tree import STATIC
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import save_model

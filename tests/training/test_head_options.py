@@ -2,7 +2,7 @@
 
 import pytest
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.options.errors import ConfigError
 
 

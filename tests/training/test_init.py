@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lab.zoo.pretrain import NextToken
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.remake.quantize import round_decoder
 from outdraft.nn.quant.config import QuantConfig

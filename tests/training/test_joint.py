@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from outdraft.core.learner import TARGET, Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.learn.compare import accepted, compare
 from outdraft.learn.losses import forward_kl
 from outdraft.learn.step import Optimizer

@@ -9,7 +9,7 @@ import torch
 
 from outdraft.cli.main import main
 from outdraft.core.learner import Guess, Outlook
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.learn.compare import CHUNK, accepted, compare
 from outdraft.learn.losses import forward_kl
 from outdraft.models.files.load import find_architecture, load_model, save_model

@@ -5,7 +5,7 @@ import torch
 
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.adapt.learning import Learning
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.engine.between_steps import adopt
 from outdraft.options.errors import CapabilityError
 from outdraft.training.computing import open_target

@@ -133,6 +133,7 @@ def test_a_version_that_is_read_again_goes_on_from_what_had_been_learned(live, t
     assert all(torch.allclose(one, reached[name], atol=1e-4) for name, one in other.weights().items())
     for name, one in other.candidate().items():
         assert torch.allclose(one, 0.5 * (began[name] + reached[name]), atol=1e-4), "of all, by the share of now"
+    assert other.read(tmp_path / "version").share == 0.75 and other.read(zoo.path("eagle3")).share == 1.0
     other.serving = other.read(zoo.path("eagle3"))  # pointed to by hand
     other.go_back()
     assert all(torch.equal(one, began[name]) for name, one in other.weights().items())

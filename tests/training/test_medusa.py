@@ -5,7 +5,7 @@ import torch
 
 from lab.zoo.pretrain import NextToken
 from lab.zoo.streams import Sampler, Stream
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.training.lessons import Teacher
 from outdraft.training.tree import count_ranks
 

@@ -16,7 +16,7 @@ from contracts.taught import teach
 from safetensors.torch import load_file, save_file
 
 from outdraft.core.learner import TARGET, TargetLearner
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.drafters.shared.heads.states import LastStates
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError

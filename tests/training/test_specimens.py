@@ -15,7 +15,7 @@ from outdraft.adapt.learning import Learning
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.specimen import Specimen, compare, gap
 from outdraft.core.learner import TargetLearner
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import initialise

@@ -13,7 +13,7 @@ from outdraft.adapt.learning import Learning
 from outdraft.adapt.observe import Observed
 from outdraft.adapt.room import SHARED, AdaptRoom, Pair
 from outdraft.adapt.spool import SpoolWriter
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.options.errors import ConfigError
 from outdraft.training import live_learner
 from outdraft.training.computing import open_target

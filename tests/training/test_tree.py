@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from outdraft.core.learner import Guess, Outlook
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.trees.template import read_template
 from outdraft.options.errors import ConfigError
 from outdraft.training.lessons import Teacher

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from lab.zoo.pretrain import NextToken
 from outdraft import zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.files.foreign_heads import recognise
 from outdraft.models.files.load import load_model
 from outdraft.options.errors import ModelLoadError

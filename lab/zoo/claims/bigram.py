@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lab.zoo.ngram import NgramModel
 from outdraft import zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.learn.losses import logs
 from outdraft.models.files.load_codec import load_codec
 from outdraft.training.computing import open_target

@@ -16,7 +16,7 @@ from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
 from outdraft.core.learner import LearnMethod
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.registry import find, make_options, override
 from outdraft.engine.llm import LLM
 from outdraft.engine.naming.recipe import fill_named, read_recipe

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from outdraft.adapt.kinds import Finding
 from outdraft.adapt.specimen import compare
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.registry import find
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.shared.heads.joint import TAUGHT
 from outdraft.models.files.foreign_heads import all_formats, recognise
 from outdraft.models.files.load import load_model

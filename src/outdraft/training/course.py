@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from outdraft.core.learner import TARGET, Learner, LearnMethod, TargetLearner
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.registry import read_options
 from outdraft.learn.losses import OWN, mixed
 from outdraft.models.files.load_codec import load_codec

@@ -26,7 +26,7 @@ from outdraft.adapt.kinds import Cure, Finding
 from outdraft.adapt.learning import Learning
 from outdraft.adapt.specimen import compare
 from outdraft.core.learner import Learner, Moment
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.learn.compare import said_of_text
 from outdraft.learn.losses import mixed
 from outdraft.learn.low_rank import LowRank

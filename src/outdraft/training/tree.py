@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from outdraft.core.learner import Learner
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.core.registry import find
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens

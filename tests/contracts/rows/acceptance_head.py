@@ -10,7 +10,7 @@ import torch
 from contracts.sides import randomise, stutterer, twin
 from contracts.taught import taught, teach
 
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.networks.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.weights.digest import digest_weights

@@ -8,7 +8,7 @@ import pytest
 from contracts.sides import randomise
 
 from outdraft import LLM, SamplingParams, zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.engine.naming.recipe import read_recipe, recipe_names
 from outdraft.engine.naming.roles import read_companions

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.engine.naming.speculative_config import from_mapping
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config

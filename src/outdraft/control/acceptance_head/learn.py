@@ -29,7 +29,7 @@ from outdraft.control.acceptance_head.net import (
     save_acceptance,
 )
 from outdraft.core.learner import OWN, Assessment, Beside, Learner, LearnMethod, Lesson, Outlook
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.models.files.foreign_heads import recognise
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder

@@ -22,7 +22,7 @@ from typing import TypeVar
 import torch
 
 from outdraft import zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.engine.naming.combination import Choice, Combination, Speculation, combine
 from outdraft.engine.naming.recipe import Recipe, read_recipe
 from outdraft.engine.naming.roles import Companions, slots_of, without_draft_model

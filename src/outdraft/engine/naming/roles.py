@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft import zoo
-from outdraft.core.learners import find_learner
+from outdraft.core.learner_registry import find_learner
 from outdraft.options.base import NESTED
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.head_format import HeadFormat
-from outdraft.core.learners import find_learner, learner_names
+from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.models.families.shared.naming import Entry, stored_shapes
 from outdraft.models.files.load import read_json, require_filled
 from outdraft.models.networks.base import Decoder
