@@ -147,10 +147,6 @@ CASES = {
         ),
         "caches the states of another run: target is",
     ),
-    "a cache of other taps": (
-        ("eagle", *NEW, "--options", "taps=[1,2]", "--cache-bytes", "9999999", "--cache-dir", "AT/states"),
-        "caches the states of another run: taps is",
-    ),
     "an unknown key": (("eagle", *NEW, "--loop", "batch_token=3"), "did you mean 'batch_tokens'"),
     "an unknown key of a plan": (("eagle", *NEW, "--plan", "AT/plan.toml"), "did you mean 'batch_tokens'"),
     "the plan by its earlier name": (("eagle", *NEW, "--recipe", "AT/plan.toml"), "here it is called --plan"),

@@ -88,18 +88,32 @@ def test_the_bits_are_the_same_with_without_and_with_half_of_it(scene, tmp_path,
     ("change", "says"),
     [
         ({"target": 2}, "target is"),
-        ({"options": {"taps": (0, 1)}}, r"taps is \[.*\] there and \[0, 1\] here"),
+        ({"options": {"taps": (0, 1)}}, r"taps is \[0, 2\] there and \[0, 1\] here"),
         ({"data": 1}, "texts is"),
         ({"dtype": "bfloat16"}, "target is|dtype is"),
     ],
 )
 def test_a_cache_of_something_else_is_refused(scene, tmp_path, change, says):
-    own = {"cache_bytes": 1 << 24, "cache_dir": str(tmp_path / "states")}
+    own = {"cache_bytes": 1 << 24, "cache_dir": str(tmp_path / "states"), "options": {"taps": (0, 2)}}
     course(scene, tmp_path / "one", **own).loop.run(until=1)
     before = {path: path.read_bytes() for path in (tmp_path / "states").iterdir()}
     with pytest.raises(ConfigError, match=f"caches the states of another run: ({says})"):
-        course(scene, tmp_path / "two", **own, **change)
+        course(scene, tmp_path / "two", **(own | change))
     assert before == {path: path.read_bytes() for path in (tmp_path / "states").iterdir()}, "nothing is lost"
+
+
+def test_a_cache_of_more_taps_serves_a_kind_of_fewer(scene, tmp_path):
+    """And what the second kind adds to it lacks some: the first makes that again."""
+    shared = {"cache_bytes": 1 << 24, "cache_dir": str(tmp_path / "states")}
+    plain = weights(course(scene, tmp_path / "off"))
+    course(scene, tmp_path / "one", **shared).loop.run(until=6)
+    medusa = course(scene, tmp_path / "two", "medusa", **shared)
+    asked = counted(medusa)
+    assert same(weights(medusa), weights(course(scene, tmp_path / "alone", "medusa")))
+    assert len(asked) < 24, "what the first kind left is read"
+    third = course(scene, tmp_path / "three", **shared)
+    asked = counted(third)
+    assert same(weights(third), plain) and asked, "rows that lack its taps are asked for again"
 
 
 def test_what_was_cut_off_is_made_again_and_nan_is_refused(scene, tmp_path):

@@ -5,8 +5,9 @@
 
 A file is of one pass, since the bits of a matrix product may depend on all rows that it is made for: so training ends
 with the same bits with the cache, without it, and with one that is half full. What was cut off while it was written is
-made again; states that are no numbers are refused, and so is a cache of another target, other taps or other texts.
-The file holds last states and not logits, as others' caches do: the head makes those again, and a state is smaller.
+made again; states that are no numbers are refused, and so is a cache of another target, of other texts, or of fewer
+taps. The file holds last states and not logits, as others' caches do: the head makes those again, and a state is
+smaller.
 """
 
 import hashlib
@@ -131,8 +132,13 @@ def _require_same(path: Path, about: Mapping[str, Any]) -> None:
         ) from error
     for key, mine in about.items():
         theirs = told.get(key) if isinstance(told, dict) else None
-        if theirs != mine:
+        if theirs != mine and not (key == "taps" and _holds(theirs, mine, about["target"]["num_layers"])):
             raise ConfigError(
                 f"{path.parent} caches the states of another run: {key} is {shown(theirs)} there and {shown(mine)} "
                 "here; name another directory (cache_dir), or delete it"
             )
+
+
+def _holds(theirs: Any, mine: list[int], last: int) -> bool:
+    """Whether a cache of these taps has others too; last states always lie in it."""
+    return isinstance(theirs, list) and set(mine) - {last} <= set(theirs)
