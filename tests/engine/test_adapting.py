@@ -96,7 +96,7 @@ def test_tenants_share_nothing(tmp_path, worse):
         assert {SHARED, a, b} == set(AdaptRoom(room).tenants())
         AdaptRoom(room).tenant(a).publish(worse)
         AdaptRoom(room).tenant(SHARED).publish(worse)
-        wait_until(lambda: llm.adapting.serving.get(a, ("", 0))[1] == llm.adapting.serving[SHARED][1] == 1)
+        wait_until(lambda: [llm.adapting.serving.get(one, ("", 0))[1] for one in (a, SHARED)] == [1, 1])
         rounds = {}
         for salt in ("a", "b", None):
             rounds[salt] = llm.generate(PROMPTS[2], GREEDY, cache_salt=salt).stats
@@ -194,11 +194,11 @@ def test_a_reset_reaches_an_engine_that_runs(tmp_path, worse):
         sound = llm.generate(PROMPTS[0], GREEDY).stats.num_accepted_tokens
         tenant = AdaptRoom(room).tenant(SHARED)
         tenant.publish(lambda place: shutil.copytree(zoo.path("eagle3"), place, dirs_exist_ok=True))
-        wait_until(lambda: llm.adapting.serving[SHARED][1] == 1)
+        wait_until(lambda: llm.adapting.serving.get(SHARED, ("", 0))[1] == 1)
         born = llm.adapting.serving[SHARED][0]
         tenant.reset()
         assert tenant.publish(worse) == 1
-        wait_until(lambda: llm.adapting.serving[SHARED][0] not in ("", born))
+        wait_until(lambda: llm.adapting.serving.get(SHARED, ("", 0))[0] not in ("", born))
         assert llm.generate(PROMPTS[1], GREEDY).stats.num_accepted_tokens < sound
         wait_until(lambda: len(kept(room)) == 1)  # the file that was deleted is not written on
 

@@ -24,6 +24,7 @@ from outdraft.decode.parts import Parts
 from outdraft.drafters.shared.renewing import build_drafter, newest
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_ladder
 from outdraft.engine.assembly.memory import read_memory
+from outdraft.engine.assembly.other_target import note_other_target
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
 from outdraft.engine.assembly.setup import Setup
@@ -191,6 +192,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         refuse_over_states(method.name, drafter.needs, guard)
     if runner.shared is not None:
         runner.shared.needs = drafter.needs
+    note_other_target(drafter, runner.decoder)
     arms = arms_of(method, drafter)
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
