@@ -216,6 +216,11 @@ def test_keys_and_tensors_that_contradict_each_other_are_one_error(top, nested, 
     assert words in str(raised.value)
 
 
+def test_mimos_other_key_says_sinks_too(target, tmp_path):
+    top, nested = {"add_swa_attention_sink_bias": True}, {"attention_sink_bias": None}
+    assert read("dflash", directory(tmp_path / "d", top=top, nested=nested), target).config.sinks
+
+
 def test_sinks_of_some_layers_are_named(target, tmp_path):
     place = directory(tmp_path / "d")
     tensors = read_tensors(place / "model.safetensors")
