@@ -131,10 +131,10 @@ def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, *
     return {"model": str(directory / "p_eagle")}
 
 
-def block_net(kind, target, directory: Path, *, own=None, windows=(), vocab=None, **flags):
+def block_net(kind, target, directory: Path, *, own=None, windows=(), norm="rms", vocab=None, **flags):
     """A block network; where its files lie, its kind says."""
     config = target.config
-    layers = replace(like_target(config, num_layers=2, qk_norm=True), norm_eps=1e-3, windows=windows)
+    layers = replace(like_target(config, num_layers=2, qk_norm=True), norm_eps=1e-3, windows=windows, norm=norm)
     block = BlockConfig(
         layers=layers,
         taps=(0, 2),
@@ -239,6 +239,15 @@ BLOCKS = [
         label="tree of a recurrent head, own head",
         side=partial(block_net, DSPARK, own=DsparkSizes(head="rnn", rank=32), own_head=True, vocab=40),
         options=TREE,
+    ),
+    DrafterRow(
+        drafter="dflash", label="chain of norms of 1 + w", side=partial(block_net, DFLASH, norm="rms32"), options=CHAIN
+    ),
+    DrafterRow(
+        drafter="dflash",
+        label="chain of sinks and scaled values, which PyTorch runs",
+        side=partial(block_net, DFLASH, sinks=True, value_scale=0.6),
+        options=CHAIN,
     ),
 ]
 ROWS = [

@@ -19,6 +19,7 @@ LAYER |= {f"self_attn.{part}_proj": f"attn_{part}" for part in "qkv"} | {"self_a
 LAYER |= {f"self_attn.{part}_norm": f"attn_{part}_norm" for part in "qk"}
 LAYER |= {f"mlp.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}
 LAYER |= {"attention_conv.base_kernel": "attn_conv_base", "attention_conv.kernel_projection": "attn_conv_proj"}
+LAYER |= {"self_attn.attention_sink_bias": "attn_sinks.weight"}
 LAYER |= {"mlp_conv.base_kernel": "ffn_conv_base", "mlp_conv.kernel_projection": "ffn_conv_proj"}
 MARK = {"conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"}
 

@@ -94,7 +94,6 @@ def test_a_file_drafts_and_converts_as_its_directory_does(tmp_path: Path):
 
 
 REFUSED = [
-    ("dflash", {"attention__value_scale": 0.5}, r"attention_value_scale=0.5 .* is not supported in a draft"),
     ("dflash", {"hidden_activation": "gelu"}, r"dflash.hidden_activation='gelu' is not supported: take the model's"),
     ("dflash", {"hyper_connection__count": 4}, r"dflash.hyper_connection.count=4 is not supported"),
     ("dspark", {}, r"no dflash network by its tensors; what lies there is for the method 'dspark'"),

@@ -95,7 +95,7 @@ def test_a_row_that_is_shown_its_answer_is_not_learned_and_the_next_goes_on_from
         states = net.along(net.join(target.embed(tokens[read], lesson.positions[read] + 1), f[read])[None])
 
         class Whole:
-            def attend(self, layer, q, k, v, *, scale):
+            def attend(self, layer, q, k, v, *, scale, sinks=None):
                 k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
                 scores = torch.einsum("nhd,mhd->hnm", q, k) * scale
                 return torch.einsum("hnm,mhd->nhd", scores.softmax(-1), v).flatten(1)

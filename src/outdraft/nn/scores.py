@@ -41,11 +41,15 @@ def attention(
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return torch.matmul(shares(scores, sinks).to(v.dtype), v)
+
+
+def shares(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """The softmax of scores [..., H, n, T]. `sinks` is as in `attention`; what they take is left out."""
     if sinks is None:
-        return torch.matmul(torch.softmax(scores, -1).to(v.dtype), v)
-    column = sinks.to(scores)[None, :, :, None].expand(scores.shape[0], -1, scores.shape[2], 1)
-    shares = torch.softmax(torch.cat((scores, column), -1), -1)[..., :-1]
-    return torch.matmul(shares.to(v.dtype), v)
+        return torch.softmax(scores, -1)
+    column = sinks.to(scores)[..., None].expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat((scores, column), -1), -1)[..., :-1]
 
 
 def capped(scores: Tensor, cap: float) -> Tensor:

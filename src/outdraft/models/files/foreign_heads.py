@@ -140,7 +140,8 @@ def tensors_of_net(net: nn.Module, entries: Iterable[Entry], dtype: torch.dtype 
     """A network's parameters under the names of others. `dtype`: of the numbers; their own by default."""
     own, made = dict(net.named_parameters()), dict[str, Tensor]()
     for entry in entries:
-        made |= entry.split(own[entry.ours].detach().to(dtype or own[entry.ours].dtype))
+        kept = dtype or own[entry.ours].dtype
+        made |= {name: part.to(kept) for name, part in entry.split(own[entry.ours].detach()).items()}
     return made
 
 

@@ -24,6 +24,8 @@ class BlockConfig:
     own_embedding: bool = False
     own_mask: bool = False  # a row of its own stands for the mask, in place of the embedding of `mask_token_id`
     slot_masks: bool = False  # each slot behind the anchor's has a row of its own for the mask
+    sinks: bool = False  # each head of each layer has a score that no key has (`nn/scores.py`)
+    value_scale: float = 1.0  # of all values, before attention
     embedding_scale: float = 1.0
     output_multiplier: float = 1.0
     logit_cap: float | None = None  # scores are cap * tanh(score / cap)
@@ -38,6 +40,11 @@ class BlockConfig:
         """
         window = self.layers.window(layer)
         return window, self.causal or (self.causal_windows and window is not None)
+
+    @property
+    def norm_offset(self) -> float:
+        """Files store norms as w that mean w + this."""
+        return 1.0 if self.layers.norm == "rms32" else 0.0
 
     @property
     def first_slot(self) -> int:

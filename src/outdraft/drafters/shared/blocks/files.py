@@ -14,9 +14,9 @@ from torch import Tensor
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.gguf import names_in, open_blocks
-from outdraft.drafters.shared.blocks.keys import Absent, Tensors, read_keys, said_in
+from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, Absent, Tensors, read_keys, said_in
 from outdraft.drafters.shared.learning.vocab import read_vocab
-from outdraft.models.families.shared.naming import Entry, linear
+from outdraft.models.families.shared.naming import Entry, linear, norm
 from outdraft.models.networks.port import TargetFacts
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.pickled import read_pickled_vector
@@ -64,6 +64,7 @@ def read_blocks(
         own_embedding="embed_tokens.weight" in tensors,
         own_mask=MASK in tensors,
         slot_masks=SLOT_MASKS in tensors,
+        sinks=any(name.endswith(SINK_TENSOR) for name in tensors),
     )
     config, said = read_keys(raw, found, facts, absent, own, directory)
     return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
@@ -107,6 +108,7 @@ def _ours(name: str, also: Mapping[str, str]) -> str:
     if layer is None:
         return also.get(name, name)
     part = name[layer.end() :]
+    part = SINK_TENSOR if part == f"{SINK_TENSOR}.weight" else part  # llama.cpp's
     return f"layers.{layer[1]}.{also.get(part, part)}"
 
 
@@ -129,8 +131,9 @@ def _vocab(config: BlockConfig, tensors: TensorSource, directory: Path) -> Tenso
 def entries_of(config: BlockConfig) -> Iterable[Entry]:
     """Which of our parameters each published tensor is."""
     layers, width = config.layers, config.layers.head_dim
-    for name in ("fc", "hidden_norm", "norm"):
-        yield Entry(ours=f"{name}.weight", theirs=(f"{name}.weight",))
+    yield Entry(ours="fc.weight", theirs=("fc.weight",))
+    for name in ("hidden_norm", "norm"):
+        yield from norm(name, name, layers, offset=config.norm_offset)
     if config.own_head:
         yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))
     if config.own_embedding:
@@ -143,7 +146,9 @@ def entries_of(config: BlockConfig) -> Iterable[Entry]:
         if layers.qk_norm:
             norms |= {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
         for name, stored in norms.items():
-            yield Entry(ours=f"{ours}.{name}.weight", theirs=(f"{theirs}.{stored}.weight",))
+            yield from norm(f"{ours}.{name}", f"{theirs}.{stored}", layers, offset=config.norm_offset)
+        if config.sinks:
+            yield Entry(ours=f"{ours}.sinks", theirs=(f"{theirs}.{SINK_TENSOR}",))
         heights = (layers.num_kv_heads * width,) * 2
         attention, inner = f"{theirs}.self_attn", (layers.intermediate_size,) * 2
         yield from linear(f"{ours}.q", [f"{attention}.q_proj"], layers.qkv_bias)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, SINKS
 from outdraft.models.files.foreign_heads import tensor_names
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.gguf_families import BLOCK_DRAFTS, LAYER, GgufFamily, Keys, kinds_of
@@ -64,7 +65,7 @@ _BLOCKS = GgufFamily(
         "token_embd": "embed_tokens",
         "output": "lm_head",
     },
-    layer_names=LAYER,
+    layer_names=LAYER | {"attn_sinks": SINK_TENSOR},
     keys=_keys,
     two_ways=True,
 )
@@ -85,6 +86,8 @@ class GgufBlocks(GgufModel):
         told = {key: value for key in own if (value := self._meta.value(key)) is not None}
         if "d2t" in self:
             told["draft_vocab_size"] = self.shape("d2t")[0]
+        if any(f".{SINK_TENSOR}." in name for name in self):  # no key says it
+            told[SINKS] = True
         return {**self.read_config(), **told}
 
     def __getitem__(self, name: str) -> Tensor:

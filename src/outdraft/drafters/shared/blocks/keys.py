@@ -32,9 +32,11 @@ _READ = (
     *("draft_vocab_size", "target_hidden_size", "num_target_layers", "has_embed_tokens", "has_lm_head"),
     *("input_embedding_scale", "output_multiplier", "final_logit_softcapping", "projector_type"),
 )
+SINKS, VALUES, NORMS = "attention_sink_bias", "attention_value_scale", "use_gemma_norm"
+SINK_TENSOR = f"self_attn.{SINKS}"  # of each layer [H]
+_SINKS = (SINKS, "add_swa_attention_sink_bias")  # either says it; MiMo's files have both
 _ONLY: Mapping[str, tuple[object, ...]] = {  # what is computed here in any case
-    **dict.fromkeys(("attention_value_scale", "tap_shift"), (*OFF, 1)),
-    **dict.fromkeys(("attention_sink_bias", "add_swa_attention_sink_bias", "use_gemma_norm"), OFF),
+    "tap_shift": (*OFF, 1),
     **dict.fromkeys(("causal", "use_swa", "dspark_backbone_conv_enabled"), OFF),
 }
 
@@ -58,6 +60,7 @@ class Tensors:
     own_embedding: bool
     own_mask: bool
     slot_masks: bool
+    sinks: bool
 
 
 def read_keys(
@@ -73,13 +76,16 @@ def read_keys(
     for key in ("block_size", "mask_token_id"):
         if said.get(key) is None:
             raise ModelLoadError(f"{where} holds no block network: its config.json names no {key}")
+    told = {key: raw[key] for key in raw if key != NESTED} if is_flat else dict(raw[LAYERS])
+    said = {key: told[key] for key in (*_ONLY, *_SINKS, VALUES, NORMS) if key in told} | said
     for key, values in _ONLY.items():
         if said.get(key) not in values:
             raise ModelLoadError(f"{where}: {key}={shown(said[key])} of config.json is not supported in a draft")
-    known = {*_READ, *own, *_ONLY}
+    known = {*_READ, *own, *_ONLY, *_SINKS, VALUES, NORMS}
     check_keys((raw.get(NESTED) or {}) if is_flat else raw, known, where.name, strict=False)
-    told = {key: raw[key] for key in raw if key != NESTED} if is_flat else dict(raw[LAYERS])
     layers, fields = _layers(told, known, where, qk_norm=found.qk_norm), Fields({**said, "model_type": where.name})
+    if _flag(fields, NORMS):
+        layers = replace(layers, norm="rms32")
     causal, causal_windows = _sight(fields, absent, where, is_flat=is_flat)
     cap = fields.get("final_logit_softcapping", float, 0.0)
     config = BlockConfig(
@@ -96,6 +102,8 @@ def read_keys(
         own_embedding=found.own_embedding,
         own_mask=found.own_mask and not found.slot_masks,
         slot_masks=found.slot_masks,
+        sinks=_sinks(fields, where, there=found.sinks),
+        value_scale=fields.get(VALUES, float, 1.0),
         embedding_scale=fields.get("input_embedding_scale", float, 1.0),
         output_multiplier=fields.get("output_multiplier", float, 1.0),
         logit_cap=cap if cap > 0 else None,
@@ -174,6 +182,18 @@ def _from_anchor(fields: Fields, absent: Absent, where: Path, *, is_flat: bool) 
             "guesses too, as in DeepSpec" if found else "guesses nothing",
         )
     return found
+
+
+def _sinks(fields: Fields, where: Path, *, there: bool) -> bool:
+    """Whether heads have sinks. `there`: whether the files hold some."""
+    told: list[tuple[str, bool | None]] = [(key, _flag(fields, key)) for key in _SINKS if fields.has(key)]
+    for key, flag in told or [(SINKS, None)]:
+        if bool(flag) != there:
+            raise ModelLoadError(
+                f"{where}: {key}={shown(flag)} of config.json, and its files hold {'' if there else 'no '}attention "
+                f"sinks ({SINK_TENSOR} of layers): take both from one place, or download them again"
+            )
+    return there
 
 
 def _flag(fields: Fields, key: str) -> bool | None:

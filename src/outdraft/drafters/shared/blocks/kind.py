@@ -135,7 +135,7 @@ class BlockKind(Generic[Own]):
     def save(self, net: BlockNet, directory: Path, dtype: torch.dtype | None = None) -> None:
         """config.json and model.safetensors in speculators' layout."""
         config = net.config
-        tensors = tensors_of_net(net, [*entries_of(config), *self.entries(config, net.own)], dtype)
+        tensors = tensors_of_net(net, [*entries_of(config), *self.entries(config, net.own)], dtype or net.dtype)
         if net.vocab is not None:
             tensors["d2t"] = differences(net.vocab)
             tensors["t2d"] = membership(net.vocab, config.layers.vocab_size)

@@ -29,8 +29,10 @@ Around = Callable[[Tensor, Sublayer], Tensor]  # the normed rows [N, D], a subla
 class BlockAttention(Protocol):
     """What the slots of a pass see."""
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-        """q [N, H, d], k and v [N, Hkv, d] of all slots, rotary applied -> [N, H * d]."""
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float, sinks: Tensor | None = None
+    ) -> Tensor:
+        """q [N, H, d], k and v [N, Hkv, d] of all slots, rotary applied -> [N, H * d]. sinks: [H]."""
         ...
 
 
@@ -40,7 +42,7 @@ def plainly(x: Tensor, sublayer: Sublayer) -> Tensor:
 
 
 class BlockLayer(nn.Module):
-    """Layer `index`. `attention_conv`, `mlp_conv`: what stands around a sublayer."""
+    """Layer `index`. `attention_conv`, `mlp_conv`: what stands around a sublayer. The others: see `BlockConfig`."""
 
     def __init__(
         self,
@@ -49,9 +51,12 @@ class BlockLayer(nn.Module):
         dtype: torch.dtype,
         device: torch.device,
         convolution: Callable[[], nn.Module] | None = None,
+        *,
+        sinks: bool = False,
+        value_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.index, self.scale = index, config.head_dim**-0.5
+        self.index, self.scale, self.value_scale = index, config.head_dim**-0.5, value_scale
         self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         width = config.hidden_size
 
@@ -66,6 +71,9 @@ class BlockLayer(nn.Module):
         self.kv = linear("kv", width, 2 * config.num_kv_heads * config.head_dim, config.qkv_bias)
         self.q_norm = norm(config.head_dim) if config.qk_norm else None
         self.k_norm = norm(config.head_dim) if config.qk_norm else None
+        self.sinks: nn.Parameter | None = None
+        if sinks:
+            self.sinks = nn.Parameter(torch.full((config.num_heads,), float("nan"), dtype=dtype, device=device))
         self.out = linear("out", config.num_heads * config.head_dim, width, config.out_bias)
         self.mlp = MLP(config, PartPlace(index=index, width=width, dtype=dtype, device=device, linear=linear))
         self.attention_conv = None if convolution is None else convolution()
@@ -75,14 +83,15 @@ class BlockLayer(nn.Module):
         """Keys and values of contexts, or of normed block rows: [N, D] -> [N, Hkv, d] each."""
         k, v = self.kv(x).view(-1, 2 * self.num_kv_heads, self.head_dim).split(self.num_kv_heads, 1)
         k = k if self.k_norm is None else self.k_norm(k)
-        return rotation(k).to(v.dtype), v
+        return rotation(k).to(v.dtype), v if self.value_scale == 1 else v * self.value_scale
 
     def mixed(self, x: Tensor, rotation: Rotation, ctx: BlockAttention) -> Tensor:
         """What the slots see, of normed rows: [N, D] -> [N, D]."""
         q = self.q(x).view(-1, self.num_heads, self.head_dim)
         q = q if self.q_norm is None else self.q_norm(q)
         k, v = self.keys(x, rotation)
-        found: Tensor = self.out(ctx.attend(self.index, rotation(q).to(v.dtype), k, v, scale=self.scale))
+        seen = ctx.attend(self.index, rotation(q).to(v.dtype), k, v, scale=self.scale, sinks=self.sinks)
+        found: Tensor = self.out(seen)
         return found
 
     def forward(self, h: Tensor, rotation: Rotation, ctx: BlockAttention, exact: bool) -> Tensor:

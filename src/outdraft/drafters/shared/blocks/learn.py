@@ -190,6 +190,6 @@ def block_config(options: BlockLearning, target: Decoder) -> BlockConfig:
 def begin_blocks(net: BlockNet, target: Decoder, seed: int) -> None:
     """Fresh weights; the last norm and an own head begin as the target's."""
     begin(net, seed)
-    net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
+    net.get_parameter("norm.weight").copy_(target.final_norm.weight)  # type: ignore[arg-type]
     if net.lm_head is not None and net.vocab is not None:
         net.lm_head.weight.copy_(target.head_matrix()[net.vocab])

@@ -3,8 +3,8 @@
     contexts   fc, keys and values of committed rows: packed maps, into the cache (`texts.py`)
     block      rows behind the text, each of which sees the text and the whole block, or what of it is before it
 
-The rows of a block stand in the cache while the call lasts, and are dropped. With causal windows PyTorch runs the
-layers. Data in: a network as it was loaded; data out: one that can only draft.
+The rows of a block stand in the cache while the call lasts, and are dropped. With causal windows, sinks or scaled
+values PyTorch runs the layers. Data in: a network as it was loaded; data out: one that can only draft.
 """
 
 from collections.abc import Sequence as Seq
@@ -113,6 +113,8 @@ def _can_pack(net: BlockNet, target: NativeDecoder) -> bool:
     sights = [config.sight(layer.index) for layer in block_layers(net)]
     return (
         can_pack(config.layers, target.dtype, target.device)
+        and not config.sinks
+        and config.value_scale == 1
         and len({causal for _, causal in sights}) == 1
         and not any(causal and window is not None for window, causal in sights)
     )

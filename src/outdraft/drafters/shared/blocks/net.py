@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction
 from outdraft.drafters.shared.blocks.layers import BlockAttention, BlockLayer
-from outdraft.models.networks.block import embedding_rows
+from outdraft.models.networks.block import embedding_rows, make_norm
 from outdraft.nn.linear import Linear
-from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
 
 Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], positions [N] -> [N, D]
@@ -29,7 +28,8 @@ Head = Callable[[Tensor], Tensor]  # normed states [N, D] -> logits [N, V]
 class BlockNet(nn.Module):
     """The network. vocab [V']: the target's ids of the draft's tokens; None: all.
 
-    own: the sizes of the parts that its kind adds. `exact`: no row's bits depend on the rows beside it (inference).
+    own: the sizes of the parts that its kind adds. dtype: of the weights, and of what is drafted with them. `exact`: no
+    row's bits depend on the rows beside it (inference).
     """
 
     def __init__(
@@ -45,13 +45,16 @@ class BlockNet(nn.Module):
     ) -> None:
         super().__init__()
         layers, width = config.layers, config.layers.hidden_size
-        self.config, self.own, self.exact = config, own, False
+        self.config, self.own, self.exact, self.dtype = config, own, False, dtype
         self.vocab: Tensor | None
         self.register_buffer("vocab", vocab, persistent=False)
         self.fc = Linear(len(config.taps) * config.target_hidden_size, width, False, dtype, device)
-        self.hidden_norm = RMSNorm(width, layers.norm_eps, dtype, device)
-        self.layers = nn.ModuleList(BlockLayer(layers, i, dtype, device, convolution) for i in range(layers.num_layers))
-        self.norm = RMSNorm(width, layers.norm_eps, dtype, device)
+        self.hidden_norm = make_norm(layers, width, dtype, device)
+        told: dict[str, Any] = {"sinks": config.sinks, "value_scale": config.value_scale}
+        self.layers = nn.ModuleList(
+            BlockLayer(layers, i, dtype, device, convolution, **told) for i in range(layers.num_layers)
+        )
+        self.norm = make_norm(layers, width, dtype, device)
         self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device) if config.own_head else None
         self.embedding: nn.Parameter | None = None
         if config.own_embedding:
@@ -64,11 +67,6 @@ class BlockNet(nn.Module):
         self.correction = correction
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the weights, and of what is drafted with them."""
-        return self.norm.weight.dtype  # type: ignore[return-value]
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
         """The target's states, one [N, Dt] a tap -> contexts [N, D]."""

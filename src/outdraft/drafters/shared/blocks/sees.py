@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
-from outdraft.nn.scores import attention
+from outdraft.nn.scores import attention, shares
 
 Sight = Callable[[int], tuple[int | None, bool]]  # layer -> its window of committed rows, whether slots are causal
 
@@ -35,7 +35,9 @@ class CachedBlocks:
     def __init__(self, cache: KVCache, seqs: Seq[int], size: int, sight: Sight, *, overlap: int = 0) -> None:
         self._cache, self._seqs, self._size, self._sight, self._overlap = cache, seqs, size, sight, overlap
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float, sinks: Tensor | None = None
+    ) -> Tensor:
         """q [B * b, H, d], k and v [B * b, Hkv, d] -> [B * b, H * d]."""
         (window, is_causal), found = self._sight(layer), []
         for seq, *own in zip(self._seqs, *(x.split(self._size) for x in (q, k, v)), strict=True):  # type: ignore[no-untyped-call]
@@ -51,6 +53,7 @@ class CachedBlocks:
                 torch.cat((before[1], values), 1)[None],
                 mask=mask if is_causal else None,
                 scale=scale,
+                sinks=None if sinks is None else sinks[:, None],
             )
             found.append(out[0].transpose(0, 1).flatten(1))
         return torch.cat(found)
@@ -71,16 +74,30 @@ class PackedBlocks:
     def __init__(self, keys: Seq[tuple[Tensor, Tensor]], documents: Seq[Document], size: int, sight: Sight) -> None:
         self._keys, self._documents, self._size, self._sight = keys, documents, size, sight
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float, sinks: Tensor | None = None
+    ) -> Tensor:
         """q [n * b, H, d], k and v [n * b, Hkv, d] -> [n * b, H * d]."""
         group, size = q.shape[1] // k.shape[1], self._size
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         far_k, far_v = (x.repeat_interleave(group, 1) for x in self._keys[layer])
         counts = [size * (one.blocks.stop - one.blocks.start) for one in self._documents]
         parts = zip(self._documents, *(torch.split(x, counts) for x in (q, k, v)), strict=True)  # type: ignore[no-untyped-call]
-        return torch.cat([self._of(layer, one, own, far_k[one.rows], far_v[one.rows], scale) for one, *own in parts])
+        column = None if sinks is None else sinks[:, None]
+        return torch.cat(
+            [self._of(layer, one, own, far_k[one.rows], far_v[one.rows], scale, column) for one, *own in parts]
+        )
 
-    def _of(self, layer: int, one: Document, own: Seq[Tensor], far_k: Tensor, far_v: Tensor, scale: float) -> Tensor:
+    def _of(
+        self,
+        layer: int,
+        one: Document,
+        own: Seq[Tensor],
+        far_k: Tensor,
+        far_v: Tensor,
+        scale: float,
+        sinks: Tensor | None,
+    ) -> Tensor:
         """The slots of one document: queries, keys, values [m * b, H, d], contexts [T, H, d] -> [m * b, H * d]."""
         (q, _, v), size, count = own, self._size, len(one.anchors)
         window, is_causal = self._sight(layer)
@@ -93,7 +110,7 @@ class PackedBlocks:
         if is_causal:
             near = near.masked_fill(~inside(size, causal=True, device=q.device), float("-inf"))
         scores = torch.cat((far.masked_fill(hidden, float("-inf")), near.transpose(0, 1).flatten(1, 2)), -1)
-        weights = scores.softmax(-1).to(v.dtype)  # [H, m * b, T + b]
+        weights = shares(scores, sinks).to(v.dtype)  # [H, m * b, T + b]
         out = torch.matmul(weights[..., : len(far_k)], far_v.transpose(0, 1))  # [H, m * b, d]
-        shares = weights[..., len(far_k) :].reshape(-1, count, size, size).transpose(0, 1)  # [m, H, b, b]
-        return (out + torch.matmul(shares, near_v).transpose(0, 1).flatten(1, 2)).transpose(0, 1).flatten(1)
+        nearby = weights[..., len(far_k) :].reshape(-1, count, size, size).transpose(0, 1)  # [m, H, b, b]
+        return (out + torch.matmul(nearby, near_v).transpose(0, 1).flatten(1, 2)).transpose(0, 1).flatten(1)

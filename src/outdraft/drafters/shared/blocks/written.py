@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.keys import FLAT_TAPS, LAYERS, NESTED, TAPS
+from outdraft.drafters.shared.blocks.keys import FLAT_TAPS, LAYERS, NESTED, NORMS, SINKS, TAPS, VALUES
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.llama import kinds_of
 from outdraft.models.files.foreign_heads import speculators_config
@@ -19,7 +19,8 @@ def written(config: BlockConfig, name: str, architecture: str, dtype: torch.dtyp
         "architectures": [architecture],
         **speculators_config(name, None, []),
         **_common(config, dtype),
-        **_scales(config),
+        **_parts(config),
+        **_norms(config),
         "is_causal": config.causal,
         "sliding_window_non_causal": not config.causal_windows,
         TAPS[0]: list(config.taps),
@@ -56,10 +57,11 @@ def written_flat(
         **_shape(config),
         **told,
         **sight,
+        **_norms(config),
         "num_target_layers": num_target_layers,
         "has_embed_tokens": config.own_embedding,
         "has_lm_head": config.own_head,
-        NESTED: {**inner, **_scales(config)},
+        NESTED: {**inner, **_parts(config)},
     }
 
 
@@ -73,11 +75,17 @@ def _common(config: BlockConfig, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
-def _scales(config: BlockConfig) -> dict[str, float]:
+def _parts(config: BlockConfig) -> dict[str, float | bool]:
     """Those that change something: a library may refuse keys that it does not know."""
     told = {"input_embedding_scale": config.embedding_scale, "output_multiplier": config.output_multiplier}
+    told |= {VALUES: config.value_scale}
     capped = {} if config.logit_cap is None else {"final_logit_softcapping": config.logit_cap}
-    return {key: value for key, value in told.items() if value != 1} | capped
+    return {key: value for key, value in told.items() if value != 1} | capped | ({SINKS: True} if config.sinks else {})
+
+
+def _norms(config: BlockConfig) -> dict[str, bool]:
+    """At the top in either layout."""
+    return {NORMS: True} if config.norm_offset else {}
 
 
 def _shape(config: BlockConfig) -> dict[str, Any]:
