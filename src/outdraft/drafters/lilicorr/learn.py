@@ -19,10 +19,10 @@ class LilicorrLearning(BlockLearning):
     """The network's shape, and how its blocks are trained."""
 
     candidates: int = 8  # of a slot
-    chain_size: int = 256  # channels of a candidate; 0: those of the target; the paper's: 1024
+    chain_size: int = 128  # channels of a candidate; 0: those of the target; the paper's: 1024
     chain_layers: int = 2
-    chain_heads: int = 8
-    factor_dim: int = 256  # the paper's: 1024
+    chain_heads: int = 4
+    factor_dim: int = 128  # the paper's: 1024
     logit_scale: float = 8.0
 
     def __post_init__(self) -> None:

@@ -58,7 +58,7 @@ class NodeLayer(nn.Module):
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         """[n * L, D], [H, L, L] -> [n * L, D]."""
         heads, length = bias.shape[:2]
-        parts = self.qkv(self.attn_norm(x)).view(-1, length, 3, heads, x.shape[-1] // heads)
+        parts = self.qkv(self.attn_norm(x)).view(len(x) // length, length, 3, heads, x.shape[-1] // heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # [n, H, L, d] each
         mixed = attention(q, k, v, scale=q.shape[-1] ** -0.5, mask=bias.to(q.dtype))
         x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
@@ -115,7 +115,8 @@ class CandidateChain(Correction):
         a = self.context_norm(self.context(context) * there)  # [n, D]
         x, each = self.norm(x), a.repeat_interleave(self.slots * self.top, 0)
         f = F.silu(self.mix(torch.cat((x, each, x * each), -1)))
-        leaving, entering = (self._unit(one(f)).view(*log_p.shape, -1) for one in (self.leaving, self.entering))
+        made = self._unit(torch.stack((self.leaving(f), self.entering(f))))
+        leaving, entering = made.view(2, *log_p.shape, made.shape[-1])  # [n, S, k, F] each
         begins = self._unit(self.starting(a))[:, None, None].expand(-1, 1, self.top, -1)  # [n, 1, k, F]
         factors = self.scale * torch.cat((begins, leaving[:, :-1]), 1) @ entering.transpose(-1, -2)  # [n, S, k, k]
         return torch.cat((best.indices.to(factors), factors.flatten(2)), -1)
@@ -163,7 +164,7 @@ class CandidateChain(Correction):
         tokens = e if self.token is None else self.token(e)
         nodes: Tensor = tokens + self.state(h).repeat_interleave(self.top, 0) + said
         places = self.slot_embedding[0] + self.rank_embedding[0, :, :, : self.top]  # [1, S, k, D']
-        return (nodes.view(*log_p.shape, -1) + places).flatten(0, 2)
+        return (nodes.view(*log_p.shape, nodes.shape[-1]) + places).flatten(0, 2)
 
     def _bias(self) -> Tensor:
         """Of a node for another, by the distance of their slots: [H, L, L]."""
