@@ -30,7 +30,7 @@ class Fault:
     wrong: str
 
 
-_BLOCKS = ("dflash", "dflash2", "domino", "dspark", "specdec", "xpress")
+_BLOCKS = ("dflash", "dflash2", "domino", "dspark", "lilicorr", "specdec", "xpress")
 FAULTS = (
     Fault(
         name="slot shift",
@@ -45,6 +45,13 @@ FAULTS = (
         where="shared.blocks.drafter:BlockDrafter._say",
         right="self._port.layers.embed)[:, -1]",
         wrong="self._port.layers.embed)[:, 0]",
+    ),
+    Fault(
+        name="context of another row",
+        kinds=("lilicorr",),
+        where=f"{_TEXTS}.read_waiting",
+        right="own[-1].clone()",
+        wrong="own[0].clone()",
     ),
     Fault(
         name="block one position late",

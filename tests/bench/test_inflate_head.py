@@ -18,6 +18,7 @@ from contracts.rows.early_exit import exit_head
 from contracts.rows.falcon import net as falcon_net
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
+from contracts.rows.lilicorr import blocks as lilicorr_blocks
 from contracts.rows.medusa import borrowed as medusa_borrowed
 from contracts.rows.medusa import heads as medusa_heads
 from contracts.rows.mtp import mtp_net
@@ -58,6 +59,7 @@ def guess(target_dir, name, head_dir, **options):
 HEADS = [
     ("dflash", dflash_blocks, {"width": 3, "nodes": 12}),
     ("dflash2", dflash2_blocks, {"width": 3, "nodes": 12}),
+    ("lilicorr", lilicorr_blocks, {"width": 3, "nodes": 12}),
     ("specdec", specdec_slots, {"width": 3, "nodes": 12}),
     ("domino", domino_blocks, {"width": 3, "nodes": 12}),
     ("xpress", xpress_blocks, {"width": 3, "nodes": 12}),

@@ -14,7 +14,7 @@ from outdraft.engine.naming.speculative_config import from_mapping
 from outdraft.models.files.foreign_heads import recognise
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
-from outdraft.options.errors import CapabilityError, ModelLoadError, OutdraftError
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError, OutdraftError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors, save_tensors
 
@@ -23,6 +23,7 @@ SMALL: dict[str, dict[str, object]] = {
     "dflash2": {"conv_group_size": 8, "selector_rank": 4, "selector_top_k": 5},
     "domino": {"rank": 4, "state": 6, "prefix": 1},
     "dspark": {"rank": 4},
+    "lilicorr": {"candidates": 5, "chain_size": 8, "chain_heads": 2, "factor_dim": 6},
     "xpress": {"rank": 4, "ratio": 3},
 }
 KINDS = sorted(SMALL)
@@ -246,13 +247,6 @@ def test_a_draft_as_nemotrons_is_read(target: Decoder, tmp_path: Path):
 
 
 REFUSED = [
-    (
-        "dflash",
-        {"projector_type": "lilicorr"},
-        ModelLoadError,
-        "the head of LiLiCorr, a network over the candidates of all slots, which is not here",
-    ),
-    ("dflash", {"lilicorr_num_layers": 2}, ModelLoadError, "with the head of LiLiCorr"),
     ("dflash", {"use_swa": True}, ModelLoadError, "use_swa=True of config.json is not supported in a draft"),
     ("dflash", {"target_layer_ids": [1]}, ModelLoadError, "target_layer_ids of config.json is "),
     ("dflash", {"aux_hidden_state_layer_ids": [1, 2, 3]}, ModelLoadError, "name different taps"),
@@ -279,7 +273,13 @@ def test_what_is_not_computed_is_refused_by_name(
 
 @pytest.mark.parametrize(
     ("kind", "key", "value"),
-    [("domino", "emb_dim", None), ("domino", "pure_draft_prefix_len", -1), ("xpress", "xpress_rank", "4")],
+    [
+        ("domino", "emb_dim", None),
+        ("domino", "pure_draft_prefix_len", -1),
+        ("lilicorr", "lilicorr_candidate_topk", 0),
+        ("lilicorr", "lilicorr_factor_dim", None),
+        ("xpress", "xpress_rank", "4"),
+    ],
 )
 def test_sizes_of_a_head_are_whole_numbers(kind: str, key: str, value: object, target: Decoder, tmp_path: Path):
     place = flat(kind, target, tmp_path / "d")
@@ -287,6 +287,43 @@ def test_sizes_of_a_head_are_whole_numbers(kind: str, key: str, value: object, t
     change(place, **{} if value is None else {key: value})
     with pytest.raises(ModelLoadError, match=f"{key}={value!r} of config.json must be a number of at least"):
         read(kind, place, target)
+
+
+LILICORR = [
+    ("lilicorr_enabled", False, ModelLoadError, "lilicorr_enabled=False of config.json"),
+    ("lilicorr_logit_scale", "8", ModelLoadError, "lilicorr_logit_scale='8' of config.json must be a number above 0"),
+    ("lilicorr_num_layers", 17, ModelLoadError, "lilicorr_num_layers=17 of config.json: at most 16"),
+    ("lilicorr_num_heads", 3, CapabilityError, "lilicorr_hidden_size=8 is no multiple of lilicorr_num_heads=3"),
+    ("conv_kernel_size", 2, ModelLoadError, "one of conv_kernel_size and conv_group_size: give both"),
+    ("sample_from_anchor", True, CapabilityError, "slots behind the anchor's"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "error", "words"), LILICORR)
+def test_what_no_lilicorr_has_is_refused(
+    key: str, value: object, error: type[OutdraftError], words: str, target: Decoder, tmp_path: Path
+):
+    place = flat("lilicorr", target, tmp_path / "d")
+    change(place, nested={key: value}, **{key: value})
+    with pytest.raises(error) as raised:
+        read("lilicorr", place, target)
+    assert words in str(raised.value)
+
+
+def test_a_lilicorr_has_sglangs_names_or_modelopts(target: Decoder, tmp_path: Path):
+    place = flat("lilicorr", target, tmp_path / "d")
+    before = read("lilicorr", place, target)
+    ours = {"feature_mlp.up_proj": "feature_mlp.1", "feature_mlp.down_proj": "feature_mlp.3"}
+    ours |= {"feature_norm": "feature_mlp.0", "lilicorr.layers.1.mlp.down_proj": "lilicorr.layers.1.mlp.2"}
+    renamed(place, ours, prefix="model.")
+    assert recognise(place)[0] == "lilicorr" and same(before, read("lilicorr", place, target))
+
+
+def test_a_lilicorr_of_a_part_of_the_vocabulary_is_no_option(target: Decoder):
+    with pytest.raises(ConfigError, match="draft_vocab_size=20: candidates are of the whole vocabulary here"):
+        network("lilicorr", target, draft_vocab_size=20)
+    with pytest.raises(ConfigError, match="from_anchor=true: the anchor's slot has no candidates here"):
+        network("lilicorr", target, from_anchor=True)
 
 
 def test_what_a_head_leaves_out_is_as_its_library_has_it(target: Decoder, tmp_path: Path):

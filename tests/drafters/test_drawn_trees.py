@@ -42,6 +42,7 @@ KINDS = (
     "falcon",
     "hass",
     "hydra",
+    "lilicorr",
     "medusa",
     "mtp",
     "p_eagle",

@@ -126,7 +126,7 @@ def test_what_was_not_asked_for_is_not_noted(model_dir: Path, caplog: pytest.Log
         ({"speculative_config": {"method": "ngram", "parallel_drafting": True}}, "parallel_drafting=True"),
         ({"speculative_config": {"method": "ngram", "prompt_lookup_mx": 3}}, "did you mean 'prompt_lookup_max'"),
         ({"speculative_config": {"method": "draft_model", "draft_sample_method": "soft"}}, "greedy or probabilistic"),
-        ({"speculative_config": {"method": "lilicorr", "model": SMALL}}, "method='lilicorr': this head of a block"),
+        ({"speculative_config": {"method": "jetspec", "model": SMALL}}, "method='jetspec': this head of a block"),
         ({"speculative_config": {"method": "peagle", "model": SMALL}}, "heads that write several tokens in one pass"),
         ({"speculative_config": {"method": "mlp_speculator", "model": SMALL}}, "such networks are not read"),
         ({"speculative_config": {"method": "custom_class", "model": "a.B"}}, "'package.module:METHOD'"),

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 import torch
 
 from outdraft.core.head_format import served_by_sglang, served_by_vllm
-from outdraft.drafters.dflash2.net import BlockConvolution, CandidateSelector
+from outdraft.drafters.dflash2.net import CandidateSelector
 from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.convolution import BlockConvolution, begin_convolutions, convolution_entries
 from outdraft.drafters.shared.blocks.keys import Absent
 from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts, sizes
 from outdraft.drafters.shared.blocks.net import BlockNet
@@ -44,10 +45,7 @@ def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: t
 
 
 def _entries(config: BlockConfig, own: Dflash2Sizes) -> Iterable[Entry]:
-    for i in range(config.layers.num_layers):
-        for where in ("attention_conv", "mlp_conv"):
-            for part in ("base_kernel", "kernel_projection.weight"):
-                yield Entry(ours=f"layers.{i}.{where}.{part}", theirs=(f"layers.{i}.{where}.{part}",))
+    yield from convolution_entries(config)
     for part in (*_BOOKS, "hidden_projection.weight"):
         yield Entry(ours=f"correction.{part}", theirs=(f"candidate_selector.{part}",))
 
@@ -65,14 +63,10 @@ def _also() -> dict[str, str]:
 @torch.no_grad()
 def _begin(net: BlockNet) -> None:
     """Convolutions change nothing at first."""
-    for part in net.modules():
-        if isinstance(part, BlockConvolution):
-            part.base_kernel.zero_()
-            part.base_kernel[:, 0] = 1
-            part.kernel_projection.weight.zero_()
-        if isinstance(part, CandidateSelector):
-            for one in part.parameters():
-                one.mul_(_STD / one.std())
+    begin_convolutions(net)
+    assert net.correction is not None
+    for one in net.correction.parameters():
+        one.mul_(_STD / one.std())
 
 
 KIND: BlockKind[Dflash2Sizes] = BlockKind(

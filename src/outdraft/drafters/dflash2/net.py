@@ -1,50 +1,20 @@
-"""DFlash2's two parts: convolutions along a block around every sublayer, and a selector of one candidate a slot.
+"""DFlash2's selector of one candidate a slot.
 
-    convolution    y_t = sum over tau of (base[tau] + d[tau]) x_(t - tau)       d = a projection of the normed rows, one
-                   before the sublayer with base[0], d[0], behind it with       number for each group of channels
-                   base[1], d[1]; no shift leaves its block
-    selector       S(c | a) = U(c) + sum over r of A[a] * (P h) * B[c]          c among the top K of a slot, a the token
-                                                                                before it: -inf for all other tokens
+    S(c | a) = U(c) + sum over r of A[a] * (P h) * B[c]     c among the top K of a slot, a the token before it: -inf for
+                                                            all other tokens
 
 "DFlash 2", Inco AI, 2026, https://inco.ai/blog/dflash2/, as speculators 0.9 has it; DFlash: Chen et al., 2026,
 https://arxiv.org/abs/2602.06036.
 """
 
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.learner import OWN, Beside
-from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores
+from outdraft.core.learner import Beside
+from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores, weighed
 from outdraft.nn.linear import Linear
-
-
-class BlockConvolution(nn.Module):
-    """Around one sublayer. Begins as nothing: the row itself, before and behind."""
-
-    def __init__(
-        self, width: int, block_size: int, taps: int, group: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        super().__init__()
-        self.block_size, self.taps, self.group = block_size, taps, group
-        self.base_kernel = nn.Parameter(torch.full((2, taps, width), float("nan"), dtype=dtype, device=device))
-        self.kernel_projection = Linear(width, 2 * taps * (width // group), False, dtype, device)
-
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """The normed rows [N, D] of whole blocks, and what they go through -> [N, D]."""
-        moved = self.kernel_projection(x).view(len(x), 2, self.taps, -1)
-        kernels = self.base_kernel + moved.repeat_interleave(self.group, -1)  # [N, 2, taps, D]
-        return self._along(sublayer(self._along(x, kernels[:, 0])), kernels[:, 1])
-
-    def _along(self, x: Tensor, kernel: Tensor) -> Tensor:
-        """x [N, D], kernel [N, taps, D]: each row and those before it in its block."""
-        blocks, found = x.view(-1, self.block_size, x.shape[-1]), x * kernel[:, 0]
-        for back in range(1, self.taps):
-            earlier = nn.functional.pad(blocks, (0, 0, back, 0))[:, : self.block_size]
-            found = found + earlier.reshape_as(x) * kernel[:, back]
-        return found
 
 
 class CandidateSelector(Correction):
@@ -88,13 +58,13 @@ class CandidateSelector(Correction):
         return torch.einsum("nr,nkr->nk", asked, self.successor_codebook[candidates])
 
     def beside(
-        self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor, weights: Tensor
+        self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor, weights: Tensor, known: Tensor
     ) -> Seq[Beside]:
         """Cross-entropy over a slot's candidates, behind the text's token: the next one takes the weakest's place."""
         found = []
         for slot in range(before.shape[1]):
             kept = (rows[:, slot] >= 0) & (after[:, slot] >= 0)
-            states, tokens, heavy = h[kept, slot], after[kept, slot], weights[kept, slot]
+            states, tokens = h[kept, slot], after[kept, slot]
             said = scores(states)
             candidates = said.detach().topk(min(self.top, said.shape[-1]), -1).indices
             is_there = candidates == tokens[:, None]
@@ -102,6 +72,5 @@ class CandidateSelector(Correction):
             candidates = candidates.scatter(-1, place[:, None], tokens[:, None])
             pairs = self._pairs(states, self.predecessor_codebook[before[kept, slot]], candidates)
             far = nn.functional.cross_entropy((said.gather(-1, candidates) + pairs).float(), place, reduction="none")
-            share = heavy * (len(heavy) / heavy.sum().clamp_min(1e-9))
-            found.append(Beside(name=OWN, values=far * share, rows=rows[kept, slot], weight=float(heavy.mean())))
+            found.append(weighed(far, rows[kept, slot], weights[kept, slot]))
         return found

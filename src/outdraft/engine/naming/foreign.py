@@ -137,7 +137,7 @@ CONFIG_CURES: Mapping[str, str] = {
     "use_heterogeneous_vocab": "with this method drafts have the target's vocabulary: leave it out",
 }
 METHODS: Mapping[str, str] = {  # of vLLM and SGLang, and not here
-    **dict.fromkeys(("dspine", "jetspec", "lilicorr"), _A_HEAD),
+    **dict.fromkeys(("dspine", "jetspec"), _A_HEAD),
     "peagle": "heads that write several tokens in one pass are not here: docs/convert.md lists the drafts that are "
     "read",
     "pard": "draft models that write several tokens in one pass are not here: name one that writes one",

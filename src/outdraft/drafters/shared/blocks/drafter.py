@@ -42,7 +42,9 @@ class BlockDrafter(StateDrafter):
         asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
         slots: dict[int, BlockSlots] = {}
         if asked:
-            own = [depth for depth in depths if depth > 0]
+            correction, whole = self._net.correction, self._net.config.depth
+            reads_all = correction is not None and correction.reads_scores
+            own = [whole if reads_all else depth for depth in depths if depth > 0]
             made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked], own)
             slots = {seq.id: one for seq, one in zip(asked, made, strict=True)}
         if self._net.correction is None:
@@ -62,10 +64,10 @@ class BlockDrafter(StateDrafter):
         net, first = self._net, self._net.config.first_slot
         assert net.correction is not None
         scores = torch.stack([one.scores[step] for one in slots])
-        whole = torch.stack([one.states for one in slots])
-        h = whole[:, first + step]
+        known = torch.stack([one.known for one in slots])
+        h = torch.stack([one.states[first + step] for one in slots])
         before = torch.tensor([[*path[:first], *path] for path in paths], device=h.device)
-        summary = net.summaries(whole, before, self._port.layers.embed)[:, -1]
+        summary = net.summaries(known, before, self._port.layers.embed)[:, -1]
         self._judged = torch.cat((h, summary.to(h)), -1)
         return self._whole(net.correction(scores, h, summary))
 

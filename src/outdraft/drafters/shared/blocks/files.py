@@ -14,7 +14,7 @@ from torch import Tensor
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.gguf import names_in, open_blocks
-from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, Absent, Tensors, read_keys, said_in
+from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, Absent, Tensors, read_keys
 from outdraft.drafters.shared.learning.vocab import read_vocab
 from outdraft.models.families.shared.naming import Entry, linear, norm
 from outdraft.models.networks.port import TargetFacts
@@ -30,7 +30,6 @@ _BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
 _LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 _OF_LAYERS = ("self_attn.", "mlp.", "input_layernorm.", "post_attention_layernorm.")
-_OTHERS = {"lilicorr": "LiLiCorr, a network over the candidates of all slots"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +51,6 @@ def read_blocks(
     """
     raw, stored = open_blocks(directory, own)
     tensors = _tensors(stored, directory, also)
-    told = said_in(raw, directory)
-    if name := other_head((*told, *tensors, str(told.get("projector_type")))):
-        raise ModelLoadError(
-            f"{directory} holds a block network with the head of {name}, which is not here: docs/convert.md lists "
-            "the drafts that are read"
-        )
     found = Tensors(
         qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
         own_head="lm_head.weight" in tensors,
@@ -68,12 +61,6 @@ def read_blocks(
     )
     config, said = read_keys(raw, found, facts, absent, own, directory)
     return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
-
-
-def other_head(names: Iterable[str]) -> str | None:
-    """A head that is not here, by words in names of tensors or keys."""
-    said = list(names)
-    return next((name for word, name in _OTHERS.items() if any(word in one for one in said)), None)
 
 
 def own_tensors(directory: Path, also: Mapping[str, str]) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction
-from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, other_head, own_tensors, read_blocks
+from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, own_tensors, read_blocks
 from outdraft.drafters.shared.blocks.keys import NAMED, Absent, whole_number
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.written import written
@@ -119,7 +119,7 @@ class BlockKind(Generic[Own]):
             raise ModelLoadError(f"{directory} holds no block network{instead(directory)}")
         if told not in (None, self.name):
             raise ModelLoadError(f"{directory} holds a {shown(told)}, no {self.name} network{instead(directory)}")
-        if told is None and own_names is not None and not self._is_of(own_names) and not other_head(own_names):
+        if told is None and own_names is not None and not self._is_of(own_names):
             raise ModelLoadError(f"{directory} holds no {self.name} network by its tensors{instead(directory)}")
         files = read_blocks(directory, facts, self.absent, self.keys, self.also)
         files.config.require(facts)

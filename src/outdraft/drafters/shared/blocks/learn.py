@@ -83,7 +83,8 @@ class BlockLearner:
         shown = None if lesson.moment is None else self._shown(lesson, anchors, rows, inside, states)
         if shown is not None:
             inside = inside & (shown < 0)
-        return self._outlook(lesson, states(shown), rows, inside)
+        last = torch.where(positions[:, None] > 0, context[anchors - 1], torch.zeros_like(context[anchors]))
+        return self._outlook(lesson, states(shown), last, rows, inside)
 
     def _shown(
         self, lesson: Lesson, anchors: Tensor, rows: Tensor, inside: Tensor, states: Callable[[], Tensor]
@@ -91,17 +92,22 @@ class BlockLearner:
         """The text's tokens that stand in slots behind the anchor's in training [n, b - 1]; -1: the mask does."""
         return None
 
-    def _outlook(self, lesson: Lesson, h: Tensor, rows: Tensor, inside: Tensor) -> Outlook:
-        """Of states [n, b, D] of all slots, the target's rows [n, S] of those that guess, and whether there is one."""
+    def _outlook(self, lesson: Lesson, h: Tensor, last: Tensor, rows: Tensor, inside: Tensor) -> Outlook:
+        """Of states [n, b, D] of all slots, contexts [n, D] of the rows before the anchors (zeros: there is none), the
+        target's rows [n, S] of the slots that guess, and whether there is one.
+        """
         net, correction, first = self.net, self.net.correction, self.net.config.first_slot
         before, after = (lesson.ids[:, shift : shift + lesson.shape[1]].flatten()[rows] for shift in (0, 1))
-        whole, h = h, h[:, first:]  # [n, S, D]
+        known, h = h, h[:, first:]  # [n, b, D], [n, S, D]
+        if correction is not None and correction.reads_scores:
+            scores = self._scores(h.flatten(0, 1)).view(len(h), h.shape[1], net.config.draft_vocab_size)
+            known = net.known(known, scores, last, self.target.embed)
         learns, beside, states = torch.is_grad_enabled(), [], h
         corrected = correction is not None and (correction.learns_scores or not learns)
         if correction is not None and corrected:
             tokens = torch.cat((before[:, :first], before), 1)
-            known = net.summaries(whole, tokens, self.target.embed)[:, first:]
-            states = torch.cat((h, known.to(h)), -1)
+            summaries = net.summaries(known, tokens, self.target.embed)[:, first:]
+            states = torch.cat((h, summaries.to(h)), -1)
         head, own = self._corrected if corrected else self._scores, self._own(after)
         weights: Tensor | None = None
         if learns:
@@ -110,7 +116,8 @@ class BlockLearner:
             if self._options.pace:
                 weights = paced(self._log_probs(states, own, counted, head), counted)
             if correction is not None:
-                beside = list(correction.beside(self._scores, h, before, own, torch.where(counted, rows, -1), weights))
+                counting = torch.where(counted, rows, -1)
+                beside = list(correction.beside(self._scores, h, before, own, counting, weights, known))
         steps = decaying(rows.shape[1], self._options.gamma)
         guesses = []
         for step in range(rows.shape[1]):

@@ -114,6 +114,17 @@ class BlockNet(nn.Module):
             return embedding_rows(self.embedding, ids).to(self.dtype)
         return table(ids, positions).detach().to(self.dtype)
 
+    def known(self, h: Tensor, scores: Tensor, context: Tensor, table: Embed) -> Tensor:
+        """As the correction's, and states where it reads no scores; embeddings are the target's."""
+        if self.correction is None or not self.correction.reads_scores:
+            return h
+
+        def embed(ids: Tensor) -> Tensor:
+            found = table(ids.flatten(), torch.zeros_like(ids.flatten())).detach().to(self.dtype)
+            return found.view(*ids.shape, found.shape[-1])
+
+        return self.correction.known(h, scores, context, embed)
+
     def summaries(self, h: Tensor, before: Tensor, table: Embed) -> Tensor:
         """As the correction's; tokens stand at no position."""
 

@@ -18,12 +18,15 @@ from outdraft.drafters.shared.blocks.sees import CachedBlocks
 from outdraft.drafters.shared.networks.paired_text import PairedTexts
 from outdraft.models.networks.port import TargetPort
 
+_CONTEXT = 0  # what is kept of a text's last row
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockSlots:
     """What a pass says of one block."""
 
     states: Tensor  # [b, D] normed, of all slots
+    known: Tensor  # what the correction's summaries read: these states, or what it makes of them and the scores
     scores: Tensor  # [S, V'] of the slots that guess, before what stands behind the head
 
 
@@ -40,11 +43,13 @@ class BlockTexts(PairedTexts):
         waiting = self.waiting(seqs, self.net.config.taps)
         slots = self.cache.grow_all(seqs, waiting.counts)
         positions = torch.tensor(waiting.places, device=self.port.facts.device)
-        for layer, made in enumerate(self.net.keys(self.net.fuse(waiting.taps), positions)):
+        contexts = self.net.fuse(waiting.taps)
+        for layer, made in enumerate(self.net.keys(contexts, positions)):
             keys, values = (torch.split(x, waiting.counts) for x in made)  # type: ignore[no-untyped-call]
             for seq, slot, k, v in zip(seqs, slots, keys, values, strict=True):
                 self.cache.rows.write(seq, layer, slot, k, v)
-        self.have_read(seqs, [{} for _ in seqs])
+        each: Seq[Tensor] = contexts.split(waiting.counts)  # type: ignore[no-untyped-call]
+        self.have_read(seqs, [{_CONTEXT: own[-1].clone()} for own in each])
 
     def blocks(self, seqs: Seq[int], anchors: Seq[int], depths: Seq[int]) -> list[BlockSlots]:
         """A block for each text; `anchors`: their pending tokens, `depths`: tokens that each is to guess.
@@ -62,8 +67,8 @@ class BlockTexts(PairedTexts):
             size = max(sizes)
             rows = net.embed(tokens, positions, lent.embed, size=size)
             states, scores = self._native.run(self.cache, seqs, rows, ends, depths)
-            parts = zip(states.split(size), scores.split(list(depths)), strict=True)  # type: ignore[no-untyped-call]
-            return [BlockSlots(states=own, scores=net.adjusted(said)) for own, said in parts]
+            parts = zip(seqs, states.split(size), scores.split(list(depths)), strict=True)  # type: ignore[no-untyped-call]
+            return [self._slots(seq, own, net.adjusted(said)) for seq, own, said in parts]
         blocks = dict[int, Tensor]()
         for size in sorted({*sizes}):  # in a pass of its own, so that no text's numbers depend on another's depth
             own = [i for i, one in enumerate(sizes) if one == size]
@@ -71,5 +76,12 @@ class BlockTexts(PairedTexts):
             context = CachedBlocks(self.cache.rows, [seqs[i] for i in own], size, config.sight)
             made = net.run(rows, positions[own], context).split(size)  # type: ignore[no-untyped-call]
             blocks.update(zip(own, made, strict=True))
-        both = zip([blocks[i] for i in range(len(seqs))], counts, strict=True)
-        return [BlockSlots(states=own, scores=net.scores(own[first:count], lent.head)) for own, count in both]
+        each = zip(seqs, [blocks[i] for i in range(len(seqs))], counts, strict=True)
+        return [self._slots(seq, own, net.scores(own[first:count], lent.head)) for seq, own, count in each]
+
+    def _slots(self, seq: int, states: Tensor, scores: Tensor) -> BlockSlots:
+        """States [b, D] and scores [S, V'], and what the correction knows of this block alone."""
+        last = self.texts[seq].last
+        assert last is not None
+        (known,) = self.net.known(states[None], scores[None], last[_CONTEXT][None], self.port.layers.embed)
+        return BlockSlots(states=states, known=known, scores=scores)
