@@ -80,7 +80,7 @@ def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():
             one.copy_(torch.randn(one.shape))
     h, before, after = torch.randn(5, 1, 6), torch.randint(9, (5, 1)), torch.randint(9, (5, 1))
     weights, matrix = torch.tensor([[3.0], [1.0], [0.5], [2.0], [0.0]]), torch.randn(6, 9)
-    (found,) = selector.beside(lambda x: x @ matrix, h, before, after, torch.arange(5)[:, None], weights)
+    (found,) = selector.beside(lambda x: x @ matrix, h, before, after, torch.arange(5)[:, None], weights, h)
     far = []
     for row in range(5):
         scores, token = h[row, 0] @ matrix, int(after[row, 0])

@@ -122,14 +122,15 @@ class CandidateChain(Correction):
         return torch.cat((best.to(factors), factors.flatten(2)), -1)
 
     def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
-        """What is known [n, S, k + k * k], tokens [n, m] -> log factors of a slot's candidates [n, m, k]."""
-        found = self._behind(h, before[:, 2:])
+        """What is known [n, S, k + k * k], tokens [n, m] -> ids and log factors of a slot's candidates [n, m, 2 k]."""
+        factors = self._behind(h, before[:, 2:])
+        found = torch.cat((h[:, : factors.shape[1], : self.top], factors), -1)
         return torch.cat((found[:, :1], found), 1)  # the anchor's slot guesses nothing
 
     def forward(self, scores: Tensor, h: Tensor, summary: Tensor) -> Tensor:
-        """[n, V], [n, D], [n, k] -> [n, V], -inf but for the candidates."""
-        best = scores.topk(self.top, -1).indices
-        return torch.full_like(scores, -torch.inf, dtype=summary.dtype).scatter(-1, best, summary)
+        """[n, V], [n, D], [n, 2 k] -> [n, V], -inf but for the candidates."""
+        ids, factors = summary.chunk(2, -1)
+        return torch.full_like(scores, -torch.inf, dtype=summary.dtype).scatter(-1, ids.long(), factors)
 
     def beside(
         self, scores: Scores, h: Tensor, before: Tensor, after: Tensor, rows: Tensor, weights: Tensor, known: Tensor

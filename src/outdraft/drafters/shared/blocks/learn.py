@@ -107,7 +107,8 @@ class BlockLearner:
         if correction is not None and corrected:
             tokens = torch.cat((before[:, :first], before), 1)
             summaries = net.summaries(known, tokens, self.target.embed)[:, first:]
-            states = torch.cat((h, summaries.to(h)), -1)
+            exact = correction.reads_scores  # then summaries hold ids, which half precision would round
+            states = torch.cat((h.to(summaries), summaries) if exact else (h, summaries.to(h)), -1)
         head, own = self._corrected if corrected else self._scores, self._own(after)
         weights: Tensor | None = None
         if learns:
