@@ -14,6 +14,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dflash": BLOCK,
     "dspark": {**BLOCK, "rank": 64},
     "dflash2": {**BLOCK, "selector_rank": 64},
+    "lilicorr": {"block_size": 8, "anchors": 128},
     "p_eagle": {**COUNTED, "anchors": 128, "num_layers": 2, "fc_norm": True},
     "mtp": {"num_steps": 4, "beta": 0.8},
     "eagle": {"num_steps": 4},
