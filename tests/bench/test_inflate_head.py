@@ -18,6 +18,7 @@ from contracts.rows.early_exit import exit_head
 from contracts.rows.falcon import net as falcon_net
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
+from contracts.rows.lilicorr import SHAPE as LILICORR
 from contracts.rows.lilicorr import blocks as lilicorr_blocks
 from contracts.rows.medusa import borrowed as medusa_borrowed
 from contracts.rows.medusa import heads as medusa_heads
@@ -38,6 +39,7 @@ from outdraft.drafters.shared.learning.inflate import layers_after
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.remake.inflate import inflate
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 
@@ -110,6 +112,15 @@ def test_guesses_are_the_small_pairs(turn, tie, tmp_path):
     big = guess(tmp_path / "big", name, tmp_path / "big head", **options)
     assert small.num_nodes > 5
     assert torch.equal(big.tokens, small.tokens) and torch.equal(big.parents, small.parents)
+
+
+def test_a_head_as_wide_as_its_network_is_refused(tmp_path):
+    target = random_decoder(tiny_config(layers=3, tie=True), dtype=torch.float64)
+    save_model(target, tmp_path / "small")
+    (tmp_path / "head").mkdir()
+    random_heads("lilicorr", **LILICORR | {"chain_size": 0})(target, tmp_path / "head")
+    with pytest.raises(ConfigError, match="is as wide as the network"):
+        inflate_head(tmp_path / "head", tmp_path / "small", tmp_path / "big", width=2, depth=3)
 
 
 def test_an_exit_keeps_its_share_of_the_depth():

@@ -11,13 +11,17 @@ from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.features.learn import wider
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.models.networks.base import Decoder
+from outdraft.options.errors import ConfigError
 
 
 @torch.no_grad()
 def inflate_blocks(
     net: BlockNet, target: Decoder, make: Callable[[BlockConfig], BlockNet], width: int, depth: int
 ) -> BlockNet:
-    """`target`: the small one. `make`: an empty network of these sizes, with the tokens of `net`."""
+    """`target`: the small one. `make`: an empty network of these sizes, with the tokens of `net`.
+
+    Raises `ConfigError` for a head behind the network's whose sizes follow the network's.
+    """
     old, layers = net.config, net.config.layers
     config = replace(
         old,
@@ -34,7 +38,13 @@ def inflate_blocks(
         if net.correction is not None and name.startswith("correction."):
             part = name.removeprefix("correction.")
             columns, share = net.correction.reads.get(part), width if part in net.correction.embeds else normed
-            parameter.copy_(small if columns is None else _wider_columns(small, columns, width, share))
+            made = small if columns is None else _wider_columns(small, columns, width, share)
+            if made.shape != parameter.shape:
+                raise ConfigError(
+                    f"inflate: {name} is as wide as the network, and a head is enlarged only where it has a width of "
+                    "its own: take width=1"
+                )
+            parameter.copy_(made)
         elif name == "norm.weight":
             parameter.copy_(small.repeat(width) / (width / normed))
         elif part in ("embedding", "mask"):
