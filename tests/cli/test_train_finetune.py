@@ -47,7 +47,7 @@ def test_a_trained_pair_is_lossless_as_the_changed_target(kind, outdraft, deep, 
     before = {path.name: path.read_bytes() for path in deep.iterdir() if path.is_file()}
     words = ("train", kind, "--target", deep, "--data", texts, "--out", out, *LOOP, "--loop", "lr=0.01")
     asked = [word for one in options for word in ("--options", one)]
-    ran = outdraft(*words, "--loop", "muon_lr=0.02", *asked)
+    ran = outdraft(*words, "--loop", "muon_lr=0.005", *asked)
     assert ran.code == 0, ran.err
     assert f"--model {out / 'target'} --drafter {drafter}" in ran.err and "nats a token before" in ran.err
     told = json.loads((out / "training.json").read_text())

@@ -25,6 +25,8 @@ TABLES = {  # parts of names, in every network of ours
     "projections",
     "predecessor_codebook",
     "successor_codebook",
+    "slot_bias",
+    "feature_weight",
 }
 
 

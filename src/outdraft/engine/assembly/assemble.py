@@ -192,7 +192,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         refuse_over_states(method.name, drafter.needs, guard)
     if runner.shared is not None:
         runner.shared.needs = drafter.needs
-    note_other_target(drafter, runner.decoder)
+    if drafter.traits.home or drafter.traits.inner:
+        note_other_target(drafter, runner.decoder)
     arms = arms_of(method, drafter)
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
