@@ -90,7 +90,7 @@ def test_cancelling_in_mid_flight_leaves_no_rows_and_no_state(subject):
 
 def test_an_error_of_the_draft_surfaces_from_its_thread(subject):
     engine = overlapped(subject)
-    engine.add(Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=50)))
+    engine.add(Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=90)))
     for _ in range(3):
         engine.step()
 

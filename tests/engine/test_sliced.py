@@ -83,19 +83,21 @@ def test_texts_are_those_of_whole_passes(words, ran, wanted):
 
 def test_a_request_that_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran, wanted):
     llm = LLM("zoo:target", drafter="none", kv_cache="paged")
-    cache = runner_of(llm.engine.parts).cache
+    cache, left = runner_of(llm.engine.parts).cache, list[bool]()
 
     async def leave(llm):
         for prompt in PROMPTS * 2:
             asked = asyncio.create_task(llm.agenerate(prompt, SETTINGS[0]))
             before = len(ran)
-            while len(ran) < before + 2:
+            while len(ran) < before + 2 and not asked.done():
                 await asyncio.sleep(0)
+            left.append(not asked.done())
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
         return await ask_all(llm)
 
     assert [one.token_ids for one in beside(llm, leave)] == [one.token_ids for one in wanted]
+    assert any(left), "some left while their prompt was read"
     llm.generate(RUNS, SETTINGS[0])
     cache.check()
 
