@@ -5,7 +5,7 @@
     DATA      train.jsonl, valid.jsonl and greedy.jsonl, as `train_all.split` writes them
     OUT       KIND/         the draft, its record, its run: an interrupted one goes on
               KIND.json     parameters, seconds, tokens a pass and acceptance by position, greedy and at temperature 1
-              states/       the target's states, which kinds with the same taps share
+              states/       the target's states, which kinds of the same taps or fewer share
 
 All have the loop's settings in common; a kind's own options stand in `kinds.py`.
 """

@@ -7,11 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from outdraft.core.learner import Guess, Lesson, Moment, Outlook
+from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.dflash2.net import CandidateSelector
 from outdraft.drafters.shared.blocks.pace import decaying, paced
 from outdraft.drafters.shared.blocks.spots import chosen_rows
 from outdraft.learn.compare import compare
 from outdraft.learn.losses import forward_kl
+from outdraft.testing.tiny import random_decoder, tiny_config
 
 
 def lesson(length=7, moment=None):
@@ -92,3 +94,33 @@ def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():
     wanted = (torch.stack(far) * weights[:, 0]).sum() / weights.sum()
     torch.testing.assert_close(found.values.mean(), wanted)
     assert found.weight == pytest.approx(float(weights.mean()))
+
+
+def test_a_chain_of_candidates_learns_as_far_as_the_text_is_among_them():
+    """A quarter of the cross-entropy over a slot's candidates; behind a text that left them nothing is learned."""
+    target = random_decoder(tiny_config(vocab=31, layers=2), dtype=torch.float32)
+    method = find_learner("lilicorr")
+    net = method.new(method.options(taps=(0, 1), block_size=3, candidates=2, chain_size=8, factor_dim=4), target, 0).net
+    ids = torch.tensor([[[3, 5], [7, 2]]]).float()  # [1, S, k]
+    factors = torch.tensor([[[1.0, -1.0, 1.0, -1.0], [0.5, 2.0, -3.0, 1.0]]])  # [1, S, k * k]
+    known, rows, even = torch.cat((ids, factors), -1), torch.tensor([[4, 5]]), torch.ones(1, 2)
+
+    def losses(text):
+        after = torch.tensor([text])
+        return [one.values for one in net.correction.beside(None, None, after, after, rows, even, known)]
+
+    first, second = losses([5, 7])
+    assert torch.allclose(first, -0.25 * torch.log_softmax(torch.tensor([1.0, -1.0]), 0)[1])
+    assert torch.allclose(second, -0.25 * torch.log_softmax(torch.tensor([-3.0, 1.0]), 0)[0])
+    assert [len(one) for one in losses([9, 7])] == [0, 0] and [len(one) for one in losses([3, 9])] == [1, 0]
+
+
+def test_slots_are_weighed_by_the_probability_of_the_texts_token():
+    target = random_decoder(tiny_config(vocab=31, layers=2), dtype=torch.float32)
+    method = find_learner("dflash")
+    learner = method.new(method.options(taps=(0, 1), block_size=3), target, 0)
+    scores, tokens = torch.randn(4, 2, 9), torch.tensor([[0, 8], [3, -1], [2, 2], [5, 1]])
+    counted = torch.tensor([[True, True], [True, True], [False, True], [True, True]])
+    found = learner._log_probs(scores, tokens, counted, lambda h: h)
+    wanted = scores.log_softmax(-1).gather(-1, tokens.clamp_min(0)[..., None])[..., 0]
+    assert torch.allclose(found, wanted.masked_fill(~counted | (tokens < 0), -torch.inf))

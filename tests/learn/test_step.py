@@ -115,3 +115,14 @@ def test_a_frozen_matrix_stays_and_a_matrix_of_zeros_has_no_direction():
     Muon([frozen, still], lr=0.1, weight_decay=0.0).step()
     assert torch.equal(frozen, torch.ones(3, 4)) and torch.equal(still, torch.ones(3, 4))
     assert torch.equal(orthogonal(torch.zeros(2, 5)), torch.zeros(2, 5))
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_a_cpu_multiplies_what_it_has_instructions_for(monkeypatch, has):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    matrix = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    found = orthogonal(matrix)
+    assert found.dtype == (torch.bfloat16 if has else torch.float32)
+    values = torch.linalg.svdvals(found.float())
+    assert values.min() > 0.6 and values.max() < 1.3, "singular values are about 1 in both"

@@ -46,6 +46,14 @@ def test_a_draft_of_another_target_is_named_with_the_cure(draft, caplog):
     assert f"--init {place}" in said
 
 
+@pytest.mark.logs_faults
+def test_a_draft_inside_another_drafter_is_named_too(draft, caplog):
+    place = draft(norm="0123456789abcdef")
+    inner = [{"method": "eagle3", "model": str(place)}, "ngram"]
+    with LLM("zoo:target", drafter={"name": "several", "drafters": inner}):
+        assert any(f"{place} was trained for another target" in one.getMessage() for one in caplog.records)
+
+
 @pytest.mark.parametrize("damage", ["no mark", "no record", "no JSON", "no object"])
 def test_without_a_mark_there_is_no_word(draft, caplog, damage):
     place = draft(norm=None)

@@ -166,8 +166,7 @@ class BlockLearner:
         chosen = (counted & (tokens >= 0)).nonzero()
         for part in torch.split(chosen, max(1, _CHUNK // self.net.config.draft_vocab_size)):
             n, s = part.unbind(1)
-            logits = head(states[n, s]).float()
-            found[n, s] = logits.gather(-1, tokens[n, s, None])[:, 0] - logits.logsumexp(-1)
+            found[n, s] = head(states[n, s]).float().log_softmax(-1).gather(-1, tokens[n, s, None])[:, 0]
         return found
 
 
