@@ -8,7 +8,7 @@ from typing import Any
 
 COUNTED = {"draft_vocab_size": 8192}
 BLOCK = {**COUNTED, "block_size": 8, "anchors": 128}
-HEADS = {"num_heads": 4, "num_layers": 2, "own_projections": False}
+HEADS = {**COUNTED, "num_heads": 4, "num_layers": 2, "own_projections": False}
 OPTIONS: dict[str, dict[str, Any]] = {
     "eagle3": {**COUNTED, "num_steps": 5, "fc_norm": True, "norm_output": True},
     "dflash": BLOCK,
@@ -16,18 +16,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dflash2": {**BLOCK, "selector_rank": 64},
     "lilicorr": {"block_size": 8, "anchors": 128},
     "p_eagle": {**COUNTED, "anchors": 128, "num_layers": 2, "fc_norm": True},
-    "mtp": {"num_steps": 4, "beta": 0.8},
-    "eagle": {"num_steps": 4},
-    "eagle1": {},
-    "hass": {},
+    "mtp": {**COUNTED, "num_steps": 4, "beta": 0.8},
+    "eagle": {**COUNTED, "num_steps": 4},
+    "eagle1": COUNTED,
+    "hass": COUNTED,
     "hydra": HEADS,
     "medusa": HEADS,
     "amphista": HEADS,
-    "redrafter": {"num_steps": 5, "own_projections": False},
-    "blockwise": {"num_heads": 4},
+    "redrafter": {**COUNTED, "num_steps": 5, "own_projections": False},
+    "blockwise": {**COUNTED, "num_heads": 4},
     "ctc": {},
     "specdec": BLOCK,
-    "falcon": {"anchors": 128},
+    "falcon": {**COUNTED, "anchors": 128},
     "kangaroo": {},
     "parallel_sampling": {},
     "draft_model": {"layers": [0, 1, 29], "borrow": True},

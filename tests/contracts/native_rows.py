@@ -60,36 +60,44 @@ def exit_head(target, directory: Path):
     return {"model": str(directory / "exit")}
 
 
-def eagle_net(target, directory: Path):
+def last_tokens(target, share):
+    """So many of the last tokens of the target's vocabulary; None: all."""
+    return None if share == 1 else torch.arange(target.config.vocab_size)[-int(target.config.vocab_size * share) :]
+
+
+def eagle_net(target, directory: Path, *, share=1.0):
+    vocab = last_tokens(target, share)
     config = EagleConfig(
         taps=(0, 2),
         hidden_size=64,
         vocab_size=target.config.vocab_size,
+        draft_vocab_size=0 if vocab is None else len(vocab),
         num_heads=2,
         num_kv_heads=1,
         head_dim=32,
         intermediate_size=96,
         max_len=512,
     )
-    net = EagleNet(config, small(target.config.vocab_size), torch.bfloat16)
+    net = EagleNet(config, small(target.config.vocab_size), torch.bfloat16, vocab=vocab)
     randomise(net, seed=8)
     save_eagle(net, directory / "eagle")
     return {"model": str(directory / "eagle")}
 
 
-def last_feature_net(target, directory: Path, *, bias=True, own_embedding=False):
+def last_feature_net(target, directory: Path, *, bias=True, own_embedding=False, share=1.0):
     """EAGLE-1's, of two layers, with another norm's epsilon than the target's."""
     layers = replace(like_target(target.config, num_layers=2), norm_eps=1e-3)
     config = LastFeatureConfig(layers=layers, tap=3, bias=bias, own_embedding=own_embedding)
-    net = LastFeatureNet(config, small(target.config.vocab_size), torch.bfloat16)
+    net = LastFeatureNet(config, small(target.config.vocab_size), torch.bfloat16, vocab=last_tokens(target, share))
     randomise(net, seed=11)
     save_last_feature(net, directory / "last")
     return {"model": str(directory / "last")}
 
 
-def mtp_net(target, directory: Path):
+def mtp_net(target, directory: Path, *, share=1.0):
     layers = replace(like_target(target.config, num_layers=2, qk_norm=True), norm_eps=1e-3)
-    net = MtpNet(MtpConfig(layers=layers, tap=3), small(target.config.vocab_size), torch.bfloat16)
+    config, vocab = MtpConfig(layers=layers, tap=3), last_tokens(target, share)
+    net = MtpNet(config, small(target.config.vocab_size), torch.bfloat16, vocab=vocab)
     randomise(net, seed=12)
     save_mtp(net, directory / "mtp")
     return {"model": str(directory / "mtp")}
@@ -158,6 +166,9 @@ FEATURES = [
     DrafterRow(drafter="eagle", label="tree", side=eagle_net, options=TREE),
     DrafterRow(drafter="mtp", label="chain", side=mtp_net, options=CHAIN),
     DrafterRow(drafter="mtp", label="tree", side=mtp_net, options=TREE),
+    DrafterRow(drafter="eagle", label="tree, fewer tokens", side=partial(eagle_net, share=0.7), options=TREE),
+    DrafterRow(drafter="mtp", label="chain, fewer tokens", side=partial(mtp_net, share=0.7), options=CHAIN),
+    DrafterRow(drafter="hass", label="chain, fewer tokens", side=partial(last_feature_net, share=0.7), options=CHAIN),
     DrafterRow(drafter="eagle1", label="chain", side=last_feature_net, options=CHAIN),
     DrafterRow(drafter="eagle1", label="tree", side=partial(last_feature_net, own_embedding=True), options=TREE),
     DrafterRow(drafter="hass", label="chain", side=partial(last_feature_net, bias=False), options=CHAIN),

@@ -13,8 +13,8 @@ from outdraft.core.learner import Lesson
 from outdraft.drafters.eagle3.formats import load_eagle3, read_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
 from outdraft.drafters.shared.features.learn import target_taps
-from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.models.files.load import save_model
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.config import llama_config

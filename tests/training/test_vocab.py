@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from outdraft import LLM, SamplingParams
 from outdraft.core.learner_registry import find_learner
+from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.models.files.load import save_model
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training import corpus
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
+from outdraft.weights.safetensors import read_tensors
 
 
 def test_only_what_is_to_be_guessed_counts(monkeypatch):
@@ -58,9 +61,52 @@ def test_a_run_begins_with_the_most_frequent_tokens_of_its_texts(scene, tmp_path
     assert torch.equal(again.learner.net.vocab, made.learner.net.vocab)
 
 
-@pytest.mark.parametrize("kind", ["medusa", "draft_model", "early_exit", "mtp"])
-def test_a_kind_that_drafts_the_whole_vocabulary_says_which_kind_does_not(kind, scene, tmp_path):
-    asked = {"draft_vocab_size": 3}
+BORROWED = {"own_projections": False}
+COUNTED = [
+    *((kind, {}) for kind in ("mtp", "eagle", "eagle1", "hass", "blockwise", "falcon")),
+    *((kind, more) for kind in ("medusa", "hydra", "amphista", "redrafter") for more in ({}, BORROWED)),
+]
+
+
+@pytest.mark.parametrize(("kind", "more"), COUNTED)
+def test_a_kind_without_a_head_of_its_own_says_the_texts_tokens_too(kind, more, scene, tmp_path):
+    made = course(scene, kind, tmp_path / "run", options={"draft_vocab_size": 5, **more})
+    vocab, net, target = torch.tensor([7, 9, 21, 30, 40]), made.learner.module, made.teacher.target
+    assert net.vocab.tolist() == vocab.tolist()
+    assert torch.equal((net.lm_head or net.projections[0]).weight, target.head_matrix()[vocab]), "as it begins"
+    made.loop.run(until=3)
+    made.learner.save(tmp_path / "draft")
+    assert "d2t" in read_tensors(tmp_path / "draft" / "model.safetensors")
+    assert drafter_of(recognise(tmp_path / "draft")[0]) == drafter_of("eagle1" if kind == "hass" else kind)
+    again = find_learner(kind).load(find_learner(kind).options(**more), target, tmp_path / "draft")
+    assert all(torch.equal(one, other) for one, other in zip(net.buffers(), again.module.buffers(), strict=True))
+    prompt, seen = {"prompt_token_ids": [50, 51, 52, 50, 51, 52]}, set()
+    drafter = {"name": find_learner(kind).drafter or kind, "model": str(tmp_path / "draft")}
+    with (
+        LLM(str(scene / "target"), dtype="float32", drafter="none") as plain,
+        plain.with_speculation(drafter=drafter, num_speculative_tokens=2, policy="fixed") as llm,
+    ):
+        for settings in ({}, {"temperature": 1.0, "seed": 3}):
+            params = SamplingParams(max_tokens=12, **settings)
+            pieces = list(llm.stream(prompt, params, return_draft_tree=True))
+            written = tuple(token for one in pieces for token in one.token_ids)
+            assert written == plain.generate(prompt, params).token_ids
+            seen |= {token for one in pieces if one.draft_tree for token in one.draft_tree.tokens[1:]}
+    assert seen and seen <= {7, 9, 21, 30, 40}
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout"), [("mtp", "speculators"), ("eagle1", "eagle"), ("medusa", "medusa"), ("hydra", "hydra")]
+)
+def test_a_layout_of_others_has_no_place_for_a_part_of_the_vocabulary(kind, layout, scene, tmp_path):
+    made = course(scene, kind, tmp_path, options={"draft_vocab_size": 5})
+    write = next(one.write for one in find_learner(kind).formats if one.name == layout)
+    with pytest.raises(CapabilityError, match=r"this draft says 5 of its target's tokens .*without draft_vocab_size"):
+        write(made.learner.module, made.teacher.target, "target", tmp_path / "out")
+
+
+def test_a_kind_that_drafts_the_whole_vocabulary_says_which_kind_does_not(scene, tmp_path):
+    asked, kind = {"draft_vocab_size": 3}, "draft_model"
     with pytest.raises(
         ConfigError,
         match=rf"of kind '{kind}'.*'draft_vocab_size' is an option of the kind .*eagle3 or .*p_eagle or .* xpress$",

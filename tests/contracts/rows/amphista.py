@@ -10,6 +10,7 @@ heads = random_heads("amphista")
 ROWS = [
     DrafterRow(drafter="amphista", side=heads),
     DrafterRow(drafter="amphista", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="amphista", label="fewer tokens", side=random_heads("amphista", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="amphista", target=stutterer, side=taught("amphista"))]
 LEARNING = {"alone": {"bidirectional": False, "own_projections": False}}

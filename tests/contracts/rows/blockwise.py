@@ -10,5 +10,6 @@ heads = random_heads("blockwise")
 ROWS = [
     DrafterRow(drafter="blockwise", side=heads),
     DrafterRow(drafter="blockwise", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="blockwise", label="fewer tokens", side=random_heads("blockwise", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="blockwise", target=stutterer, side=taught("blockwise"))]

@@ -12,6 +12,7 @@ ROWS = [
     DrafterRow(drafter="eagle1", label="dynamic", side=eagle1_net, options={"tree": "dynamic", "nodes": 12}),
     DrafterRow(drafter="eagle1", label="likeliest", side=eagle1_net, options={"sample": "greedy"}),
     DrafterRow(drafter="eagle1", label="chain", side=eagle1_net, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="eagle1", label="fewer tokens", side=random_heads("eagle1", draft_vocab_size=5)),
 ]
 GROUNDS = [
     DrafterRow(drafter="eagle1", target=stutterer, side=taught("eagle1")),

@@ -16,6 +16,7 @@ ROWS = [
         side=random_heads("falcon", block_size=3),
         options={"width": 2, "sample": "match", "best_first": False},
     ),
+    DrafterRow(drafter="falcon", label="fewer tokens", side=random_heads("falcon", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="falcon", target=stutterer, side=taught("falcon"))]
 LEARNING = {"three": {"block_size": 3}}

@@ -14,6 +14,7 @@ ROWS = [
     DrafterRow(drafter="hydra", label="likeliest", side=heads, options={"sample": "greedy"}),
     DrafterRow(drafter="hydra", label="plus", side=plus),
     DrafterRow(drafter="hydra", label="plus-chain", side=plus, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="hydra", label="fewer tokens", side=random_heads("hydra", draft_vocab_size=5)),
 ]
 GROUNDS = [
     DrafterRow(drafter="hydra", target=stutterer, side=taught("hydra")),

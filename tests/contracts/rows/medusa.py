@@ -10,6 +10,9 @@ heads, borrowed = random_heads("medusa"), random_heads("medusa", own_projections
 ROWS = [
     DrafterRow(drafter="medusa", side=heads),
     DrafterRow(drafter="medusa", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+    DrafterRow(
+        drafter="medusa", label="fewer tokens", side=random_heads("medusa", draft_vocab_size=5, own_projections=False)
+    ),
 ]
 own_target, own_heads = taught_along("medusa", stutterer, joint=True)  # Medusa-2
 GROUNDS = [

@@ -11,5 +11,6 @@ mtp_net = random_heads("mtp")
 ROWS = [
     DrafterRow(drafter="mtp", side=mtp_net),
     DrafterRow(drafter="mtp", label="chain", side=mtp_net, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="mtp", label="fewer tokens", side=random_heads("mtp", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="mtp", target=stutterer, side=taught("mtp"))]

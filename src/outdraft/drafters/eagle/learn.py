@@ -32,7 +32,7 @@ class EagleLearning(LayerLearning):
 
 def _new(options: EagleLearning, target: Decoder, seed: int) -> EagleNet:
     """A fresh network; its last norm starts as the target's."""
-    known = target.config
+    known, vocab = target.config, options.vocab(target)
     config = EagleConfig(
         taps=target_taps(options.taps, known.num_layers),
         hidden_size=known.hidden_size,
@@ -42,9 +42,10 @@ def _new(options: EagleLearning, target: Decoder, seed: int) -> EagleNet:
         head_dim=options.head_dim or known.head_dim,
         intermediate_size=options.intermediate_size or known.intermediate_size,
         max_len=known.max_len,
+        draft_vocab_size=0 if vocab is None else len(vocab),
         norm_eps=known.norm_eps,
     )
-    net = EagleNet(config, target, torch.float32)
+    net = EagleNet(config, target, vocab=vocab)
     begin(net, seed)
     with torch.no_grad():
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
@@ -69,7 +70,7 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
         num_kv_heads=old.num_kv_heads * width,
         intermediate_size=old.intermediate_size * width,
     )
-    big = EagleNet(config, inflate_decoder(target, width=width), net.join.dtype)
+    big = EagleNet(config, inflate_decoder(target, width=width), net.join.dtype, vocab=net.vocab)
     states = {"fusion.weight": len(old.taps), "join.weight": 2}
     heights = {
         "block.qkv.weight": [heads * old.head_dim for heads in (old.num_heads, old.num_kv_heads, old.num_kv_heads)],

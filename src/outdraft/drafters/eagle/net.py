@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
+from outdraft.drafters.shared.learning.vocab import CutHead, stored, vocab_of
 from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
@@ -25,7 +26,7 @@ from outdraft.models.networks.block import Block
 from outdraft.models.networks.config import llama_config
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of
 from outdraft.models.networks.packable import weight_of
-from outdraft.models.networks.port import TargetPort, lent_parts
+from outdraft.models.networks.port import TargetPort, facts_of, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -47,6 +48,7 @@ class EagleConfig:
     head_dim: int
     intermediate_size: int
     max_len: int
+    draft_vocab_size: int = 0  # of the target's tokens those that it says; 0: all
     num_layers: int = 1
     rope_theta: float = 10000.0
     norm_eps: float = 1e-5
@@ -61,8 +63,9 @@ class EagleNet(FeatureNet):
         target: Decoder | TargetPort,
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
+        vocab: Tensor | None = None,
     ) -> None:
-        known = target.config if isinstance(target, Decoder) else target.facts
+        known = facts_of(target)
         if (config.hidden_size, config.vocab_size) != (known.hidden_size, known.vocab_size):
             raise CapabilityError(
                 f"an EAGLE network of width {config.hidden_size} and vocabulary {config.vocab_size} cannot draft for a "
@@ -70,8 +73,7 @@ class EagleNet(FeatureNet):
             )
         if config.num_layers != 1:
             raise CapabilityError(f"an EAGLE network has one layer, and num_layers={config.num_layers} asks for others")
-        own = target.embedding.device if isinstance(target, Decoder) else target.facts.device
-        device = device or own
+        device = device or facts_of(target).device
         width, eps = config.hidden_size, config.norm_eps
         shape = llama_config(
             vocab_size=config.vocab_size,
@@ -86,7 +88,7 @@ class EagleNet(FeatureNet):
             norm_eps=eps,
         )
         assert shape.rope is not None
-        super().__init__(shape, tuple(config.taps))
+        super().__init__(shape, tuple(config.taps), vocab)
         self.config = config
         self.tap_norms = nn.ModuleList(RMSNorm(width, eps, dtype, device) for _ in config.taps)
         self.fusion = Linear(len(config.taps) * width, width, False, dtype, device)
@@ -96,8 +98,8 @@ class EagleNet(FeatureNet):
         self.block = Block(shape, 0, dtype, device)
         self.norm = RMSNorm(width, eps, dtype, device)
         self.rope = Rope(shape.rope)
-        head = lent_parts(target).head
-        self._target_head = head  # a bound method: the target's weights are not parameters of this module
+        self._target_head = lent_parts(target).head  # a bound method: its weights are no parameters of this module
+        self.lm_head: Linear | None = None if vocab is None else CutHead(target, vocab, dtype, device)
 
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:
         """The target's hidden states, one [N, D] a tap -> features [N, D]."""
@@ -113,8 +115,9 @@ class EagleNet(FeatureNet):
         return out
 
     def logits(self, g: Tensor) -> Tensor:
-        """Own norm, the target's head: [N, D] -> [N, V]."""
-        return self._target_head(self.norm(g))
+        """Own norm, the target's head, or its rows of the draft's tokens: [N, D] -> [N, V] or [N, V']."""
+        normed = self.norm(g)
+        return self._target_head(normed) if self.lm_head is None else self.lm_head(normed)  # type: ignore[no-any-return]
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
@@ -129,21 +132,21 @@ class EagleNet(FeatureNet):
             feature_norm=norm_of(self.feature_norm),
             join=weight_of(self.join),
         )
-        return NativeParts(layers=[parts_of(self.block)], rope=self.rope, entrance=entrance, norm=self.norm)
+        layers = [parts_of(self.block)]
+        return NativeParts(layers=layers, rope=self.rope, entrance=entrance, norm=self.norm, head=self.lm_head)
 
 
 def save_eagle(net: EagleNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors."""
-    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
+    beside = stored(net.vocab, net.config.vocab_size)
+    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype, beside=beside)
 
 
 def load_eagle(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> EagleNet:
     """The network in `directory` for this target, in the target's type unless `dtype` is given."""
-    stored = target.embedding.dtype if isinstance(target, Decoder) else target.facts.dtype
-    return load_head(
-        directory,
-        EagleConfig,
-        lambda config, device: EagleNet(config, target, dtype or stored, device),
-        model_type=MODEL_TYPE,
-        what="EAGLE network",
-    )
+
+    def make(config: EagleConfig, device: torch.device | None) -> EagleNet:
+        vocab = vocab_of(config, directory) if device is None else None
+        return EagleNet(config, target, dtype or facts_of(target).dtype, device, vocab)
+
+    return load_head(directory, EagleConfig, make, model_type=MODEL_TYPE, what="EAGLE network")

@@ -20,6 +20,7 @@ from outdraft.drafters.shared.features.last_feature import (
     load_last_feature,
     save_last_feature,
 )
+from outdraft.drafters.shared.learning.vocab import require_whole
 from outdraft.models.files.foreign_heads import read_config, stored_dtype, tensor_names
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
@@ -49,7 +50,7 @@ def _write(net: LastFeatureNet, target: Decoder, target_name: str, directory: Pa
 
 def _with_bias(net: LastFeatureNet, target: Decoder) -> LastFeatureNet:
     """The same network with a bias of zeros."""
-    made = LastFeatureNet(replace(net.config, bias=True), target, net.fc.weight.dtype)
+    made = LastFeatureNet(replace(net.config, bias=True), target, net.fc.weight.dtype, vocab=net.vocab)
     made.load_state_dict({**net.state_dict(), "fc.bias": torch.zeros_like(net.fc.weight[:, 0])})
     return made
 
@@ -64,6 +65,7 @@ def _write_vllm(net: LastFeatureNet, target: Decoder, target_name: str, director
 
 
 def _write_authors(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:
+    require_whole(net, "EAGLE-1's")
     save_last_feature(net, directory)
     path = directory / "config.json"
     told = load_json(path)

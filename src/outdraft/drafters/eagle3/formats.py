@@ -35,10 +35,9 @@ read_eagle3, load_eagle3, save_eagle3 = partial(read_fused, KIND), partial(load_
 
 def _is_original(directory: Path) -> bool:
     told = read_config(directory)
-    named = "speculators_model_type" not in told and (
-        "draft_vocab_size" in told or ORIGINAL in str(told.get("architectures"))
-    )
-    return named and MASK not in tensor_names(directory)
+    ours = "speculators_model_type" in told or str(told.get("model_type")).startswith("outdraft_")
+    named = "draft_vocab_size" in told or ORIGINAL in str(told.get("architectures"))
+    return named and not ours and MASK not in tensor_names(directory)
 
 
 def _write_original(net: FusedNet, target: Decoder, target_name: str, directory: Path) -> None:

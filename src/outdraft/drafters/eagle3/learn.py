@@ -7,13 +7,10 @@ a directory in the published layout (`files.py`).
 
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from outdraft.drafters.eagle3.formats import FORMATS, KIND, save_eagle3
 from outdraft.drafters.shared.features.fused.learn import FusedLearning, inflate_fused, new_fused, trained_before
-from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.learn import falling, learn_features
-from outdraft.drafters.shared.learning.vocab import choose_vocab
 from outdraft.options.ranges import check_range
 
 
@@ -40,6 +37,5 @@ LEARN = learn_features(
     summary="the published EAGLE-3 and 3.1: own head, perhaps of fewer tokens, unrolled on its own outputs",
     model_type=KIND.model_type,
     formats=FORMATS,
-    choose_vocab=lambda learner, counts: choose_vocab(cast(FusedNet, learner.net), learner.target, counts),
     inflate=partial(inflate_fused, KIND),
 )

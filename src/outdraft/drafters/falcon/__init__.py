@@ -26,6 +26,7 @@ from outdraft.drafters.falcon.net import FalconNet
 from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
 from outdraft.drafters.shared.blocks.sees import CachedBlocks
 from outdraft.drafters.shared.heads.drafter import head_method
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.networks.paired_text import PairedText, PairedTexts
 from outdraft.drafters.shared.state_drafter import StateDrafter
 from outdraft.models.networks.port import TargetPort
@@ -111,7 +112,8 @@ class FalconDrafter(StateDrafter):
                 above = [known[seq, path[:-k]] for seq, path in new] if done else []
                 made = texts.blocks([seq for seq, _ in new], above, [path[-k:] for _, path in new])
                 known.update(zip(new, made, strict=True))
-            return self._net.logits(torch.stack([known[one][1][step - done] for one in asked]))
+            said = self._net.logits(torch.stack([known[one][1][step - done] for one in asked]))
+            return whole_logits(said, self._net.vocab, texts.port.facts.vocab_size)
 
         return grow_slots(self._options, seqs, self.depths(seqs, budgets), budgets, say)
 

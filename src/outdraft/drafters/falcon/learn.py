@@ -78,7 +78,8 @@ class FalconLearner(HeadLearner):
         shown, share = torch.zeros_like(inside), share_shown(lesson, options.shown_first, options.shown_last)
         if share and len(anchors):
             with torch.no_grad():
-                best = best_tokens(guessed(rows), net.logits, net.config.vocab_size)
+                best = best_tokens(guessed(rows), net.logits, net.config.draft_vocab_size or net.config.vocab_size)
+                best = best if net.vocab is None else net.vocab[best]
             shown = inside & self._shown(lesson, anchors, share, inside & (best != tokens[ahead]))
             before = torch.where(begins.flatten()[first, None, None], 0, states[first - 1])
             rows = net.along(torch.where(shown[..., None], net.join(embeds, true)[ahead], x[own]), before)
@@ -90,7 +91,8 @@ class FalconLearner(HeadLearner):
                 g, kept = guessed(rows), inside
             for place in range(k):
                 rows_of, weight = ahead[kept[:, place], place], options.decay ** len(guesses)
-                guesses.append(Guess(states=g[kept[:, place], place], head=net.logits, rows=rows_of, weight=weight))
+                said = g[kept[:, place], place]
+                guesses.append(Guess(states=said, head=net.logits, rows=rows_of, weight=weight, vocab=net.vocab))
                 beside.append(states_beside(guesses[-1], true[rows_of]))
         return Outlook(guesses=guesses, beside=beside)
 

@@ -102,7 +102,7 @@ class FalconNet(HeadNet):
 
     def logits(self, states: Tensor, head: int = 0) -> Tensor:
         """Guessed features [N, D] -> [N, V]."""
-        return self.projections.project(states, 0)
+        return self.project(states, 0)
 
     def side_by_side(self, matrix: Tensor) -> int:
         """The LSTM alone reads an embedding and a feature."""

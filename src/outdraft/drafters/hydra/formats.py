@@ -20,7 +20,7 @@ from torch import Tensor
 
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.hydra.net import HydraConfig, HydraNet
-from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_unscaled
+from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_published
 from outdraft.drafters.shared.heads.layers import shape_of
 from outdraft.drafters.shared.heads.net import borrowed_matrix
 from outdraft.models.families.shared.naming import Entry, layer_entries, linear
@@ -120,7 +120,7 @@ def _table(config: HydraConfig) -> Iterator[Entry]:
 def _write_published(net: HydraNet, target: Decoder, target_name: str, directory: Path) -> None:
     """config.json and hydra_lm_head.safetensors. Raises `CapabilityError` for what the layout cannot say."""
     config = net.config
-    require_unscaled(net)
+    require_published(net)
     if config.num_stem_layers and not config.stem_norm:
         raise CapabilityError("the published prefix layer has a norm behind it, and that of these heads has none")
     made, dtype = tensors_of_net(net, _table(config)), next(net.parameters()).dtype

@@ -17,7 +17,7 @@ import torch
 
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.medusa.net import MedusaConfig, MedusaNet
-from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_unscaled
+from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_published
 from outdraft.drafters.shared.heads.net import borrowed_matrix
 from outdraft.models.families.shared.naming import Entry, linear
 from outdraft.models.files.foreign_heads import (
@@ -82,7 +82,7 @@ def _table(config: MedusaConfig) -> Iterator[Entry]:
 
 def _write_published(net: MedusaNet, target: Decoder, target_name: str, directory: Path) -> None:
     """config.json and medusa_lm_head.safetensors. Raises `CapabilityError` for heads of an inflated target."""
-    require_unscaled(net)
+    require_published(net)
     told: dict[str, Any] = {
         "base_model_name_or_path": target_name,
         "medusa_num_heads": net.config.num_heads,

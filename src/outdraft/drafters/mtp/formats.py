@@ -27,6 +27,7 @@ from outdraft.drafters.mtp.by_name import (
     write_qwen,
 )
 from outdraft.drafters.mtp.net import MtpNet, load_mtp, save_mtp
+from outdraft.drafters.shared.learning.vocab import require_whole
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.foreign_heads import read_config, speculators_config, tensor_names, write_directory
 from outdraft.models.networks.base import Decoder
@@ -79,6 +80,7 @@ def _write_speculators(net: MtpNet | NamedLayer, target: Decoder | None, target_
         told = _told(layers, dtype, list(net.config.get("architectures", [])), target_name)
         write_directory(directory, told, speculators_tensors(net))
         return
+    require_whole(net, "speculators'")
     if net.config.layers.num_layers != 1:
         raise CapabilityError(f"speculators' MTP has one layer, and this network {net.config.layers.num_layers}")
     assert target is not None

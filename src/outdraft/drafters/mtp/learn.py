@@ -35,7 +35,7 @@ class MtpLearning(LayerLearning):
 def _new(options: MtpLearning, target: Decoder, seed: int) -> MtpNet:
     """A fresh layer; its last norm starts as the target's."""
     layers = options.layers(target.config, qk_norm=options.qk_norm)
-    net = MtpNet(MtpConfig(layers=layers, tap=target.config.num_layers), target)
+    net = MtpNet(MtpConfig(layers=layers, tap=target.config.num_layers), target, vocab=options.vocab(target))
     begin(net, seed)
     with torch.no_grad():
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
@@ -53,7 +53,8 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
     net = load_mtp(head_dir, target)
     layers = net.config.layers
     config = replace(net.config, layers=wider(layers, width), tap=depth)
-    big = MtpNet(config, inflate_decoder(target, width=width, depth=depth), net.fc.weight.dtype)
+    grown = inflate_decoder(target, width=width, depth=depth)
+    big = MtpNet(config, grown, net.fc.weight.dtype, vocab=net.vocab)
     for name, parameter in big.named_parameters():
         small = net.get_parameter(name)
         wide = widen_layer(name, small, layers, width, states=2 if name == "fc.weight" else 1)

@@ -27,6 +27,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     read_layers,
 )
 from outdraft.drafters.shared.features.network import NativeParts
+from outdraft.drafters.shared.learning.vocab import STORED, find_vocab, stored
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
 from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
@@ -60,8 +61,9 @@ class MtpNet(BorrowedHeadNet):
         target: Decoder | TargetPort,
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
+        vocab: Tensor | None = None,
     ) -> None:
-        super().__init__(config, target, dtype, device, bias=False)
+        super().__init__(config, target, dtype, device, vocab, bias=False)
         layers, device = config.layers, self.fc.weight.device
 
         def norm() -> RMSNorm:
@@ -81,7 +83,7 @@ class MtpNet(BorrowedHeadNet):
 
     def logits(self, g: Tensor) -> Tensor:
         """Own norm, the target's head: [N, D] -> [N, V]."""
-        return self._target_head(self.norm(g))
+        return self.head(self.norm(g))
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
@@ -97,7 +99,7 @@ class MtpNet(BorrowedHeadNet):
             norms_carried=True,
         )
         layers = [parts_of(layer) for layer in blocks_of(self.layers)]
-        return NativeParts(layers=layers, rope=self.rope, entrance=entrance, norm=self.norm)
+        return NativeParts(layers=layers, rope=self.rope, entrance=entrance, norm=self.norm, head=self.lm_head)
 
 
 def entries_of(config: MtpConfig) -> Iterable[Entry]:
@@ -110,8 +112,8 @@ def entries_of(config: MtpConfig) -> Iterable[Entry]:
 
 def save_mtp(net: MtpNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors. `dtype`: of the numbers; their own by default."""
-    told = layers_told(net.shape, ARCHITECTURE, dtype or net.fc.weight.dtype)
-    write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
+    tensors = tensors_of_net(net, entries_of(net.config), dtype) | stored(net.vocab, net.shape.vocab_size)
+    write_directory(directory, layers_told(net, ARCHITECTURE, dtype), tensors)
 
 
 def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> MtpNet:
@@ -123,7 +125,8 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     raw = read_json(directory / "config.json")
     source = open_tensors(directory)
     names = {from_speculators(name): name for name in source if name.startswith(SPECULATORS)}
-    tensors = NamedTensors(source, names | {name: name for name in source if name.startswith(QWEN)})
+    ours = {name: name for name in source if name.startswith(QWEN) or name in STORED}
+    tensors = NamedTensors(source, names | ours)
     whole = raw.get("transformer_layer_config")
     raw = whole if isinstance(whole, dict) else raw
     if f"{QWEN}fc.weight" not in tensors:
@@ -132,9 +135,11 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     numbered = {name.split(".")[2] for name in tensors if name.startswith(f"{QWEN}layers.")}
     config = MtpConfig(layers=replace(layers, num_layers=len(numbered)), tap=facts.num_layers)
     config.require(facts)
+    vocab = find_vocab(tensors, None, facts.vocab_size, directory)
     return fill(
-        lambda device: MtpNet(config, target, dtype or facts.dtype, device),
+        lambda device: MtpNet(config, target, dtype or facts.dtype, device, None if device else vocab),
         entries_of(config),
         tensors,
         f"MTP layer in {directory}",
+        beside=STORED,
     )

@@ -66,7 +66,7 @@ class ReDrafterNet(HeadNet):
 
     def logits(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V], whatever the step."""
-        return self.projections.project(states, 0)
+        return self.project(states, 0)
 
     def reader(self, h: Tensor, lesson: Lesson, target: Decoder) -> Reader:
         """Unrolled over the text's own tokens: each state is made from the one before, once."""

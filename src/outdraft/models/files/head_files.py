@@ -5,13 +5,14 @@ without memory first, so that shapes are compared before any is taken.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from outdraft.models.families.shared.fields import MOST_CHANNELS
 from outdraft.models.files.foreign_heads import instead
@@ -27,13 +28,23 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 def save_head(
-    net: nn.Module, config: Any, directory: Path, *, model_type: str, dtype: torch.dtype | None = None
+    net: nn.Module,
+    config: Any,
+    directory: Path,
+    *,
+    model_type: str,
+    dtype: torch.dtype | None = None,
+    beside: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> None:
-    """Write a network's parameters and its configuration, a dataclass. `dtype`: of the file; its own by default."""
+    """Write a network's parameters and its configuration, a dataclass. `dtype`: of the file; its own by default.
+
+    beside: tensors that are no parameters, which stay as they are.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     told = {"model_type": model_type, **asdict(config)}
     (directory / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    save_tensors({name: p.detach().to(dtype or p.dtype) for name, p in net.named_parameters()}, directory / SINGLE)
+    own = {name: p.detach().to(dtype or p.dtype) for name, p in net.named_parameters()}
+    save_tensors({**own, **beside}, directory / SINGLE)
 
 
 def load_head(
@@ -91,4 +102,4 @@ def _read_config(raw: dict[str, Any], config_type: type[Config], where: str) -> 
 
 
 def _most(key: str) -> int:
-    return 1 << 31 if key in ("vocab_size", "max_len") else MOST_CHANNELS
+    return 1 << 31 if key in ("vocab_size", "draft_vocab_size", "max_len") else MOST_CHANNELS

@@ -161,6 +161,10 @@ class Decoder(nn.Module):
         """The head as a matrix [V, D] that says the same logits, its scale included; a cap is no part of a matrix."""
         return self.lm_head.matrix().detach() * self.config.logit_scale
 
+    def head_rows(self, ids: Tensor) -> Tensor:
+        """Rows of this matrix: [n] -> [n, D]."""
+        return self.lm_head.matrix().detach()[ids] * self.config.logit_scale
+
     def forward(self, ids: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """ids [N], positions [N] -> logits [N, V]."""
         return self.logits(self.run(self.embed(ids, positions), positions, ctx).hidden)

@@ -124,6 +124,16 @@ class TargetLayers:
         """Head alone: [n, D] -> [n, V]."""
         return self._network.head(hidden)
 
+    def head_rows(self, ids: Tensor) -> Tensor:
+        """Rows of the head's matrix, its scale included and its cap not: [n] -> [n, D]."""
+        network = self._network
+        if isinstance(network, NativeDecoder):
+            return network.stack.rows(ids) * network.config.logit_scale
+        if isinstance(network, Decoder):
+            return network.head_rows(ids)
+        units = torch.eye(network.config.hidden_size, dtype=network.dtype, device=network.device)
+        return torch.cat([network.head(part)[:, ids.to(network.device)] for part in torch.split(units, 64)]).T
+
     @torch.inference_mode()
     def score(self, ids: Tensor) -> Tensor:
         """Logits after each of n short texts of T tokens, each by itself: [n, T] -> [n, V]. Remembers nothing."""
@@ -232,5 +242,5 @@ def _measure_pass(run: Callable[[], Tensor]) -> float:
 
 
 def lent_parts(target: Decoder | TargetPort) -> Decoder | TargetLayers:
-    """What a drafter's network borrows and holds no weights of: `embed`, `norm` and `head`."""
+    """What a drafter's network borrows and holds no weights of: `embed`, `norm`, `head`, `head_rows`."""
     return target if isinstance(target, Decoder) else target.layers

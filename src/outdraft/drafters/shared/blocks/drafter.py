@@ -20,7 +20,7 @@ from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.native import NativeBlocks, on_kernels
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.texts import BlockSlots, BlockTexts
-from outdraft.drafters.shared.features.network import whole_logits
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
 

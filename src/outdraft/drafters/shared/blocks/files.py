@@ -15,10 +15,9 @@ from torch import Tensor
 from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.gguf import names_in, open_blocks
 from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, Absent, Tensors, read_keys
-from outdraft.drafters.shared.learning.vocab import read_vocab
+from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.shared.naming import Entry, linear, norm
 from outdraft.models.networks.port import TargetFacts
-from outdraft.options.errors import ModelLoadError
 from outdraft.weights.pickled import read_pickled_vector
 from outdraft.weights.renamed import HeldTensors, NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
@@ -60,7 +59,8 @@ def read_blocks(
         sinks=any(name.endswith(SINK_TENSOR) for name in tensors),
     )
     config, said = read_keys(raw, found, facts, absent, own, directory)
-    return BlockFiles(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), said=said)
+    vocab = find_vocab(tensors, config.draft_vocab_size, config.layers.vocab_size, directory)
+    return BlockFiles(config=config, tensors=tensors, vocab=vocab, said=said)
 
 
 def own_tensors(directory: Path, also: Mapping[str, str]) -> frozenset[str] | None:
@@ -97,22 +97,6 @@ def _ours(name: str, also: Mapping[str, str]) -> str:
     part = name[layer.end() :]
     part = SINK_TENSOR if part == f"{SINK_TENSOR}.weight" else part  # llama.cpp's
     return f"layers.{layer[1]}.{also.get(part, part)}"
-
-
-def _vocab(config: BlockConfig, tensors: TensorSource, directory: Path) -> Tensor | None:
-    if config.draft_vocab_size == config.layers.vocab_size:
-        return None
-    if "d2t" not in tensors:
-        raise ModelLoadError(
-            f"{directory}: a draft vocabulary of {config.draft_vocab_size} out of {config.layers.vocab_size} tokens, "
-            "and no d2t that says which"
-        )
-    vocab = read_vocab(tensors["d2t"], tensors.get("t2d"), config.layers.vocab_size, directory)
-    if len(vocab) != config.draft_vocab_size:
-        raise ModelLoadError(
-            f"{directory}: d2t is of {len(vocab)} tokens, draft_vocab_size={config.draft_vocab_size} in config.json"
-        )
-    return vocab
 
 
 def entries_of(config: BlockConfig) -> Iterable[Entry]:

@@ -20,7 +20,7 @@ from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, own_tensor
 from outdraft.drafters.shared.blocks.keys import NAMED, Absent, whole_number
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.drafters.shared.blocks.written import written
-from outdraft.drafters.shared.learning.vocab import differences, membership
+from outdraft.drafters.shared.learning.vocab import stored
 from outdraft.models.families.shared.naming import Entry
 from outdraft.models.files.foreign_heads import fill, instead, read_config, tensors_of_net, write_directory
 from outdraft.models.files.load import read_json
@@ -136,8 +136,6 @@ class BlockKind(Generic[Own]):
         """config.json and model.safetensors in speculators' layout."""
         config = net.config
         tensors = tensors_of_net(net, [*entries_of(config), *self.entries(config, net.own)], dtype or net.dtype)
-        if net.vocab is not None:
-            tensors["d2t"] = differences(net.vocab)
-            tensors["t2d"] = membership(net.vocab, config.layers.vocab_size)
+        tensors |= stored(net.vocab, config.layers.vocab_size)
         told = {**written(config, self.name, self.architecture, dtype or net.dtype), **self.write(net.own)}
         write_directory(directory, told, tensors)

@@ -38,7 +38,6 @@ class BlockLearning(LayerLearning):
     block_size: int = 8
     mask_token_id: int = 0
     from_anchor: bool = False  # the anchor's own slot guesses the next token too
-    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; 0: all
     window: int = 0  # committed rows that a block sees; 0: all
     qk_norm: bool = True
     anchors: int = 512  # blocks of a row of texts at most
@@ -49,7 +48,7 @@ class BlockLearning(LayerLearning):
         LayerLearning.__post_init__(self)
         check_range(self, "num_layers", least=1, most=32)
         check_range(self, "block_size", least=2, most=64)
-        check_range(self, "mask_token_id", "draft_vocab_size", "window", least=0)
+        check_range(self, "mask_token_id", "window", least=0)
         check_range(self, "anchors", least=1, most=1 << 20)
         check_range(self, "gamma", least=0.1, most=1e6)
 
@@ -173,9 +172,8 @@ class BlockLearner:
 def block_config(options: BlockLearning, target: Decoder) -> BlockConfig:
     """Of a new network for this target."""
     known = target.config
-    size = options.draft_vocab_size or known.vocab_size
-    if size > known.vocab_size:
-        raise ConfigError(f"draft_vocab_size={size}: the target has {known.vocab_size} tokens")
+    vocab = options.vocab(target)
+    size = known.vocab_size if vocab is None else len(vocab)
     if options.mask_token_id >= known.vocab_size:
         raise ConfigError(f"mask_token_id={options.mask_token_id}: the target has {known.vocab_size} tokens")
     layers = options.layers(known, num_layers=options.num_layers, qk_norm=options.qk_norm)

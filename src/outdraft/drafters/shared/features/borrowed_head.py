@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.features.network import FeatureNet
+from outdraft.drafters.shared.learning.vocab import CutHead
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.load import find_architecture
 from outdraft.models.networks.base import Decoder
@@ -52,7 +53,10 @@ class BorrowedHeadConfig:
 
 
 class BorrowedHeadNet(FeatureNet):
-    """The parts; all rows flat. The target's norm and head are handed over: no parameters of this module."""
+    """The parts; all rows flat. The target's norm and head are handed over: no parameters of this module.
+
+    vocab [V']: the target's ids of the draft's tokens, whose rows of the target's head it reads; None: all of them.
+    """
 
     def __init__(
         self,
@@ -60,23 +64,29 @@ class BorrowedHeadNet(FeatureNet):
         target: Decoder | TargetPort,
         dtype: torch.dtype,
         device: torch.device | None,
+        vocab: Tensor | None,
         *,
         bias: bool,
     ) -> None:
-        super().__init__(config.layers, (config.tap,))
         facts = facts_of(target)
         config.require(facts)
         device, layers = device or facts.device, config.layers
+        super().__init__(layers, (config.tap,), vocab if vocab is None else vocab.to(device))
         self.fc = Linear(2 * layers.hidden_size, layers.hidden_size, bias, dtype, device)
         self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
         assert layers.rope is not None
         self.rope = Rope(layers.rope)
         parts = lent_parts(target)
         self._target_norm, self._target_head = parts.norm, parts.head
+        self.lm_head: Linear | None = None if vocab is None else CutHead(target, vocab, dtype, device)
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
         """The target's last states [N, D], normed as its head reads them."""
         return self._target_norm(taps[0]).to(self.fc.dtype)
+
+    def head(self, normed: Tensor) -> Tensor:
+        """The target's head, or its rows of the draft's tokens: [N, D] -> [N, V] or [N, V']."""
+        return self._target_head(normed) if self.lm_head is None else self.lm_head(normed)
 
     def through(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings and features [N, D], as the network wants them, joined and led through the layers -> g [N, D]."""
@@ -101,11 +111,11 @@ def read_layers(raw: dict[str, object], directory: Path, what: str) -> ModelConf
     return replace(layers, tie_embeddings=False)
 
 
-def layers_told(layers: ModelConfig, architecture: str, dtype: torch.dtype, **more: Any) -> dict[str, Any]:
-    """The config.json of a network with these layers. `architecture`: its class; `dtype`: of the stored numbers.
-
-    more: other keys of its layout.
+def layers_told(net: BorrowedHeadNet, architecture: str, dtype: torch.dtype | None, **more: Any) -> dict[str, Any]:
+    """The config.json of a network with these layers. `architecture`: its class; `dtype`: of the stored numbers, the
+    network's own by default. more: other keys of its layout.
     """
+    layers, dtype = net.shape, dtype or net.fc.weight.dtype
     kind = ARCHITECTURES[layers.architecture]
     return {
         "architectures": [architecture],

@@ -26,6 +26,7 @@ from outdraft.drafters.shared.features.borrowed_head import (
     read_layers,
 )
 from outdraft.drafters.shared.features.network import NativeParts
+from outdraft.drafters.shared.learning.vocab import STORED, find_vocab, stored
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Entry, layer_entries
@@ -62,8 +63,9 @@ class LastFeatureNet(BorrowedHeadNet):
         target: Decoder | TargetPort,
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
+        vocab: Tensor | None = None,
     ) -> None:
-        super().__init__(config, target, dtype, device, bias=config.bias)
+        super().__init__(config, target, dtype, device, vocab, bias=config.bias)
         self.config = config
         self.layers[0].attn_norm = nn.Identity()
         if config.own_embedding:  # the target's, in published files
@@ -75,7 +77,7 @@ class LastFeatureNet(BorrowedHeadNet):
 
     def logits(self, g: Tensor) -> Tensor:
         """The target's head alone: [N, D] -> [N, V]."""
-        return self._target_head(g)
+        return self.head(g)
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
@@ -88,7 +90,9 @@ class LastFeatureNet(BorrowedHeadNet):
             origin=FirstState.ZERO,
         )
         layers = [parts_of(layer) for layer in blocks_of(self.layers)]
-        return NativeParts(layers=layers, rope=self.rope, entrance=entrance, embedding=self.embedding)
+        return NativeParts(
+            layers=layers, rope=self.rope, entrance=entrance, head=self.lm_head, embedding=self.embedding
+        )
 
 
 def entries_of(config: LastFeatureConfig) -> Iterable[Entry]:
@@ -103,8 +107,8 @@ def entries_of(config: LastFeatureConfig) -> Iterable[Entry]:
 
 def save_last_feature(net: LastFeatureNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors in EAGLE-1's layout. `dtype`: of the numbers; their own by default."""
-    told = layers_told(net.shape, ARCHITECTURE, dtype or net.fc.weight.dtype, bias=net.config.bias)
-    write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
+    tensors = tensors_of_net(net, entries_of(net.config), dtype) | stored(net.vocab, net.shape.vocab_size)
+    write_directory(directory, layers_told(net, ARCHITECTURE, dtype, bias=net.config.bias), tensors)
 
 
 def load_last_feature(
@@ -131,9 +135,11 @@ def load_last_feature(
         own_embedding="embed_tokens.weight" in tensors,
     )
     config.require(facts)
+    vocab = find_vocab(tensors, None, facts.vocab_size, directory)
     return fill(
-        lambda device: LastFeatureNet(config, target, dtype or facts.dtype, device),
+        lambda device: LastFeatureNet(config, target, dtype or facts.dtype, device, None if device else vocab),
         entries_of(config),
         tensors,
         f"EAGLE-1 network in {directory}",
+        beside=STORED,
     )

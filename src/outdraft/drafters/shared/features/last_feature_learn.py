@@ -44,8 +44,9 @@ def learn_last_feature(
 
 
 def _new(options: LastFeatureLearning, target: Decoder, seed: int) -> LastFeatureNet:
-    layers = options.layers(target.config)
-    net = LastFeatureNet(LastFeatureConfig(layers=layers, tap=target.config.num_layers, bias=options.bias), target)
+    known = target.config
+    config = LastFeatureConfig(layers=options.layers(known), tap=known.num_layers, bias=options.bias)
+    net = LastFeatureNet(config, target, vocab=options.vocab(target))
     begin(net, seed)
     return net
 
@@ -71,7 +72,8 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
     config = LastFeatureConfig(
         layers=wider(layers, width), tap=depth, bias=net.config.bias, own_embedding=net.config.own_embedding
     )
-    big = LastFeatureNet(config, inflate_decoder(target, width=width, depth=depth), net.fc.weight.dtype)
+    grown = inflate_decoder(target, width=width, depth=depth)
+    big = LastFeatureNet(config, grown, net.fc.weight.dtype, vocab=net.vocab)
     for name, parameter in big.named_parameters():
         small = net.get_parameter(name)
         if name == "embedding":

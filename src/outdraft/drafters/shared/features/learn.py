@@ -26,6 +26,7 @@ from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
+from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.rope import RopeConfig
@@ -44,9 +45,15 @@ class LayerLearning:
     num_kv_heads: int = 0
     head_dim: int = 0
     intermediate_size: int = 0
+    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; 0: all
 
     def __post_init__(self) -> None:
-        check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", least=0)
+        sizes = ("num_heads", "num_kv_heads", "head_dim", "intermediate_size", "draft_vocab_size")
+        check_range(self, *sizes, least=0)
+
+    def vocab(self, target: Decoder) -> Tensor | None:
+        """The target's tokens that a new network says [V'], until texts choose them; None: all."""
+        return first_vocab(self.draft_vocab_size, target.config.vocab_size, target.device)
 
     def layers(self, target: ModelConfig, **more: Any) -> ModelConfig:
         """Of these sizes, like the target's; `more` is as in `like_target`."""
@@ -178,6 +185,7 @@ def learn_features(
         hands_states=True,
         new=lambda chosen, target, seed: learn(new(chosen, target, seed), target, chosen),
         load=lambda chosen, target, directory: learn(load(directory, target), target, chosen),
+        choose_vocab=lambda learner, counts: choose_vocab(learner.net, learner.target, counts),
         **{"drafts": {"width": 1, "sample": "match"}, **more},
     )
 

@@ -109,17 +109,6 @@ class FeatureNet(nn.Module):
         return g
 
 
-def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tensor:
-    """Logits [N, V'] of some tokens as logits [N, V] of all: -inf, a probability of 0, for the others.
-
-    A guess outside the draft's vocabulary is never made; a rule that is exact stays so, because q is given as it was.
-    Zhao et al., "FR-Spec", 2025, https://arxiv.org/abs/2502.14856.
-    """
-    if vocab is None:
-        return logits
-    return logits.new_full((len(logits), vocab_size), -float("inf")).index_copy_(1, vocab, logits)
-
-
 def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | None = None) -> NativeGuesser:
     """The network on the kernels, in the target's instruction set and threads.
 

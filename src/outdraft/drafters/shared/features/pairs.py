@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
-from outdraft.drafters.shared.features.network import FeatureNet, whole_logits
+from outdraft.drafters.shared.features.network import FeatureNet
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.networks.paired_text import PairedTexts, Waiting
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.chains import Chains, Draw

@@ -16,6 +16,7 @@ class HeadConfig:
     hidden_size: int
     vocab_size: int
     num_heads: int  # tokens that are guessed
+    draft_vocab_size: int = 0  # of the target's tokens those that can be; 0: all
     own_projections: bool = True  # False: the target's head stands in for all of them
     scale: float = 1.0  # of the states: an inflated target with a tied head has narrower ones
 

@@ -25,8 +25,9 @@ from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
 from outdraft.drafters.shared.heads.files import Formats, Net, read_any
 from outdraft.drafters.shared.heads.joint import require_taught
 from outdraft.drafters.shared.heads.layers import GuessSlots
-from outdraft.drafters.shared.heads.net import HeadNet, Projections
+from outdraft.drafters.shared.heads.net import HeadNet
 from outdraft.drafters.shared.heads.states import states_of
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.drafters.shared.state_options import StateOptions
@@ -58,11 +59,14 @@ class HeadDrafter(StateDrafter):
         net, head = self._net, len(paths[0]) - 1
         if net.reads_tokens:
             states = net.states(self._states.of(seqs), head, embedded_paths(self._port, seqs, paths))
-            return net.logits(states, head)
+            return self._logits(states, head)
         first = {seq.id: row for row, seq in reversed(list(enumerate(seqs)))}
         rows = sorted(first.values())  # one of each text
-        said = net.logits(net.states(self._states.of(seqs)[rows], head), head)
+        said = self._logits(net.states(self._states.of(seqs)[rows], head), head)
         return said[[rows.index(first[seq.id]) for seq in seqs]]
+
+    def _logits(self, states: Tensor, head: int) -> Tensor:
+        return whole_logits(self._net.logits(states, head), self._net.vocab, self._port.facts.vocab_size)
 
 
 def embedded_paths(port: TargetPort, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Seq[Tensor]:
@@ -80,8 +84,7 @@ def open_heads(
     place = chosen_model(model, kind.kind, also=also)
     require_taught(place, port)
     net = read_any(kind, formats, place, port, port.facts.dtype)
-    if isinstance(net.projections, Projections):
-        net.projections.borrow(port)
+    net.borrow(port, port.facts.dtype)
     weights = prepare(net, port, quantization)
     for part in net.modules():
         if isinstance(part, GuessSlots):

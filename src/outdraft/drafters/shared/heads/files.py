@@ -9,6 +9,7 @@ from torch import Tensor
 
 from outdraft.core.head_format import HeadFormat, served_here
 from outdraft.drafters.shared.heads.net import HeadNet
+from outdraft.drafters.shared.learning.vocab import require_whole, stored, vocab_of
 from outdraft.models.files.foreign_heads import read_config, read_head, stored_dtype
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
@@ -22,7 +23,8 @@ Formats = Seq[HeadFormat[Any, Decoder | TargetPort, Decoder]]
 
 def save_heads(net: HeadNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors, in our layout. `dtype`: of the numbers; their own by default."""
-    save_head(net, net.config, directory, model_type=net.model_type, dtype=dtype)
+    beside = stored(net.vocab, net.config.vocab_size)
+    save_head(net, net.config, directory, model_type=net.model_type, dtype=dtype, beside=beside)
 
 
 def load_heads(kind: type[Net], directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> Net:
@@ -31,7 +33,10 @@ def load_heads(kind: type[Net], directory: Path, dtype: torch.dtype, device: tor
     def make(config: Any, place: torch.device | None) -> Net:
         return kind(config, dtype, place or device)
 
-    return load_head(directory, kind.sizes, make, model_type=f"outdraft_{kind.kind}", what=kind.what)
+    net = load_head(directory, kind.sizes, make, model_type=f"outdraft_{kind.kind}", what=kind.what)
+    vocab = vocab_of(net.config, directory)
+    net.vocab = vocab if vocab is None else vocab.to(net.place)
+    return net
 
 
 def read_ours(kind: type[Net], directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Net:
@@ -73,7 +78,9 @@ def require_projection(projection: Tensor, facts: TargetFacts, directory: Path, 
         )
 
 
-def require_unscaled(net: HeadNet) -> None:
-    """Raise `CapabilityError` for heads of an inflated target, which a published layout cannot say."""
+def require_published(net: HeadNet) -> None:
+    """Raise `CapabilityError` for heads of an inflated target, or of a part of a vocabulary, which no layout of others
+    can say."""
+    require_whole(net, "their authors'")
     if net.config.scale != 1:
         raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")

@@ -81,6 +81,10 @@ class JointLearner:
         beside = (self._own_loss(states, lesson),) if states.requires_grad else ()
         return replace(outlook, states=states.detach(), beside=(*outlook.beside, *beside))
 
+    def choose_vocab(self, counts: Tensor) -> None:
+        """As the heads do."""
+        self._heads.choose_vocab(counts)
+
     def save(self, directory: Path) -> None:
         """What the drafter loads, the changed target in a folder of its own, and the changes alone."""
         self._heads.save(directory)

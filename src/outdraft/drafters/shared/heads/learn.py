@@ -7,7 +7,7 @@ head i    reads the state of row r and perhaps the text's tokens r + 1 .. r + i 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from outdraft.drafters.shared.heads.layers import Stem
 from outdraft.drafters.shared.heads.net import HeadNet
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
+from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import MLP, Attention, Block
 from outdraft.models.networks.config import ModelConfig
@@ -39,20 +40,31 @@ class HeadLearning:
 
     decay: float = 0.8  # weight of a head against the one before
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
+    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; 0: all
 
     def __post_init__(self) -> None:
         check_range(self, "decay", least=0.0, most=1.0)
+        check_range(self, "draft_vocab_size", least=0)
         check_range(self, "noise", least=0.0)
         for name, most in (("num_heads", 64), ("num_steps", 64), ("num_layers", 16)):
             if hasattr(self, name):
                 check_range(self, name, least=1, most=most)
 
 
+@runtime_checkable
+class VocabLearner(Protocol):
+    """A learner whose heads may guess a part of the target's vocabulary."""
+
+    def choose_vocab(self, counts: Tensor) -> None:
+        """Guess the tokens that the texts ask for most often: counts [V]."""
+        ...
+
+
 class HeadLearner:
     """Heads under a frozen target."""
 
     def __init__(self, net: HeadNet, target: Decoder, options: HeadLearning) -> None:
-        net.projections.borrow(target)
+        net.borrow(target, torch.float32)
         self.module: nn.Module = net
         self.taps = (int(net.config.tap),)
         self._net, self._target, self._options = net, target, options
@@ -69,8 +81,16 @@ class HeadLearner:
                 return self._net.logits(states, head)
 
             weight = self._options.decay**head
-            guesses.append(Guess(states=states_of(head, source), head=says, rows=rows, weight=weight))
+            states, vocab = states_of(head, source), self._net.vocab
+            guesses.append(Guess(states=states, head=says, rows=rows, weight=weight, vocab=vocab))
         return Outlook(guesses=guesses)
+
+    @torch.no_grad()
+    def choose_vocab(self, counts: Tensor) -> None:
+        """Guess the tokens that the texts ask for most often, if not all: counts [V]."""
+        if self._net.vocab is not None:
+            choose_vocab(self._net, self._target, counts)
+            project_as(self._net, self._target)
 
     def save(self, directory: Path) -> None:
         save_heads(self._net, directory, self._target.dtype)
@@ -104,10 +124,15 @@ def begin_as(net: HeadNet, target: Decoder) -> None:
     """Untrained, every head says what the target said before: its head, and nothing else yet."""
     for parameter in net.parameters():
         parameter.zero_()
+    project_as(net, target)
+
+
+def project_as(net: HeadNet, target: Decoder) -> None:
+    """Projections of its own begin as the target's head; a column that the target does not have says nothing."""
     for projection in net.projections:
         assert isinstance(projection, Linear)
-        head = target.head_matrix()
-        projection.weight.zero_()[: len(head)].copy_(head)  # a column that the target does not have says nothing
+        head = target.head_matrix() if net.vocab is None else target.head_rows(net.vocab)
+        projection.weight.zero_()[: len(head)].copy_(head)
 
 
 def learn_heads(
@@ -127,9 +152,14 @@ def learn_heads(
     """
 
     def new(chosen: Options, target: Decoder, seed: int) -> Learner:
-        known = target.config
+        known, size = target.config, chosen.draft_vocab_size if isinstance(chosen, HeadLearning) else 0
+        vocab = first_vocab(size, known.vocab_size, target.device)
         config = kind.sizes(
-            tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, **sizes(chosen, known)
+            tap=known.num_layers,
+            hidden_size=known.hidden_size,
+            vocab_size=known.vocab_size,
+            draft_vocab_size=0 if vocab is None else size,
+            **sizes(chosen, known),
         )
         net = kind(config, torch.float32, target.device)
         begin_as(net, target)
@@ -146,6 +176,7 @@ def learn_heads(
         scale = net.config.scale * (width if tied else 1)  # the inflated final norm divides if the head is tied
         big = kind(net.config.wider(width, depth, scale), target.dtype, None)
         widen_into(big, net, width=width)
+        big.vocab = net.vocab
         save_heads(big, out_dir)
 
     return LearnMethod(
@@ -156,8 +187,15 @@ def learn_heads(
         model_type=f"outdraft_{kind.kind}",
         formats=formats,
         inflate=inflate,
+        choose_vocab=_choose_vocab,
         **{"drafts": {"width": 1, "sample": "match"}, **more},
     )
+
+
+def _choose_vocab(learner: Learner, counts: Tensor) -> None:
+    """Heads of some of the target's tokens [V] guess the most frequent ones."""
+    if isinstance(learner, VocabLearner):
+        learner.choose_vocab(counts)
 
 
 @torch.no_grad()

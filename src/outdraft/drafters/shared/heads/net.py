@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from outdraft.core.learner import Lesson
 from outdraft.drafters.shared.heads.config import HeadConfig, StemConfig
 from outdraft.drafters.shared.heads.layers import Stem
+from outdraft.drafters.shared.learning.vocab import CutHead, first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.linear import Linear
@@ -35,7 +36,8 @@ class Projections(nn.ModuleList):
         self, config: HeadConfig, count: int, dtype: torch.dtype, device: torch.device, *, bias: bool = False
     ) -> None:
         width, own = config.hidden_size, count if config.own_projections else 0
-        super().__init__(Linear(width, config.vocab_size, bias, dtype, device) for _ in range(own))
+        size = config.draft_vocab_size or config.vocab_size
+        super().__init__(Linear(width, size, bias, dtype, device) for _ in range(own))
         self._scale = config.scale
         self._borrowed: Callable[[Tensor], Tensor] | None = None
 
@@ -44,7 +46,7 @@ class Projections(nn.ModuleList):
         self._borrowed = lent_parts(target).head
 
     def project(self, states: Tensor, head: int) -> Tensor:
-        """[N, D] -> [N, V]. The scale of an inflated target's states is taken back before its own head."""
+        """[N, D] -> [N, V], or [N, V'] of their own vocabulary. The target's own head takes no scaled states."""
         if len(self):
             out: Tensor = self[head](states)
             return out
@@ -67,6 +69,10 @@ class HeadNet(nn.Module):
     def __init__(self, config: Any, dtype: torch.dtype, device: torch.device | str | None) -> None:
         super().__init__()
         self.config, self.place = config, torch.device(device or "cpu")
+        self.lm_head: Linear | None = None  # rows of the target's head, once they are lent
+        self.vocab: Tensor | None
+        first = first_vocab(config.draft_vocab_size, config.vocab_size, self.place)
+        self.register_buffer("vocab", first, persistent=False)
         self.stem: Stem | None = None
         if isinstance(config, StemConfig) and config.num_stem_layers:
             told = (config.num_stem_layers - 1,) if self.joins else ()
@@ -87,8 +93,20 @@ class HeadNet(nn.Module):
         raise NotImplementedError  # each subclass says it
 
     def logits(self, states: Tensor, head: int) -> Tensor:
-        """[N, D] -> [N, V]."""
-        return self.projections.project(states, head)
+        """[N, D] -> [N, V], or [N, V'] of its own vocabulary."""
+        return self.project(states, head)
+
+    def project(self, states: Tensor, head: int) -> Tensor:
+        """The same by a projection of this index, or by rows of the target's head in place of all of them."""
+        if self.lm_head is None:
+            return self.projections.project(states, head)
+        return self.lm_head(states / self.config.scale)  # type: ignore[no-any-return]
+
+    def borrow(self, target: Decoder | TargetPort, dtype: torch.dtype) -> None:
+        """Take the target's head, or its rows of the draft's tokens, where there are no projections of its own."""
+        self.projections.borrow(target)
+        if self.vocab is not None and not len(self.projections):
+            self.lm_head = CutHead(target, self.vocab, dtype, None)
 
     def reader(self, h: Tensor, lesson: Lesson, target: Decoder) -> Reader:
         """The same in training, from the states [B * T, W] of a whole lesson: what its heads share is made once."""

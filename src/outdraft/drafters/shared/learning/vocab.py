@@ -6,8 +6,12 @@ speculative sampling", 2025, https://arxiv.org/abs/2502.14856. In files (EAGLE-3
 
     d2t  int64 [V']   the difference of the target's id and the draft's: target id = i + d2t[i]
     t2d  bool [V]     which of the target's tokens the draft can say
+
+A draft with a head of its own learns a row for each of them; one that borrows its target's head reads that head's rows
+(`CutHead`). Tokens outside have probability 0 in the draft's distribution, so that rules stay exact.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -15,8 +19,34 @@ import torch
 from torch import Tensor
 
 from outdraft.models.networks.base import Decoder
+from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.linear import Linear
-from outdraft.options.errors import ModelLoadError
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
+from outdraft.weights.renamed import open_tensors
+
+STORED = ("d2t", "t2d")
+
+
+class CutHead(Linear):
+    """Rows of the target's head, for the tokens that a draft can say: neither learned nor stored."""
+
+    def __init__(
+        self, target: Decoder | TargetPort, vocab: Tensor, dtype: torch.dtype, device: torch.device | None
+    ) -> None:
+        rows = lent_parts(target).head_rows(vocab)
+        super().__init__(rows.shape[1], 0, False, dtype, rows.device)
+        del self.weight
+        self.register_buffer("weight", rows.to(device or rows.device, dtype), persistent=False)
+
+
+def first_vocab(size: int, vocab_size: int, device: torch.device) -> Tensor | None:
+    """Until the texts are known, a smaller vocabulary is that of the lowest ids [size]; None: all tokens, as of size 0.
+
+    Raises `ConfigError` for more than the target has.
+    """
+    if size > vocab_size:
+        raise ConfigError(f"draft_vocab_size={size}: the target has {vocab_size} tokens")
+    return torch.arange(size, device=device) if 0 < size < vocab_size else None
 
 
 def frequent(counts: Tensor, size: int) -> Tensor:
@@ -24,18 +54,32 @@ def frequent(counts: Tensor, size: int) -> Tensor:
     return counts.sort(descending=True, stable=True).indices[:size].sort().values
 
 
-def differences(vocab: Tensor) -> Tensor:
-    """d2t of a vocabulary [V']."""
-    return vocab - torch.arange(len(vocab), device=vocab.device)
+def stored(vocab: Tensor | None, vocab_size: int) -> dict[str, Tensor]:
+    """The tensors of a vocabulary [V']; none where it is whole."""
+    if vocab is None:
+        return {}
+    said = torch.zeros(vocab_size, dtype=torch.bool, device=vocab.device).index_fill_(0, vocab, True)
+    return {"d2t": vocab - torch.arange(len(vocab), device=vocab.device), "t2d": said}
 
 
-def membership(vocab: Tensor, vocab_size: int) -> Tensor:
-    """t2d of a vocabulary [V']: [V] bool."""
-    return torch.zeros(vocab_size, dtype=torch.bool, device=vocab.device).index_fill_(0, vocab, True)
+def find_vocab(tensors: Mapping[str, Tensor], size: int | None, vocab_size: int, where: Path) -> Tensor | None:
+    """The target's ids [V'] of the tokens that a draft says; None: all. `size`: how many its config.json names, if any.
+
+    Raises `ModelLoadError` for maps that say what cannot be, and where they are missing or of another size.
+    """
+    if "d2t" not in tensors:
+        if size is None or size == vocab_size:
+            return None
+        raise ModelLoadError(
+            f"{where}: a draft vocabulary of {size} out of {vocab_size} tokens, and no d2t that says which"
+        )
+    vocab = _read(tensors["d2t"], tensors.get("t2d"), vocab_size, where)
+    if size is not None and len(vocab) != size:
+        raise ModelLoadError(f"{where}: d2t is of {len(vocab)} tokens, draft_vocab_size={size} in config.json")
+    return None if len(vocab) == vocab_size else vocab
 
 
-def read_vocab(d2t: Tensor, t2d: Tensor | None, vocab_size: int, where: Path) -> Tensor:
-    """The target's ids [V'] of a draft's tokens. Raises `ModelLoadError` for maps that say what cannot be."""
+def _read(d2t: Tensor, t2d: Tensor | None, vocab_size: int, where: Path) -> Tensor:
     if d2t.dim() != 1 or d2t.is_floating_point() or d2t.is_complex() or d2t.dtype == torch.bool:
         raise ModelLoadError(f"{where}: d2t must be a list of integers, not {d2t.dtype} {tuple(d2t.shape)}")
     vocab = d2t.long() + torch.arange(len(d2t))
@@ -44,9 +88,38 @@ def read_vocab(d2t: Tensor, t2d: Tensor | None, vocab_size: int, where: Path) ->
             f"{where}: d2t must hold the difference of the target's id and the draft's, whose tokens ascend below "
             f"{vocab_size}; this one does not"
         )
-    if t2d is not None and not torch.equal(t2d.bool(), membership(vocab, vocab_size)):
+    if t2d is not None and not torch.equal(t2d.bool(), stored(vocab, vocab_size)["t2d"]):
         raise ModelLoadError(f"{where}: t2d and d2t name different tokens: convert the network again")
     return vocab
+
+
+def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tensor:
+    """Logits [N, V'] of some tokens as logits [N, V] of all: -inf, a probability of 0, for the others.
+
+    A guess outside the draft's vocabulary is never made; a rule that is exact stays so, because q is given as it was.
+    """
+    if vocab is None:
+        return logits
+    return logits.new_full((len(logits), vocab_size), -float("inf")).index_copy_(1, vocab, logits)
+
+
+class OurConfig(Protocol):
+    """The sizes of a network in our own layout."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The target's."""
+
+    @property
+    def draft_vocab_size(self) -> int:
+        """Its own; 0: the target's."""
+
+
+def vocab_of(config: OurConfig, directory: Path) -> Tensor | None:
+    """The vocabulary [V'] of a network in our own layout; None: all. Raises `ModelLoadError` as `find_vocab` does."""
+    if not config.draft_vocab_size:
+        return None
+    return find_vocab(open_tensors(directory), config.draft_vocab_size, config.vocab_size, directory)
 
 
 class CountedHead(Protocol):
@@ -56,9 +129,19 @@ class CountedHead(Protocol):
     lm_head: Linear | None
 
 
+def require_whole(net: CountedHead, layout: str) -> None:
+    """Raise `CapabilityError` for a draft in a part of its target's vocabulary, which a published layout cannot say."""
+    if net.vocab is not None:
+        raise CapabilityError(
+            f"this draft says {len(net.vocab)} of its target's tokens (draft_vocab_size), and {layout} layout has no "
+            "place for which they are: keep it in ours, or train one without draft_vocab_size"
+        )
+
+
 @torch.no_grad()
 def choose_vocab(net: CountedHead, target: Decoder, counts: Tensor) -> None:
     """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
-    if net.vocab is not None and net.lm_head is not None:
+    if net.vocab is not None:
         net.vocab = frequent(counts, len(net.vocab)).to(net.vocab.device)
-        net.lm_head.weight.copy_(target.head_matrix()[net.vocab])
+    if net.vocab is not None and net.lm_head is not None:
+        net.lm_head.weight.copy_(target.head_rows(net.vocab))

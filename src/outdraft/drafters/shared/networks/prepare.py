@@ -43,7 +43,7 @@ def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:
         target = None
     grid = grid_of(quantization, auto="none" if target is None else "int8")
     if grid is not None and grid.bits == 4:
-        grid = replace(grid, layer_bits=(("projections.*", 8),))
+        grid = replace(grid, layer_bits=(("projections.*", 8), *grid.layer_bits))
     if grid is not None:
         round_linears(net, grid)
     weights = module_weights(net, native=target is not None, grid=grid)

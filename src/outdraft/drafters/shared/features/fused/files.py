@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.features.fused.config import FusedConfig
-from outdraft.drafters.shared.learning.vocab import read_vocab
+from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
 from outdraft.models.files.foreign_heads import instead, speculators_config
@@ -134,7 +134,7 @@ def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
         **flags,
         **_masks(raw, shape.vocab_size, directory) if kind.masked else {},
     )
-    vocab = _vocab(config, tensors, directory)
+    vocab = find_vocab(tensors, config.draft_vocab_size, config.layers.vocab_size, directory)
     return FusedFiles(config=config, tensors=tensors, vocab=vocab, spelling=spelling)
 
 
@@ -186,23 +186,6 @@ def _names(source: TensorSource) -> dict[str, str]:
 def _inferred(flag: str, tensors: TensorSource) -> bool:
     """What an absent flag means: the tensors show norms, and the rest is off, as in the original."""
     return {"fc_norm": "fc_norm.0.weight", "norm_before_fc": "input_norm.weight"}.get(flag, "") in tensors
-
-
-def _vocab(config: FusedConfig, tensors: TensorSource, directory: Path) -> Tensor | None:
-    if "d2t" in tensors:
-        t2d = tensors.get("t2d")
-        vocab = read_vocab(tensors["d2t"], t2d, config.layers.vocab_size, directory)
-        if len(vocab) != config.draft_vocab_size:
-            raise ModelLoadError(
-                f"{directory}: d2t is of {len(vocab)} tokens, draft_vocab_size={config.draft_vocab_size} in config.json"
-            )
-        return vocab
-    if config.draft_vocab_size != config.layers.vocab_size:
-        raise ModelLoadError(
-            f"{directory}: a draft vocabulary of {config.draft_vocab_size} out of {config.layers.vocab_size} tokens, "
-            "and no d2t that says which"
-        )
-    return None
 
 
 def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str, Any]:

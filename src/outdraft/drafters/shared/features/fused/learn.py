@@ -12,6 +12,7 @@ from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
 from outdraft.drafters.shared.features.fused.store import load_fused, save_fused
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps, widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
+from outdraft.drafters.shared.learning.vocab import first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import ConfigError
@@ -24,7 +25,6 @@ class FusedLearning(LayerLearning):
 
     taps: tuple[int, ...] = ()  # the states after so many layers; (): 2, half, and three before the last
     num_layers: int = 1
-    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; the paper's: 32,000
     qk_norm: bool = False  # norms on queries and keys, as in Qwen3
     norm_before_residual: bool = False
     norm_before_fc: bool = False
@@ -32,7 +32,6 @@ class FusedLearning(LayerLearning):
 
     def __post_init__(self) -> None:
         LayerLearning.__post_init__(self)
-        check_range(self, "draft_vocab_size", least=0)
         check_range(self, "num_layers", least=1, most=32)
         if self.norm_before_fc and self.fc_norm:
             raise ConfigError("norm_before_fc=True, fc_norm=True: they exclude each other, take one")
@@ -40,13 +39,11 @@ class FusedLearning(LayerLearning):
     def config(self, target: Decoder, **more: Any) -> FusedConfig:
         """Of a new network for this target. `more`: other fields."""
         known = target.config
-        size = self.draft_vocab_size or known.vocab_size
-        if size > known.vocab_size:
-            raise ConfigError(f"draft_vocab_size={size}: the target has {known.vocab_size} tokens")
+        vocab = self.vocab(target)
         return FusedConfig(
             layers=self.layers(known, num_layers=self.num_layers, qk_norm=self.qk_norm),
             taps=target_taps(self.taps, known.num_layers),
-            draft_vocab_size=size,
+            draft_vocab_size=known.vocab_size if vocab is None else len(vocab),
             target_hidden_size=known.hidden_size,
             norm_before_residual=self.norm_before_residual,
             norm_before_fc=self.norm_before_fc,
@@ -57,14 +54,9 @@ class FusedLearning(LayerLearning):
 
 @torch.no_grad()
 def new_fused(config: FusedConfig, target: Decoder, seed: int) -> FusedNet:
-    """A fresh network, whose last norm, head and embeddings of its own begin as the target's.
-
-    Until the texts are known a smaller vocabulary is that of the lowest ids.
-    """
+    """A fresh network, whose last norm, head and embeddings of its own begin as the target's."""
     size = config.draft_vocab_size
-    net = FusedNet(
-        config, torch.float32, target.device, torch.arange(size) if size < config.layers.vocab_size else None
-    )
+    net = FusedNet(config, torch.float32, target.device, first_vocab(size, config.layers.vocab_size, target.device))
     begin(net, seed)
     net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
     assert net.lm_head is not None

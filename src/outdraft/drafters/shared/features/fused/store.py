@@ -13,7 +13,7 @@ import torch
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.shared.features.fused.files import FusedKind, read_fused, written
 from outdraft.drafters.shared.features.fused.net import FusedNet, Lent, entries_of, lent_by
-from outdraft.drafters.shared.learning.vocab import differences, membership
+from outdraft.drafters.shared.learning.vocab import STORED, stored
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.foreign_heads import fill, read_config, tensors_of_net, write_directory
 from outdraft.models.networks.base import Decoder
@@ -25,10 +25,7 @@ Format = HeadFormat[FusedNet, Decoder | TargetPort, Decoder]
 
 def save_fused(kind: FusedKind, net: FusedNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors. `dtype`: of the numbers; their own by default."""
-    tensors = tensors_of_net(net, entries_of(net.config), dtype)
-    if net.vocab is not None:
-        tensors["d2t"] = differences(net.vocab)
-        tensors["t2d"] = membership(net.vocab, net.config.layers.vocab_size)
+    tensors = tensors_of_net(net, entries_of(net.config), dtype) | stored(net.vocab, net.config.layers.vocab_size)
     write_directory(directory, written(kind, net.config, dtype or net.dtype), tensors)
 
 
@@ -49,7 +46,7 @@ def load_fused(
         own = vocab if device is None else None
         return FusedNet(files.config, dtype or facts.dtype, device or facts.device, own, lent)
 
-    return fill(make, entries_of(files.config), files.tensors, f"{kind.what} in {directory}", beside=("d2t", "t2d"))
+    return fill(make, entries_of(files.config), files.tensors, f"{kind.what} in {directory}", beside=STORED)
 
 
 def read_stored(kind: FusedKind, directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> FusedNet:
