@@ -13,6 +13,7 @@ from contracts.spec_rows import learning
 from outdraft.core.learner import OWN, TARGET, TargetLearner
 from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.registry import find, make_options
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.learn.losses import forward_kl
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import OutdraftError
@@ -67,7 +68,7 @@ def guessed(learner, lesson):
     found = []
     for guess in learner.look(lesson).guesses:
         logits = torch.full((lesson.ids.shape[0] * lesson.shape[1], VOCAB), torch.nan)
-        logits[guess.rows] = guess.head(guess.states).float()
+        logits[guess.rows] = whole_logits(guess.head(guess.states).float(), guess.vocab, VOCAB).clamp_min(-1e4)
         found.append(logits.view(*lesson.shape, VOCAB))
     return torch.stack(found)  # [K, B, T, V]
 

@@ -13,3 +13,4 @@ ROWS = [
     DrafterRow(drafter="blockwise", label="fewer tokens", side=random_heads("blockwise", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="blockwise", target=stutterer, side=taught("blockwise"))]
+LEARNING = {"fewer tokens": {"draft_vocab_size": 5}}

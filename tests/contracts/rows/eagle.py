@@ -36,3 +36,4 @@ ROWS = [
     DrafterRow(drafter="eagle", label="sampled", side=eagle_net, options={"width": 2, "sample": "match"}),
 ]
 GROUNDS = [DrafterRow(drafter="eagle", target=stutterer, side=taught("eagle", taps=(0, 2)))]
+LEARNING = {"fewer tokens": {"draft_vocab_size": 5}}

@@ -19,3 +19,4 @@ GROUNDS = [
     # the recipe's ten children would be every token of a vocabulary of seven
     DrafterRow(drafter="eagle1", label="eagle2", target=stutterer, side=taught("eagle1"), options={"width": 3}),
 ]
+LEARNING = {"fewer tokens": {"draft_vocab_size": 5}}

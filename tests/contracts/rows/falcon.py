@@ -19,4 +19,4 @@ ROWS = [
     DrafterRow(drafter="falcon", label="fewer tokens", side=random_heads("falcon", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="falcon", target=stutterer, side=taught("falcon"))]
-LEARNING = {"three": {"block_size": 3}}
+LEARNING = {"fewer tokens": {"draft_vocab_size": 5}, "three": {"block_size": 3}}

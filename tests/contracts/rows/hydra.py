@@ -20,4 +20,4 @@ GROUNDS = [
     DrafterRow(drafter="hydra", target=stutterer, side=taught("hydra")),
     DrafterRow(drafter="hydra", label="plus", target=stutterer, side=taught("hydra", **PLUS)),
 ]
-LEARNING = {"plus": {**PLUS, "noise": 0.1, "own_projections": False}}
+LEARNING = {"fewer tokens": {"draft_vocab_size": 5}, "plus": {**PLUS, "noise": 0.1, "own_projections": False}}

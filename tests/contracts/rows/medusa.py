@@ -19,4 +19,8 @@ GROUNDS = [
     DrafterRow(drafter="medusa", target=stutterer, side=taught("medusa")),
     DrafterRow(drafter="medusa", label="joint", target=own_target, side=own_heads),
 ]
-LEARNING = {"borrowed": {"own_projections": False}, "joint": {"joint": True}}
+LEARNING = {
+    "fewer tokens": {"draft_vocab_size": 5, "own_projections": False},
+    "borrowed": {"own_projections": False},
+    "joint": {"joint": True},
+}

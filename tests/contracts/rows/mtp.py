@@ -14,3 +14,4 @@ ROWS = [
     DrafterRow(drafter="mtp", label="fewer tokens", side=random_heads("mtp", draft_vocab_size=5)),
 ]
 GROUNDS = [DrafterRow(drafter="mtp", target=stutterer, side=taught("mtp"))]
+LEARNING = {"fewer tokens": {"draft_vocab_size": 5}}
