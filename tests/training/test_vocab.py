@@ -8,6 +8,7 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.learner_registry import find_learner
+from outdraft.drafters.medusa.net import MedusaConfig, MedusaNet
 from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CapabilityError, ConfigError
@@ -121,3 +122,13 @@ def test_a_kind_brings_its_own_losses_and_a_users_come_first(scene, tmp_path):
     assert kinds["medusa"].loss == {"forward_kl": 1.0} != kinds["eagle1"].loss
     asked = {"total_variation": 1.0}
     assert course(scene, "eagle1", tmp_path / "asked", loss=asked).plan.loss == asked
+
+
+def test_states_of_an_inflated_target_reach_its_head_at_their_own_size():
+    target = tiny_model(vocab=61, layers=3, seed=1, dtype=torch.float32)
+    config = MedusaConfig(
+        tap=3, hidden_size=32, vocab_size=61, num_heads=1, draft_vocab_size=4, own_projections=False, scale=2.0
+    )
+    net, states = MedusaNet(config), torch.randn(3, 32)
+    net.borrow(target, torch.float32)
+    torch.testing.assert_close(net.logits(2 * states, 0), target.head(states)[:, :4])
