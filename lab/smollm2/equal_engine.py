@@ -1,6 +1,7 @@
 """What the drafts of `equal_data.py` do in the engine beside plain decoding: tokens a pass, drafting share, seconds.
 
     python -m lab.smollm2.equal_engine DATA OUT [--model smollm2] [--chats 10] [--tokens 96] [--kinds dflash,...]
+    python -m lab.smollm2.equal_engine DATA OUT --model WHOLE --seconds bf16           # KIND.bf16.json: seconds alone
 
     DATA   mt-bench, gsm8k and humaneval, as `measure_methods.py` has them: no draft has learned from these prompts
     OUT    KIND/ the drafts; KIND.engine.json is written for each, and a kind that has one is left out
@@ -44,6 +45,7 @@ def main() -> int:
     parser.add_argument("--chats", type=int, default=10, help="prompts of each set")
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--seconds", default="", metavar="NAME", help="measure seconds alone, into KIND.NAME.json")
     asked = parser.parse_args()
     kinds = (
         asked.kinds.split(",") if asked.kinds else sorted(one.parent.name for one in asked.out.glob("*/config.json"))
@@ -53,9 +55,9 @@ def main() -> int:
         prompts, wrong = prompts_of(asked.data, asked.chats, plain), 0
         about = {"machine": describe("cpu"), "variant": plain.config["variant"], "kernels": plain.config["kernels"]}
         for kind in kinds:
-            place = asked.out / f"{kind}.engine.json"
+            place = asked.out / f"{kind}.{asked.seconds or 'engine'}.json"
             if not place.exists():
-                found = figures(plain, kind, asked.out / kind, prompts, asked.tokens)
+                found = figures(plain, kind, asked.out / kind, prompts, asked.tokens, shapes=not asked.seconds)
                 with new_file(place) as beside:
                     beside.write_text(json.dumps({**about, **found}, indent=1) + "\n", encoding="utf-8")
             found = json.loads(place.read_text(encoding="utf-8"))
@@ -64,12 +66,12 @@ def main() -> int:
     return int(wrong > 0)
 
 
-def figures(plain: LLM, kind: str, draft: Path, prompts: Asked, tokens: int) -> dict[str, Any]:
-    """Of one draft."""
+def figures(plain: LLM, kind: str, draft: Path, prompts: Asked, tokens: int, *, shapes: bool) -> dict[str, Any]:
+    """Of one draft. `shapes`: tokens a pass too."""
     name = find_learner(kind).drafter or kind
     known = option_defaults(find("drafter", name))
     tau: dict[str, Any] = {}
-    for shape, options in SHAPES.items():
+    for shape, options in SHAPES.items() if shapes else ():
         if not set(options) <= set(known):  # a kind of one shape
             if shape == "tree":
                 continue
@@ -78,7 +80,7 @@ def figures(plain: LLM, kind: str, draft: Path, prompts: Asked, tokens: int) -> 
         with plain.with_speculation(drafter=drafter, num_speculative_tokens=DEPTH, policy="fixed") as llm:
             tau[shape] = {f"{one:g}": taus(llm, prompts, tokens, one) for one in TEMPERATURES}
     with plain.with_speculation(drafter={"name": name, "model": str(draft)}) as llm:
-        return {"tau": tau, **seconds(plain, llm, prompts, tokens)}
+        return {**({"tau": tau} if shapes else {}), **seconds(plain, llm, prompts, tokens)}
 
 
 def taus(llm: LLM, prompts: Asked, tokens: int, temperature: float) -> dict[str, list[float]]:
