@@ -79,6 +79,8 @@ def test_a_kind_without_a_head_of_its_own_says_the_texts_tokens_too(kind, more, 
     made.learner.save(tmp_path / "draft")
     assert "d2t" in read_tensors(tmp_path / "draft" / "model.safetensors")
     assert drafter_of(recognise(tmp_path / "draft")[0]) == drafter_of("eagle1" if kind == "hass" else kind)
+    with pytest.raises(ConfigError, match=r"another shape than draft_vocab_size=4"):
+        course(scene, kind, tmp_path / "on", init=str(tmp_path / "draft"), options={"draft_vocab_size": 4, **more})
     again = find_learner(kind).load(find_learner(kind).options(**more), target, tmp_path / "draft")
     assert all(torch.equal(one, other) for one, other in zip(net.buffers(), again.module.buffers(), strict=True))
     prompt, seen = {"prompt_token_ids": [50, 51, 52, 50, 51, 52]}, set()

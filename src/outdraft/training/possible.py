@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from outdraft.core.learner import TARGET, Learner, LearnMethod, TargetLearner
 from outdraft.core.registry import read_options
@@ -130,8 +131,10 @@ def _asked(method: LearnMethod[Any, Any], given: Mapping[str, Any], target: Deco
 
 
 def _shapes(learner: Learner) -> _Shapes:
-    """Of every parameter; and the taps, which leave no other trace."""
-    return {**{name: tuple(one.shape) for name, one in learner.module.named_parameters()}, "taps": tuple(learner.taps)}
+    """Of every parameter; and the taps and the draft's vocabulary, which may leave no other trace."""
+    named = (*learner.module.named_parameters(), *learner.module.named_buffers())
+    shapes = {name: tuple(one.shape) for name, one in named if isinstance(one, nn.Parameter) or name.endswith("vocab")}
+    return {**shapes, "taps": tuple(learner.taps)}
 
 
 def _said(shape: tuple[int, ...] | None) -> str:
