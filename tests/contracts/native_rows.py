@@ -194,9 +194,9 @@ BLOCKS = [
     DrafterRow(drafter="dflash", label="chain", side=partial(block_net, DFLASH), options=CHAIN),
     DrafterRow(
         drafter="dflash",
-        label="tree that sees a window, own embeddings and head, fewer tokens",
+        label="tree that sees a window, own embeddings and head, fewer tokens, fewer slots",
         side=partial(block_net, DFLASH, windows=(3, 3), own_embedding=True, own_head=True, vocab=40),
-        options=TREE,
+        options={**TREE, "runtime_block_size": 3},
     ),
     DrafterRow(
         drafter="dflash",
@@ -224,9 +224,9 @@ BLOCKS = [
     ),
     DrafterRow(
         drafter="dflash2",
-        label="tree, fewer tokens",
+        label="tree, fewer tokens, fewer slots",
         side=partial(block_net, DFLASH2, own=Dflash2Sizes(selector_rank=32, selector_top_k=8), vocab=40),
-        options=TREE,
+        options={**TREE, "runtime_block_size": 3},
     ),
     DrafterRow(
         drafter="dspark",
