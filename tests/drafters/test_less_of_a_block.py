@@ -7,6 +7,7 @@ import torch
 from drafters.drafting import make as make_drafter
 from drafters.drafting import sequence, write
 
+from outdraft.core.drafter import arm_of
 from outdraft.core.learner import Lesson
 from outdraft.core.learner_registry import find_learner
 from outdraft.core.policy import Budget
@@ -216,6 +217,13 @@ def test_the_confidence_of_a_draft_is_what_the_head_has_learned(target, head, sa
             assert sure == pytest.approx(float(torch.sigmoid(guess.chance(guess.states[at])).detach()), abs=1e-4)
             seen += 1
     assert seen > 20
+
+
+def test_which_drafts_are_one_pass_at_any_depth(target, tmp_path):
+    for change in ({}, {"causal": True}):
+        network(target, "dflash", change).save(tmp_path / str(len(change)))
+        drafter = make_drafter("dflash", Runner(target).port, model=str(tmp_path / str(len(change))))
+        assert arm_of(drafter, "-").one_pass == (not change)
 
 
 def test_which_drafts_foretell(target, tmp_path):
