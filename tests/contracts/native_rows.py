@@ -132,8 +132,9 @@ def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, *
 
 
 def block_net(kind, target, directory: Path, *, own=None, windows=(), norm="rms", vocab=None, **flags):
-    """A block network; where its files lie, its kind says."""
+    """A block network. `vocab`: of the target's tokens it has the last ones, where the target has more."""
     config = target.config
+    vocab = vocab if vocab is None or vocab < config.vocab_size else None
     layers = replace(like_target(config, num_layers=2, qk_norm=True), norm_eps=1e-3, windows=windows, norm=norm)
     block = BlockConfig(
         layers=layers,
