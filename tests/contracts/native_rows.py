@@ -140,8 +140,9 @@ def p_eagle_net(target, directory: Path, *, num_layers=1, own_embedding=False, *
 
 
 def block_net(kind, target, directory: Path, *, own=None, windows=(), norm="rms", vocab=None, **flags):
-    """A block network; where its files lie, its kind says."""
+    """A block network. `vocab`: of the target's tokens it has the last ones, where the target has more."""
     config = target.config
+    vocab = vocab if vocab is None or vocab < config.vocab_size else None
     layers = replace(like_target(config, num_layers=2, qk_norm=True), norm_eps=1e-3, windows=windows, norm=norm)
     block = BlockConfig(
         layers=layers,
@@ -205,9 +206,9 @@ BLOCKS = [
     DrafterRow(drafter="dflash", label="chain", side=partial(block_net, DFLASH), options=CHAIN),
     DrafterRow(
         drafter="dflash",
-        label="tree that sees a window, own embeddings and head, fewer tokens",
+        label="tree that sees a window, own embeddings and head, fewer tokens, fewer slots",
         side=partial(block_net, DFLASH, windows=(3, 3), own_embedding=True, own_head=True, vocab=40),
-        options=TREE,
+        options={**TREE, "runtime_block_size": 3},
     ),
     DrafterRow(
         drafter="dflash",
@@ -235,9 +236,9 @@ BLOCKS = [
     ),
     DrafterRow(
         drafter="dflash2",
-        label="tree, fewer tokens",
+        label="tree, fewer tokens, fewer slots",
         side=partial(block_net, DFLASH2, own=Dflash2Sizes(selector_rank=32, selector_top_k=8), vocab=40),
-        options=TREE,
+        options={**TREE, "runtime_block_size": 3},
     ),
     DrafterRow(
         drafter="dspark",

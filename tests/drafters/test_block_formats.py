@@ -101,6 +101,7 @@ def same(a: BlockNet, b: BlockNet) -> bool:
 def test_each_layout_is_known_as_itself_and_says_the_same(kind: str, window: int, target: Decoder, tmp_path: Path):
     net, (*formats, _) = network(kind, target, window=window), find_learner(kind).formats
     changed = {"causal_windows": bool(window), "embedding_scale": 3.0, "output_multiplier": 0.5, "logit_cap": 1.0}
+    changed["runtime_block_size"] = 3 if window else None
     net.config = replace(net.config, **changed, from_anchor=kind == "dspark")
     for one in formats:
         one.write(net, target, "a/target", tmp_path / one.name)
@@ -115,6 +116,10 @@ def test_each_layout_is_known_as_itself_and_says_the_same(kind: str, window: int
     assert ours["speculators_config"]["verifier"]["name_or_path"] == "a/target"
     assert ours["speculators_config"]["proposal_methods"][0]["speculative_tokens"] == net.config.depth
     assert theirs["dflash_config"]["target_layer_ids"] == theirs["target_layer_ids"] == [0, 2, 5]
+    assert (
+        ours.get("runtime_block_size") == theirs["dflash_config"].get("runtime_block_size") == (3 if window else None)
+    )
+    assert "runtime_block_size" not in theirs
     assert theirs["num_target_layers"] == 6 and theirs["block_size"] == theirs["dflash_config"]["block_size"] == 4
 
 
@@ -253,6 +258,14 @@ REFUSED = [
     ("dflash", {"logits_multiplier": 2.0}, ModelLoadError, "logits_multiplier=2.0 is not supported"),
     ("dflash", {"is_causal": True, "sliding_window_non_causal": True}, ModelLoadError, "contradict each other"),
     ("dflash", {"input_embedding_scale": "big"}, ModelLoadError, "input_embedding_scale='big'"),
+    (
+        "dflash",
+        {"runtime_block_size": 5},
+        ModelLoadError,
+        "runtime_block_size=5 of config.json must be a number of at lea",
+    ),
+    ("dflash", {"runtime_block_size": 1}, ModelLoadError, "must be a number of at least 2, and at most 4"),
+    ("dflash", {"runtime_block_size": "3"}, ModelLoadError, "runtime_block_size='3' of config.json must be"),
     ("dspark", {"markov_head_type": "fir"}, ModelLoadError, "markov_head_type of config.json is"),
     ("dflash", {"layer_types": 1}, ModelLoadError, "layer_types"),
 ]
@@ -339,9 +352,11 @@ def test_what_a_head_leaves_out_is_as_its_library_has_it(target: Decoder, tmp_pa
 
 def test_keys_that_change_nothing_are_noted(target: Decoder, tmp_path: Path, caplog):
     place = flat("dflash", target, tmp_path / "d")
-    change(place, nested={"runtime_block_size": 3, "anything": 1}, num_anchors=64)
-    read("dflash", place, target)
-    assert "keys that are not read: anything, runtime_block_size" in caplog.text and "num_anchors" in caplog.text
+    change(place, nested={"anything": 1, "something": 2}, num_anchors=64)
+    told = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps({**told, "runtime_block_size": None}))
+    assert read("dflash", place, target).config.runtime_block_size is None
+    assert "keys that are not read: anything, something" in caplog.text and "num_anchors" in caplog.text
 
 
 def test_a_draft_of_another_kind_or_target_is_named(target: Decoder, tmp_path: Path):

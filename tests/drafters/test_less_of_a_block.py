@@ -1,4 +1,4 @@
-"""A block of fewer slots than it was trained with; and a head that says how likely a slot is accepted."""
+"""A block of fewer slots than it was trained with, by what is asked or by an option; how likely a slot is accepted."""
 
 from dataclasses import replace
 
@@ -7,11 +7,13 @@ import torch
 from drafters.drafting import make as make_drafter
 from drafters.drafting import sequence, write
 
+from outdraft.core.drafter import arm_of
 from outdraft.core.learner import Lesson
 from outdraft.core.learner_registry import find_learner
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.engine.runner import Runner
+from outdraft.options.errors import ConfigError
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
@@ -126,6 +128,76 @@ def test_a_smaller_block_is_another_network_where_slots_see_each_other(target, t
     assert any(a.tokens.tolist() != b.tokens.tolist() for (_, a), (_, b) in zip(whole, less, strict=True))
 
 
+KINDS = {
+    "dflash": {},
+    "dflash2": {"conv_group_size": 8, "selector_rank": 4, "selector_top_k": 5},
+    "domino": {"rank": 4, "state": 6},
+    "dspark": {"rank": 4},
+    "lilicorr": {"candidates": 5, "chain_size": 8, "chain_heads": 2, "factor_dim": 6},
+    "specdec": {},
+    "xpress": {"rank": 4, "ratio": 3},
+}
+
+
+def cut(net, whole):
+    """The weights of the first slots, where slots have weights of their own."""
+    for name, own in net.named_parameters():
+        theirs = whole.get_parameter(name).detach()
+        if name.endswith("slot_bias"):  # by distance, both ways
+            theirs = theirs.narrow(1, (theirs.shape[1] - own.shape[1]) // 2, own.shape[1])
+        own.data.copy_(theirs[tuple(map(slice, own.shape))])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_written_with_fewer_slots_is_a_smaller_network(target, kind, tmp_path, monkeypatch):
+    whole, small = (network(target, kind, **{**KINDS[kind], "block_size": size}) for size in (SIZE, 3))
+    cut(small.net, whole.net)
+    whole.save(tmp_path / "whole")
+    small.save(tmp_path / "small")
+    sizes, run = [], BlockNet.run
+
+    def watched(self, rows, positions, ctx):
+        sizes.append(len(rows) // len(positions))
+        return run(self, rows, positions, ctx)
+
+    monkeypatch.setattr(BlockNet, "run", watched)
+    found = guesses(target, tmp_path / "whole", kind, Budget(depth=5), runtime_block_size=3)
+    assert set(sizes) == {3} and max(draft.num_nodes for _, draft in found) == 1 + small.net.config.depth
+    for (text, less), (same, own) in zip(
+        found, guesses(target, tmp_path / "small", kind, Budget(depth=5)), strict=True
+    ):
+        assert text == same and less.tokens.tolist() == own.tokens.tolist()
+
+
+def test_files_say_how_many_slots_are_written_and_an_option_goes_before_them(target, tmp_path):
+    learner = network(target, "dspark", {"runtime_block_size": 1}, rank=4)
+    assert learner.net.config.from_anchor
+    learner.save(tmp_path)
+    for options, depth in (({}, 1), ({"runtime_block_size": 4}, 4), ({"runtime_block_size": SIZE}, SIZE)):
+        found = guesses(target, tmp_path, "dspark", Budget(depth=9), **options)
+        assert max(draft.num_nodes - 1 for _, draft in found) == depth
+
+
+@pytest.mark.parametrize(("kind", "slots", "least"), [("dflash", 1, 2), ("dflash", 7, 2), ("dspark", 7, 1)])
+def test_a_block_has_no_other_numbers_of_slots(target, kind, slots, least, tmp_path):
+    learner = network(target, kind, **KINDS[kind])
+    learner.save(tmp_path)
+    with pytest.raises(
+        ConfigError, match=f"runtime_block_size={slots}: must be between {least} and {SIZE} .slots of a"
+    ):
+        make_drafter(kind, Runner(target).port, model=str(tmp_path), runtime_block_size=slots)
+
+
+def test_training_goes_on_with_the_whole_block(target, tmp_path):
+    learner = network(target, "dflash", {"runtime_block_size": 3})
+    learner.save(tmp_path)
+    method = find_learner("dflash")
+    again = method.load(method.options(), target, tmp_path)
+    ids = torch.arange(1, 12)[None]
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(1, 10, dtype=torch.bool))
+    assert len(again.look(Teacher(target, again.taps).lesson(rows)).guesses) == SIZE - 1
+
+
 @pytest.mark.parametrize("head", ["plain", "rnn"])
 @pytest.mark.parametrize("sample", ["greedy", "match"])
 def test_the_confidence_of_a_draft_is_what_the_head_has_learned(target, head, sample, tmp_path):
@@ -145,6 +217,13 @@ def test_the_confidence_of_a_draft_is_what_the_head_has_learned(target, head, sa
             assert sure == pytest.approx(float(torch.sigmoid(guess.chance(guess.states[at])).detach()), abs=1e-4)
             seen += 1
     assert seen > 20
+
+
+def test_which_drafts_are_one_pass_at_any_depth(target, tmp_path):
+    for change in ({}, {"causal": True}):
+        network(target, "dflash", change).save(tmp_path / str(len(change)))
+        drafter = make_drafter("dflash", Runner(target).port, model=str(tmp_path / str(len(change))))
+        assert arm_of(drafter, "-").one_pass == (not change)
 
 
 def test_which_drafts_foretell(target, tmp_path):

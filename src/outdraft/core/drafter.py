@@ -66,6 +66,7 @@ class Traits:
     inner: "tuple[Drafter, ...]" = ()  # the drafters that it asks
     home: Path | None = None  # the directory of its own network
     ends_early: bool = False  # a chain ends by `Budget.survival` within one call, which makes it no dearer
+    one_pass: bool = False  # a guess of any depth takes the same pass of its network
     foretells: bool = False  # its confidence in a token of a chain does not depend on which token was drawn
     hands_states: bool = False  # it heeds `Budget.judge`: its network has a hidden state for every token of a chain
     adopt: Adoption | None = None  # its weights may be replaced between two steps; the same object each time
@@ -128,6 +129,7 @@ def arm_of(drafter: Drafter, name: str) -> Arm:
         peek=(lambda seq, budget: drafter.propose([seq], [budget])[0]) if traits.peeks else None,
         home=traits.home,
         ends_early=traits.ends_early,
+        one_pass=traits.one_pass,
         hands_states=traits.hands_states,
         foretells=traits.foretells,
         listens=bool(drafter.needs.taps),

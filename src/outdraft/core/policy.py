@@ -65,6 +65,7 @@ class Arm:
     peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess, for next to nothing; it need not be used
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
     ends_early: bool = False  # `Budget.survival` makes its guesses no dearer
+    one_pass: bool = False  # a guess of any depth takes the same pass of its network
     hands_states: bool = False  # it gives its hidden states to `Budget.judge`
     foretells: bool = False  # its confidences in chains are given before their tokens are drawn
     shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes

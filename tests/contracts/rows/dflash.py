@@ -13,9 +13,9 @@ ROWS = [
     DrafterRow(drafter="dflash", label="chain", side=blocks, options={"width": 1, "sample": "match"}),
     DrafterRow(
         drafter="dflash",
-        label="windows",
+        label="windows, fewer slots",
         side=random_heads("dflash", **SHAPE, window=4),
-        options={"width": 2, "sample": "match"},
+        options={"width": 2, "sample": "match", "runtime_block_size": 3},
     ),
 ]
 GROUNDS = [DrafterRow(drafter="dflash", target=stutterer, side=taught("dflash", **SHAPE))]

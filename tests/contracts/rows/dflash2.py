@@ -21,6 +21,11 @@ blocks = random_heads("dflash2", **SHAPE)
 ROWS = [
     DrafterRow(drafter="dflash2", side=blocks),
     DrafterRow(drafter="dflash2", label="chain", side=blocks, options={"width": 1, "sample": "match"}),
-    DrafterRow(drafter="dflash2", label="drawn", side=blocks, options={"width": 2, "sample": "match"}),
+    DrafterRow(
+        drafter="dflash2",
+        label="drawn, fewer slots",
+        side=blocks,
+        options={"width": 2, "sample": "match", "runtime_block_size": 3},
+    ),
 ]
 GROUNDS = [DrafterRow(drafter="dflash2", target=stutterer, side=taught("dflash2", **SHAPE))]

@@ -22,9 +22,9 @@ ROWS = [
     DrafterRow(drafter="domino", label="chain", side=blocks, options={"width": 1, "sample": "match"}),
     DrafterRow(
         drafter="domino",
-        label="behind a prefix",
+        label="behind a prefix, fewer slots",
         side=random_heads("domino", **SHAPE, from_anchor=False, prefix=1),
-        options={"width": 2, "sample": "match"},
+        options={"width": 2, "sample": "match", "runtime_block_size": 3},
     ),
 ]
 GROUNDS = [DrafterRow(drafter="domino", target=stutterer, side=taught("domino", **SHAPE))]

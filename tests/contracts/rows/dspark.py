@@ -13,9 +13,9 @@ ROWS = [
     DrafterRow(drafter="dspark", label="chain", side=blocks, options={"width": 1, "sample": "match"}),
     DrafterRow(
         drafter="dspark",
-        label="recurrent",
+        label="recurrent, fewer slots",
         side=random_heads("dspark", **SHAPE, head="rnn"),
-        options={"width": 2, "sample": "match"},
+        options={"width": 2, "sample": "match", "runtime_block_size": 3},
     ),
 ]
 GROUNDS = [DrafterRow(drafter="dspark", target=stutterer, side=taught("dspark", **SHAPE))]

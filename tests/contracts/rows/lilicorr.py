@@ -22,7 +22,12 @@ blocks = random_heads("lilicorr", **SHAPE)
 ROWS = [
     DrafterRow(drafter="lilicorr", side=blocks),
     DrafterRow(drafter="lilicorr", label="chain", side=blocks, options={"width": 1, "sample": "match"}),
-    DrafterRow(drafter="lilicorr", label="drawn", side=blocks, options={"width": 2, "sample": "match"}),
+    DrafterRow(
+        drafter="lilicorr",
+        label="drawn, fewer slots",
+        side=blocks,
+        options={"width": 2, "sample": "match", "runtime_block_size": 3},
+    ),
 ]
 GROUNDS = [DrafterRow(drafter="lilicorr", target=stutterer, side=taught("lilicorr", **SHAPE))]
 LEARNING = {"as wide as the target": {"candidates": 3, "chain_size": 0, "chain_heads": 2, "factor_dim": 6}}

@@ -10,6 +10,11 @@ slots = random_heads("specdec", **SHAPE)
 
 ROWS = [
     DrafterRow(drafter="specdec", side=slots),
-    DrafterRow(drafter="specdec", label="chain", side=slots, options={"width": 1, "sample": "match"}),
+    DrafterRow(
+        drafter="specdec",
+        label="chain, fewer slots",
+        side=slots,
+        options={"width": 1, "sample": "match", "runtime_block_size": 3},
+    ),
 ]
 GROUNDS = [DrafterRow(drafter="specdec", target=stutterer, side=taught("specdec", **SHAPE))]

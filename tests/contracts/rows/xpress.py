@@ -11,7 +11,12 @@ blocks = random_heads("xpress", **SHAPE)
 ROWS = [
     DrafterRow(drafter="xpress", side=blocks),
     DrafterRow(drafter="xpress", label="chain", side=blocks, options={"width": 1, "sample": "match"}),
-    DrafterRow(drafter="xpress", label="drawn", side=blocks, options={"width": 2, "sample": "match"}),
+    DrafterRow(
+        drafter="xpress",
+        label="drawn, fewer slots",
+        side=blocks,
+        options={"width": 2, "sample": "match", "runtime_block_size": 3},
+    ),
 ]
 GROUNDS = [DrafterRow(drafter="xpress", target=stutterer, side=taught("xpress", **SHAPE))]
 LEARNING = {"from the anchor": {"from_anchor": True, "rank": 4, "ratio": 1}}

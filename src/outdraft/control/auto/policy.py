@@ -67,7 +67,8 @@ class AutoPolicy:
         self._ends_early = [arm.ends_early for arm in arms]
         self._survival: dict[int, float] = {}  # of arms that guess: below which a guess ends
         self._arms = [ArmRecord(8 * options.memory) for _ in arms]
-        self.costs = MeasuredCosts(len(arms))
+        self._flat = [index for index, arm in enumerate(arms) if arm.one_pass]
+        self.costs = MeasuredCosts(len(arms), self._flat)
         self._texts: dict[int, SequenceRecord] = {}
         self._chosen: dict[int, ArmDepth] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
@@ -179,7 +180,7 @@ class AutoPolicy:
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
         arms = recall_all(kept["arms"], self._names, 8 * self._options.memory)
-        self.costs = MeasuredCosts.recalled(kept["costs"], len(arms))
+        self.costs = MeasuredCosts.recalled(kept["costs"], len(arms), self._flat)
         self._arms, self._has_been_plain = arms, True
 
     def _meet(self, seq: Sequence, crowd: int) -> SequenceRecord:

@@ -7,7 +7,7 @@ and who guessed for whom how deep; data out: seconds.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from statistics import median
 from typing import Any, NamedTuple
@@ -45,11 +45,11 @@ class _Behind:
 
 
 class MeasuredCosts:
-    """One engine's costs, shared by its sequences."""
+    """One engine's costs, shared by its sequences. `flat`: arms whose guesses cost the same at any depth, nearly."""
 
-    def __init__(self, num_arms: int) -> None:
+    def __init__(self, num_arms: int, flat: Collection[int] = ()) -> None:
         self.passes = CostCurve(0.98, 0.02)  # of rows: nearly flat, until measured
-        self.drafts = [DraftCost() for _ in range(num_arms)]
+        self.drafts = [DraftCost(is_flat=arm in flat) for arm in range(num_arms)]
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
         self._behind: dict[int, _Behind] = {}  # by sequence
         self._idle = deque[float](maxlen=9)  # seconds before the pass of rounds in which no arm guessed
@@ -60,14 +60,14 @@ class MeasuredCosts:
         return {"passes": self.passes.kept(), "drafts": [cost.kept() for cost in self.drafts], "missed": self._missed}
 
     @classmethod
-    def recalled(cls, kept: Mapping[str, Any], num_arms: int) -> "MeasuredCosts":
+    def recalled(cls, kept: Mapping[str, Any], num_arms: int, flat: Collection[int] = ()) -> "MeasuredCosts":
         """As it was kept; the first rounds then scale all of it to the speed of the machine now.
 
         An arm that had never guessed has no costs yet. Raises `ValueError`, `KeyError` or `TypeError` for what is none.
         """
-        made = cls(num_arms)
+        made = cls(num_arms, flat)
         made.passes.recall(kept["passes"])
-        made.drafts = [DraftCost.recalled(told) for told in kept["drafts"]]
+        made.drafts = [DraftCost.recalled(told, is_flat=arm in flat) for arm, told in enumerate(kept["drafts"])]
         made._missed = [_seconds(each) for each in kept["missed"]]
         if not len(made._missed) == len(made.drafts) == num_arms:
             raise ValueError(f"{len(made._missed)} prices and {len(made.drafts)} costs for {num_arms} arms")

@@ -171,9 +171,10 @@ def _number(given: Any, *, least: float = 1e-12) -> float:
 
 
 class DraftCost:
-    """A curve for each kind of crowd."""
+    """A curve for each kind of crowd. `is_flat`: it begins as if depth cost nothing, else as nearly proportional."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_flat: bool = False) -> None:
+        self._prior = (1.0, 0.0) if is_flat else (0.1, 0.9)
         self._curves: dict[int, CostCurve] = {}  # bit length of the number of sequences -> seconds by depth
 
     @property
@@ -207,7 +208,7 @@ class DraftCost:
         if seconds <= 0:
             return
         if (curve := self._curves.get(kind := crowd.bit_length())) is None:
-            curve = self._curves[kind] = CostCurve(0.1, 0.9)  # nearly proportional
+            curve = self._curves[kind] = CostCurve(*self._prior)
         curve.add(depth, seconds)
 
     def scale(self, factor: float) -> None:
@@ -220,13 +221,13 @@ class DraftCost:
         return {str(kind): curve.kept() for kind, curve in self._curves.items()}
 
     @classmethod
-    def recalled(cls, kept: Mapping[str, Any]) -> "DraftCost":
+    def recalled(cls, kept: Mapping[str, Any], *, is_flat: bool = False) -> "DraftCost":
         """As it was kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
-        made = cls()
+        made = cls(is_flat=is_flat)
         for kind, told in kept.items():
             if not 1 <= int(kind) <= _MOST_KINDS:
                 raise ValueError(f"{kind!r} is no kind of crowd")
-            curve = CostCurve(0.1, 0.9)
+            curve = CostCurve(*made._prior)
             curve.recall(told)
             made._curves[int(kind)] = curve
         return made

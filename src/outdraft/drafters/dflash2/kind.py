@@ -29,9 +29,9 @@ class Dflash2Sizes:
 
 
 def _parts(config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
-    width, size = config.layers.hidden_size, config.block_size
+    width = config.layers.hidden_size
     return BlockParts(
-        convolution=lambda: BlockConvolution(width, size, own.conv_kernel_size, own.conv_group_size, dtype, device),
+        convolution=lambda: BlockConvolution(width, own.conv_kernel_size, own.conv_group_size, dtype, device),
         correction=CandidateSelector(
             width,
             config.layers.vocab_size,

@@ -73,7 +73,7 @@ def _positive(said: Mapping[str, Any], key: str, directory: Path) -> float:
 
 def _parts(config: BlockConfig, own: LilicorrSizes, dtype: torch.dtype, device: torch.device) -> BlockParts:
     """Raises `CapabilityError` for a backbone that the head does not stand behind."""
-    width, size, groups = config.layers.hidden_size, config.block_size, own.conv_group_size
+    width, groups = config.layers.hidden_size, own.conv_group_size
     heads, nodes = own.lilicorr_num_heads, own.lilicorr_hidden_size or width
     if config.from_anchor:
         raise CapabilityError("LiLiCorr scores slots behind the anchor's, and here that one guesses (from_anchor) too")
@@ -87,8 +87,7 @@ def _parts(config: BlockConfig, own: LilicorrSizes, dtype: torch.dtype, device: 
     if not groups:
         return BlockParts(correction=correction)
     return BlockParts(
-        convolution=lambda: BlockConvolution(width, size, own.conv_kernel_size, groups, dtype, device),
-        correction=correction,
+        convolution=lambda: BlockConvolution(width, own.conv_kernel_size, groups, dtype, device), correction=correction
     )
 
 

@@ -77,7 +77,7 @@ class CandidateChain(Correction):
         wide, eps = config.layers.hidden_size, config.layers.norm_eps
         width, slots = own.lilicorr_hidden_size or wide, config.depth
         heads, factors = own.lilicorr_num_heads, own.lilicorr_factor_dim
-        self.top, self.slots = min(own.lilicorr_candidate_topk, config.layers.vocab_size), slots
+        self.top = min(own.lilicorr_candidate_topk, config.layers.vocab_size)
         self.scale, self.eps = own.lilicorr_logit_scale, own.lilicorr_vector_eps
 
         def linear(num_in: int, num_out: int) -> Linear:
@@ -108,12 +108,12 @@ class CandidateChain(Correction):
         """
         best = scores.topk(self.top, -1).indices
         log_p = scores.to(self._wide(h)).log_softmax(-1).gather(-1, best)  # [n, S, k]
-        x = self._nodes(h[:, -self.slots :].flatten(0, 1), embed(best).flatten(0, 2), log_p)
+        x = self._nodes(h[:, -scores.shape[1] :].flatten(0, 1), embed(best).flatten(0, 2), log_p)
         for layer in self.layers:
-            x = layer(x, self._bias())
+            x = layer(x, self._bias(scores.shape[1]))
         there = (context != 0).any(-1, keepdim=True)
         a = self.context_norm(self.context(context) * there)  # [n, D]
-        x, each = self.norm(x), a.repeat_interleave(self.slots * self.top, 0)
+        x, each = self.norm(x), a.repeat_interleave(scores.shape[1] * self.top, 0)
         f = F.silu(self.mix(torch.cat((x, each, x * each), -1)))
         made = self._unit(torch.stack((self.leaving(f), self.entering(f))))
         leaving, entering = made.view(2, *log_p.shape, made.shape[-1])  # [n, S, k, F] each
@@ -164,12 +164,12 @@ class CandidateChain(Correction):
         said = self.feature_down(F.silu(F.linear(features, self.feature_weight, self.feature_bias)))
         tokens = e if self.token is None else self.token(e)
         nodes: Tensor = tokens + self.state(h).repeat_interleave(self.top, 0) + said
-        places = self.slot_embedding[0] + self.rank_embedding[0, :, :, : self.top]  # [1, S, k, D']
+        places = self.slot_embedding[0, :, : log_p.shape[1]] + self.rank_embedding[0, :, :, : self.top]  # [1, S, k, D']
         return (nodes.view(*log_p.shape, nodes.shape[-1]) + places).flatten(0, 2)
 
-    def _bias(self) -> Tensor:
-        """Of a node for another, by the distance of their slots: [H, L, L]."""
-        slots = torch.arange(self.slots, device=self.slot_bias.device).repeat_interleave(self.top)
+    def _bias(self, count: int) -> Tensor:
+        """Of a node for another, by the distance of their slots, of so many: [H, L, L]."""
+        slots = torch.arange(count, device=self.slot_bias.device).repeat_interleave(self.top)
         far = slots[:, None] - slots
         near: Tensor = self.slot_bias[:, far + self.slot_bias.shape[1] // 2]
         return near + self.same_bias[:, None, None] * (far == 0)

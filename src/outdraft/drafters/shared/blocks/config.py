@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.port import TargetFacts
 from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.ranges import check_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +15,9 @@ class BlockConfig:
     layers: ModelConfig
     taps: tuple[int, ...]  # the target's states after so many layers
     target_hidden_size: int
-    block_size: int  # slots, the anchor's included
+    block_size: int  # slots that it was trained with, the anchor's included
     mask_token_id: int
+    runtime_block_size: int | None = None  # slots that are written when it drafts, the first ones; None: all
     from_anchor: bool = False  # the anchor's own slot guesses the next token too
     causal: bool = False  # a slot does not see the slots behind it
     causal_windows: bool = False  # in layers whose windows end (`layers.windows`) it does not
@@ -33,6 +35,8 @@ class BlockConfig:
     def __post_init__(self) -> None:
         if self.block_size < 2:
             raise ConfigError(f"block_size={self.block_size}: a block has an anchor and at least one other slot")
+        least, note = 1 + self.first_slot, "slots of a block of this network, the anchor's included"
+        check_number("runtime_block_size", self.runtime_block_size, least=least, most=self.block_size, note=note)
 
     def sight(self, layer: int) -> tuple[int | None, bool]:
         """Of a layer: how many committed rows before its anchor a block sees (None: all), and whether slots see only
@@ -53,8 +57,18 @@ class BlockConfig:
 
     @property
     def depth(self) -> int:
-        """Tokens that a block guesses."""
+        """Tokens that a whole block guesses."""
         return self.block_size - self.first_slot
+
+    @property
+    def slots(self) -> int:
+        """Of a block that drafts: whole, or the first ones of it."""
+        return self.runtime_block_size or self.block_size
+
+    @property
+    def drafted(self) -> int:
+        """Tokens that such a block guesses."""
+        return self.slots - self.first_slot
 
     def require(self, facts: TargetFacts) -> None:
         """Raise `CapabilityError` for a target that this network was not made for."""

@@ -21,25 +21,23 @@ from outdraft.nn.linear import Linear
 class BlockConvolution(nn.Module):
     """Around one sublayer. Begins as nothing: the row itself, before and behind."""
 
-    def __init__(
-        self, width: int, block_size: int, taps: int, group: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, width: int, taps: int, group: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.block_size, self.taps, self.group = block_size, taps, group
+        self.taps, self.group = taps, group
         self.base_kernel = nn.Parameter(torch.full((2, taps, width), float("nan"), dtype=dtype, device=device))
         self.kernel_projection = Linear(width, 2 * taps * (width // group), False, dtype, device)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """The normed rows [N, D] of whole blocks, and what they go through -> [N, D]."""
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], size: int) -> Tensor:
+        """The normed rows [N, D] of blocks of `size` slots, and what they go through -> [N, D]."""
         moved = self.kernel_projection(x).view(len(x), 2, self.taps, -1)
         kernels = self.base_kernel + moved.repeat_interleave(self.group, -1)  # [N, 2, taps, D]
-        return self._along(sublayer(self._along(x, kernels[:, 0])), kernels[:, 1])
+        return self._along(sublayer(self._along(x, kernels[:, 0], size)), kernels[:, 1], size)
 
-    def _along(self, x: Tensor, kernel: Tensor) -> Tensor:
+    def _along(self, x: Tensor, kernel: Tensor, size: int) -> Tensor:
         """x [N, D], kernel [N, taps, D]: each row and those before it in its block."""
-        blocks, found = x.view(-1, self.block_size, x.shape[-1]), x * kernel[:, 0]
+        blocks, found = x.view(-1, size, x.shape[-1]), x * kernel[:, 0]
         for back in range(1, self.taps):
-            earlier = nn.functional.pad(blocks, (0, 0, back, 0))[:, : self.block_size]
+            earlier = nn.functional.pad(blocks, (0, 0, back, 0))[:, :size]
             found = found + earlier.reshape_as(x) * kernel[:, back]
         return found
 

@@ -5,6 +5,7 @@ same. Data in: sequences, and the target's states at the taps; data out: chains 
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,6 +24,20 @@ from outdraft.drafters.shared.blocks.texts import BlockSlots, BlockTexts
 from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
+from outdraft.options.ranges import check_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOptions(BlockOptions):
+    """Which network, how much of its block, which tree. Raises `ConfigError` naming what is out of range."""
+
+    # slots of a block that are written, the anchor's included, of those that it was trained with; 0 is what the
+    # network's files say (`runtime_block_size` of their `dflash_config`), else all
+    runtime_block_size: int = 0
+
+    def __post_init__(self) -> None:
+        BlockOptions.__post_init__(self)
+        check_range(self, "runtime_block_size", least=0)
 
 
 class BlockDrafter(StateDrafter):
@@ -38,11 +53,11 @@ class BlockDrafter(StateDrafter):
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose rows are known."""
-        depths = [min(self._net.config.depth, depth) for depth in self.depths(seqs, budgets)]
+        depths = [min(self._net.config.drafted, depth) for depth in self.depths(seqs, budgets)]
         asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
         slots: dict[int, BlockSlots] = {}
         if asked:
-            correction, whole = self._net.correction, self._net.config.depth
+            correction, whole = self._net.correction, self._net.config.drafted
             reads_all = correction is not None and correction.reads_scores
             own = [whole if reads_all else depth for depth in depths if depth > 0]
             made = self._texts.blocks([seq.id for seq in asked], [seq.pending for seq in asked], own)
@@ -83,22 +98,25 @@ class BlockDrafter(StateDrafter):
 
 def block_method(
     kind: BlockKind[Any], *, summary: str, paper: Paper, also_called: tuple[str, ...] = ()
-) -> DrafterMethod[BlockOptions, TargetPort, BlockDrafter]:
+) -> DrafterMethod[SlotOptions, TargetPort, BlockDrafter]:
     """The registration of a method with networks of this kind."""
 
-    def build(chosen: BlockOptions, port: TargetPort) -> BlockDrafter:
+    def build(chosen: SlotOptions, port: TargetPort) -> BlockDrafter:
         home, native = chosen_model(chosen.model, kind.name), port.layers.native
         net = kind.load(home, port.facts)
+        if chosen.runtime_block_size:
+            net.config = replace(net.config, runtime_block_size=chosen.runtime_block_size)
         blocks, weights = on_kernels(net, port, chosen.quantization)
         options = chosen.fitted(None if native is None else native.kernels)
         foretells = options.width == 1 and net.correction is not None and net.correction.chance is not None
-        return BlockDrafter(options, net, port, Traits(weights=(weights,), home=home, foretells=foretells), blocks)
+        traits = Traits(weights=(weights,), home=home, foretells=foretells, one_pass=not net.can_shorten)
+        return BlockDrafter(options, net, port, traits, blocks)
 
     return DrafterMethod(
         name=kind.name,
         summary=summary,
         build=build,
-        options=BlockOptions,
+        options=SlotOptions,
         paper=paper,
         also_called=also_called,
         shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",

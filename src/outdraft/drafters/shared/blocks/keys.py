@@ -24,6 +24,7 @@ from outdraft.options.shown import shown
 
 NESTED, LAYERS, NAMED = "dflash_config", "transformer_layer_config", "speculators_model_type"
 TAPS, FLAT_TAPS = ("aux_hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids"), "target_layer_ids"
+RUNTIME = "runtime_block_size"
 _log = logging.getLogger(__name__)
 _WINDOWS = ("layer_types", "sliding_window", "use_sliding_window", "max_window_layers")
 _READ = (
@@ -31,6 +32,7 @@ _READ = (
     *("block_size", "mask_token_id", "sample_from_anchor", "shift_label", "is_causal", "sliding_window_non_causal"),
     *("draft_vocab_size", "target_hidden_size", "num_target_layers", "has_embed_tokens", "has_lm_head"),
     *("input_embedding_scale", "output_multiplier", "final_logit_softcapping", "projector_type"),
+    RUNTIME,
 )
 SINKS, VALUES, NORMS = "attention_sink_bias", "attention_value_scale", "use_gemma_norm"
 SINK_TENSOR = f"self_attn.{SINKS}"  # of each layer [H]
@@ -88,13 +90,18 @@ def read_keys(
         layers = replace(layers, norm="rms32")
     causal, causal_windows = _sight(fields, absent, where, is_flat=is_flat)
     cap = fields.get("final_logit_softcapping", float, 0.0)
+    size, runtime = whole_number(said, "block_size", where, least=2), said.get(RUNTIME)
+    from_anchor = _from_anchor(fields, absent, where, is_flat=is_flat)
+    if runtime is not None:
+        runtime = whole_number(said, RUNTIME, where, least=1 if from_anchor else 2, most=size)
     config = BlockConfig(
         layers=layers,
         taps=_taps(said, where, layers.num_layers if is_flat else None, facts.num_layers),
         target_hidden_size=fields.size("target_hidden_size", facts.hidden_size, most=MOST_CHANNELS),
-        block_size=whole_number(said, "block_size", where, least=2),
+        block_size=size,
+        runtime_block_size=runtime,
         mask_token_id=whole_number(said, "mask_token_id", where, least=0),
-        from_anchor=_from_anchor(fields, absent, where, is_flat=is_flat),
+        from_anchor=from_anchor,
         causal=causal,
         causal_windows=causal_windows,
         draft_vocab_size=fields.size("draft_vocab_size", layers.vocab_size),
@@ -114,11 +121,14 @@ def read_keys(
     return config, said
 
 
-def whole_number(said: Mapping[str, Any], key: str, directory: Path, *, least: int) -> int:
+def whole_number(said: Mapping[str, Any], key: str, directory: Path, *, least: int, most: int = 0) -> int:
     """What config.json says under a key. Raises `ModelLoadError` where that is nothing, or no such number."""
     value = said.get(key)
-    if type(value) is not int or not least <= value < 1 << 24:
-        raise ModelLoadError(f"{directory}: {key}={shown(value)} of config.json must be a number of at least {least}")
+    if type(value) is not int or not least <= value <= (most or 1 << 24):
+        limit = f", and at most {most}" if most else ""
+        raise ModelLoadError(
+            f"{directory}: {key}={shown(value)} of config.json must be a number of at least {least}{limit}"
+        )
     return value
 
 

@@ -23,7 +23,7 @@ from outdraft.nn.linear import LinearMap
 from outdraft.nn.rope import Rotation
 
 Sublayer = Callable[[Tensor], Tensor]  # normed rows [N, D] -> what it adds [N, D]
-Around = Callable[[Tensor, Sublayer], Tensor]  # the normed rows [N, D], a sublayer -> its output
+Around = Callable[[Tensor, Sublayer, int], Tensor]  # the normed rows [N, D], a sublayer, slots of a block -> its output
 
 
 class BlockAttention(Protocol):
@@ -36,7 +36,7 @@ class BlockAttention(Protocol):
         ...
 
 
-def plainly(x: Tensor, sublayer: Sublayer) -> Tensor:
+def plainly(x: Tensor, sublayer: Sublayer, size: int) -> Tensor:
     """Nothing stands around a sublayer."""
     return sublayer(x)
 
@@ -94,13 +94,13 @@ class BlockLayer(nn.Module):
         found: Tensor = self.out(seen)
         return found
 
-    def forward(self, h: Tensor, rotation: Rotation, ctx: BlockAttention, exact: bool) -> Tensor:
-        """The rows of all blocks, block after block: [N, D] -> [N, D]."""
+    def forward(self, h: Tensor, rotation: Rotation, ctx: BlockAttention, size: int, exact: bool) -> Tensor:
+        """The rows of all blocks, `size` of each, block after block: [N, D] -> [N, D]."""
         mixed = partial(self.mixed, rotation=rotation, ctx=ctx)
-        return self.around(h, mixed, partial(self.mlp, bulk=(), exact=exact))
+        return self.around(h, mixed, partial(self.mlp, bulk=(), exact=exact), size)
 
-    def around(self, h: Tensor, mixed: Sublayer, fed: Sublayer) -> Tensor:
+    def around(self, h: Tensor, mixed: Sublayer, fed: Sublayer, size: int) -> Tensor:
         """What stands around attention and feed-forward, wherever these are computed: [N, D] -> [N, D]."""
-        h = h + (self.attention_conv or plainly)(self.attn_norm(h), mixed)
-        added: Tensor = h + (self.mlp_conv or plainly)(self.mlp_norm(h), fed)
+        h = h + (self.attention_conv or plainly)(self.attn_norm(h), mixed, size)
+        added: Tensor = h + (self.mlp_conv or plainly)(self.mlp_norm(h), fed, size)
         return added

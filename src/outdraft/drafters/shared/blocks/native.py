@@ -57,7 +57,7 @@ class NativeBlocks:
             context = cache.branch(seqs, [others] * len(seqs))
         places = [place for first in positions for place in range(first, first + size)]
         try:
-            h = self._layers(rows.float(), places, spans_of(context))
+            h = self._layers(rows.float(), places, spans_of(context), size)
         finally:
             for seq in seqs:
                 cache.keep(seq, ())
@@ -65,8 +65,8 @@ class NativeBlocks:
         wanted = [i * size + slot for i, depth in enumerate(depths) for slot in range(first, first + depth)]
         return states.to(self._net.dtype), self._head.logits(states[wanted], norm=False)
 
-    def _layers(self, h: Tensor, places: list[int], spans: Seq[Span]) -> Tensor:
-        """Rows [N, D] float32 -> states [N, D]."""
+    def _layers(self, h: Tensor, places: list[int], spans: Seq[Span], size: int) -> Tensor:
+        """Rows [N, D] float32, `size` of each block -> states [N, D]."""
         cos, sin = self._net.rope.table(max(places) + 1, torch.float32, torch.device("cpu"))
 
         def half(x: Tensor, index: int, skip: Skip) -> Tensor:
@@ -82,9 +82,8 @@ class NativeBlocks:
         for layer in block_layers(self._net):
             this = frozenset((layer.index,))
             attend, feed_forward = Skip(mlp=this), Skip(attention=this)
-            h = layer.around(
-                h, partial(half, index=layer.index, skip=attend), partial(half, index=layer.index, skip=feed_forward)
-            )
+            mixed, fed = (partial(half, index=layer.index, skip=skip) for skip in (attend, feed_forward))
+            h = layer.around(h, mixed, fed, size)
         return h
 
 
@@ -125,7 +124,7 @@ def _pack(net: BlockNet, target: NativeDecoder) -> NativeBlocks:
     shape = replace(shape_of(config.layers), vocab=target.stack.num_out if head is None else head.shape[0])
     body = Stack(shape, config.layers.num_layers, threads=target.stack.threads, kind=target.kernels)
     for layer in block_layers(net):
-        body.set_layer(layer.index, _parts_of(layer, config.sight(layer.index)[0], config.block_size))
+        body.set_layer(layer.index, _parts_of(layer, config.sight(layer.index)[0], config.slots))
     if head is not None:
         body.set_head(weight_of(head), None)
     return NativeBlocks(net, body, target.stack if head is None else body)

@@ -94,7 +94,7 @@ class BlockNet(nn.Module):
         """Anchors [n] at positions [n] -> the first rows of their blocks, block after block: [n * b, D].
 
         shown [n, b - 1]: tokens that stand in the slots behind the anchor's; -1: the mask does. None: it does in all.
-        size: b; None: as it was trained. A smaller one is another network unless it `can_shorten`.
+        size: b; None: as it was trained. Of a smaller one the slots say something else unless it `can_shorten`.
         """
         size = size or self.config.block_size
         masked = anchors.new_full((len(anchors), size), -1) if shown is None else torch.nn.functional.pad(shown, (1, 0))
@@ -144,7 +144,7 @@ class BlockNet(nn.Module):
         size = len(rows) // max(1, len(positions))
         rotation, h = self.rope.at(self.places(positions, size), rows.dtype), rows
         for layer in block_layers(self):
-            h = layer(h, rotation, ctx, self.exact)
+            h = layer(h, rotation, ctx, size, self.exact)
         normed: Tensor = self.norm(h)
         return normed
 

@@ -60,7 +60,7 @@ class BlockTexts(PairedTexts):
             self.read_waiting(late)
         net, config, first = self.net, self.net.config, self.net.config.first_slot
         counts, ends = [first + depth for depth in depths], [self.texts[seq].end for seq in seqs]
-        sizes = counts if net.can_shorten else [config.block_size] * len(seqs)
+        sizes = counts if net.can_shorten else [config.slots] * len(seqs)
         positions = torch.tensor(ends, device=self.port.facts.device)
         tokens, lent = torch.tensor(anchors, device=positions.device), self.port.layers
         if self._native is not None:

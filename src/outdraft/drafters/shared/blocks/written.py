@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.keys import FLAT_TAPS, LAYERS, NESTED, NORMS, SINKS, TAPS, VALUES
+from outdraft.drafters.shared.blocks.keys import FLAT_TAPS, LAYERS, NESTED, NORMS, RUNTIME, SINKS, TAPS, VALUES
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.llama import kinds_of
 from outdraft.models.files.foreign_heads import speculators_config
@@ -79,8 +79,9 @@ def _parts(config: BlockConfig) -> dict[str, float | bool]:
     """Those that change something: a library may refuse keys that it does not know."""
     told = {"input_embedding_scale": config.embedding_scale, "output_multiplier": config.output_multiplier}
     told |= {VALUES: config.value_scale}
-    capped = {} if config.logit_cap is None else {"final_logit_softcapping": config.logit_cap}
-    return {key: value for key, value in told.items() if value != 1} | capped | ({SINKS: True} if config.sinks else {})
+    may = {"final_logit_softcapping": config.logit_cap, RUNTIME: config.runtime_block_size}
+    set_ = {key: value for key, value in may.items() if value is not None}
+    return {key: value for key, value in told.items() if value != 1} | set_ | ({SINKS: True} if config.sinks else {})
 
 
 def _norms(config: BlockConfig) -> dict[str, bool]:
