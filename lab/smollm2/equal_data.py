@@ -1,6 +1,7 @@
 """Drafts of every kind for SmolLM2 on equal data, one after the other on a CPU; what each accepts on held-out answers.
 
     python -m lab.smollm2.equal_data MODEL DATA OUT [--tokens 500000] [--kinds eagle3,dflash,...] [--dtype bfloat16]
+    python -m lab.smollm2.equal_data MODEL DATA OUT ... --time     seconds of a step alone, into KIND.json
 
     DATA      train.jsonl, valid.jsonl and greedy.jsonl, as `train_all.split` writes them
     OUT       KIND/         the draft, its record, its run: an interrupted one goes on
@@ -14,17 +15,19 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lab.smollm2.kinds import LOOPS, OPTIONS
 from lab.smollm2.train_one import exams
 from outdraft.training.course import prepare
 from outdraft.training.loop import CHECKPOINT
-from outdraft.training.plan import make_plan
+from outdraft.training.plan import TrainPlan, make_plan
 from outdraft.training.record import write_record
 from outdraft.training.train import make_record, save_draft
 
 DEPTH = 7
+WARM, STEPS = 4, 20  # of a measurement of seconds
 LOOP = {"seq_len": 1024, "warmup": 30, "decay_share": 4.0, "lr": 2e-3, "muon_lr": 6e-3}
 
 
@@ -39,10 +42,15 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(OPTIONS))
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--cache-bytes", type=int, default=0)
+    parser.add_argument("--time", action="store_true", help="of kinds that are trained, on a quiet machine")
     asked = parser.parse_args()
     for kind in asked.kinds.split(","):
         place = asked.out / f"{kind}.json"
-        if not place.exists():
+        if asked.time:
+            found = json.loads(place.read_text(encoding="utf-8"))
+            if "step_seconds" not in found:
+                place.write_text(json.dumps(found | timed(kind, asked), indent=1) + "\n", encoding="utf-8")
+        elif not place.exists():
             if (found := taught(kind, asked)) is None:
                 return 1
             place.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -53,7 +61,35 @@ def main() -> int:
 def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     """Train one, save it, read it again and judge it; None where it was interrupted."""
     out = asked.out / kind
-    plan = make_plan(
+    course = prepare(plan_of(kind, asked, out), say)
+    loop = course.loop
+    if (loop.run_dir / CHECKPOINT).exists():
+        loop.resume()
+    loop.run()
+    if loop.interrupted:
+        return None
+    loop.evaluate()
+    save_draft(course, out)
+    record = make_record(course, [])
+    write_record(out, record)
+    count = sum(one.numel() for one in course.learner.module.parameters() if one.requires_grad)
+    figures = {"parameters": count, "options": OPTIONS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
+    return {"kind": kind, **figures, **exams(course, out)}
+
+
+def timed(kind: str, asked: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a step whose target's states lie on the disk."""
+    with TemporaryDirectory() as place:
+        loop = prepare(plan_of(kind, asked, Path(place)), say).loop
+        loop.run(until=WARM)
+        before = loop.progress.seconds
+        loop.run(until=WARM + STEPS)
+        return {"step_seconds": round((loop.progress.seconds - before) / STEPS, 3)}
+
+
+def plan_of(kind: str, asked: argparse.Namespace, out: Path) -> TrainPlan:
+    """What all kinds have in common, and what is this one's own."""
+    return make_plan(
         {
             "kind": kind,
             "target": asked.model,
@@ -77,20 +113,6 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
             },
         }
     )
-    course = prepare(plan, say)
-    loop = course.loop
-    if (loop.run_dir / CHECKPOINT).exists():
-        loop.resume()
-    loop.run()
-    if loop.interrupted:
-        return None
-    loop.evaluate()
-    save_draft(course, out)
-    record = make_record(course, [])
-    write_record(out, record)
-    count = sum(one.numel() for one in course.learner.module.parameters() if one.requires_grad)
-    figures = {"parameters": count, "options": OPTIONS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
-    return {"kind": kind, **figures, **exams(course, out)}
 
 
 def say(line: str) -> None:
