@@ -38,6 +38,7 @@ def command_arguments(stage: Stage) -> Iterator[Argument]:
         "rm": ["away"],
         "methods": [],
         "cut": [model, "--out", "out-cut"],
+        "merge": [model, "--lora", away, "--out", "out-merged"],
         "convert": [draft, "--target", model, "--to", "vllm", "--out", "out-other"],
         "train": ["draft_model", "--target", away, "--data", str(stage.text), "--out", "out-draft"],
     }

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from outdraft import LLM, SamplingParams
 from outdraft.models.files.load import load_model, save_model
@@ -59,6 +60,10 @@ def test_a_trained_pair_is_lossless_as_the_changed_target(kind, outdraft, deep, 
     original = load_model(deep, told["dtype"])
     again = merged(original, load_lora(out, original))
     assert fingerprint(again) == told["target"]  # the changes alone are enough
+    assert json.loads((out / "lora/adapter_config.json").read_text())["base_model_name_or_path"] == str(deep)
+    assert outdraft("merge", deep, "--lora", out / "lora", "--out", tmp_path / "again").code == 0
+    there, here = (load_file(place / "model.safetensors") for place in (out / "target", tmp_path / "again"))
+    torch.testing.assert_close(there, here)
     texts_of = {}
     for name, model, drafts in (
         ("changed", out / "target", "none"),

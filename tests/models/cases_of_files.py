@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from outdraft.drafters.medusa import formats as medusa
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.models.files.load import load_model, save_model
 from outdraft.models.networks.port import facts_of
+from outdraft.models.remake.merge import merge_lora
 from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
@@ -113,6 +115,42 @@ def add_adapter(directory: Path, *, alone: bool = False, told: bool = True) -> N
         (directory / "config.json").unlink()
 
 
+def lora_tensors(rank: int) -> dict[str, torch.Tensor]:
+    """Of the first layer's queries, 32 wide."""
+    noise, name = torch.Generator().manual_seed(rank), f"base_model.model.{LORA}"
+    shapes = {name: (rank, 32), name.replace("lora_A", "lora_B"): (32, rank)}
+    return {key: torch.randn(shape, generator=noise) for key, shape in shapes.items()}
+
+
+def save_lora(directory: Path, tensors: dict[str, torch.Tensor] | None = None, **told: Any) -> None:
+    """An adapter beside a model, in a folder of its own."""
+    (place := directory / "lora").mkdir(exist_ok=True)
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 3, "bias": "none", "target_modules": ["q_proj"], **told}
+    (place / "adapter_config.json").write_text(json.dumps(config))
+    save_file({**lora_tensors(2), **(tensors or {})}, place / "adapter_model.safetensors")
+
+
+def save_adapted(directory: Path) -> None:
+    save_tiny(directory)
+    save_lora(directory)
+
+
+def merged(directory: Path) -> list[float]:
+    """The logits of both together."""
+    with tempfile.TemporaryDirectory() as out:
+        merge_lora(str(directory), str(directory / "lora"), Path(out))
+        return logits(Path(out))
+
+
+def lora(*words: str, tensors: dict[str, torch.Tensor] | None = None, **told: Any) -> Case:
+    return Case(
+        write=save_adapted,
+        load=merged,
+        change=lambda place: save_lora(place, tensors, **told),
+        words=words or tuple(told),
+    )
+
+
 # -- quantization --
 
 
@@ -179,6 +217,7 @@ def loses_head(directory: Path) -> None:
     edit(directory, lambda own: {name: one for name, one in own.items() if name != "lm_head.weight"})
 
 
+ADAPTER, TOLD, FACTORS = "adapter_config.json", "LoRA, adapter_config.json", "LoRA, adapter_model.safetensors"
 INDEX, ONE, CONFIG = "model.safetensors.index.json", "model.safetensors", "config.json"
 GPTQ, AWQ, PACKED, ROUND, MODELOPT = "GPTQ", "AWQ", "compressed-tensors", "AutoRound", "ModelOpt"
 EAGLE3 = "EAGLE-3, config.json"
@@ -221,12 +260,40 @@ FILES = {
     (ONE, "a tensor that nothing explains"): WEIGHTS(
         change=lambda at: edit(at, lambda own: {**own, "warp": IDS}), words=("warp",)
     ),
-    ("adapter_config.json", "beside weights"): WEIGHTS(change=add_adapter, words=("peft_type", "merge_and_unload")),
-    ("adapter_config.json", "without weights"): WEIGHTS(
-        change=partial(add_adapter, alone=True), words=("peft_type", "merge_and_unload")
+    (ADAPTER, "beside weights"): WEIGHTS(change=add_adapter, words=("peft_type", "outdraft merge")),
+    (ADAPTER, "without weights"): WEIGHTS(
+        change=partial(add_adapter, alone=True), words=("peft_type", "outdraft merge")
     ),
     ("adapter_model.safetensors", "beside weights"): WEIGHTS(
-        change=partial(add_adapter, told=False), words=("an adapter", "merge_and_unload")
+        change=partial(add_adapter, told=False), words=("an adapter", "outdraft merge")
+    ),
+    (TOLD, "r"): lora("lora_A", tensors=lora_tensors(3), r=3),
+    (TOLD, "lora_alpha"): lora(lora_alpha=9),
+    (TOLD, "use_rslora"): lora(use_rslora=True),
+    (TOLD, "rank_pattern"): lora(tensors=lora_tensors(3), rank_pattern={"self_attn.q_proj": 3}),
+    (TOLD, "alpha_pattern"): lora(alpha_pattern={r"layers\.\d+\.self_attn\.q_proj": 9.5}),
+    (TOLD, "peft_type"): lora(peft_type="IA3"),
+    (TOLD, "bias"): lora(bias="lora_only"),
+    (TOLD, "init_lora_weights"): lora(init_lora_weights="pissa_niter_4"),
+    (TOLD, "use_dora"): lora(use_dora=True),
+    (TOLD, "lora_bias"): lora(lora_bias=True),
+    (TOLD, "modules_to_save"): lora(modules_to_save=["lm_head"]),
+    (TOLD, "layer_replication"): lora(layer_replication=[[0, 2], [1, 2]]),
+    (TOLD, "target_parameters"): lora(target_parameters=["experts.down_proj"]),
+    (TOLD, "trainable_token_indices"): lora(trainable_token_indices=[3]),
+    (TOLD, "alora_invocation_tokens"): lora(alora_invocation_tokens=[3]),
+    (TOLD, "any other key"): lora(warp=3),
+    (FACTORS, "lora_embedding_A, lora_embedding_B"): lora(
+        "lora_embedding_A", tensors={"base_model.model.model.embed_tokens.lora_embedding_A": torch.ones(2, 61)}
+    ),
+    (FACTORS, "lora_magnitude_vector, a bias, a whole weight"): lora(
+        "q_proj.bias", tensors={"base_model.model.model.layers.0.self_attn.q_proj.bias": torch.ones(32)}
+    ),
+    (FACTORS, "factors of a module that the model has not"): lora(
+        "layers.7", tensors={name.replace("layers.0", "layers.7"): one for name, one in lora_tensors(2).items()}
+    ),
+    (FACTORS, "factors of pictures or sound"): lora(
+        "pictures", tensors={name.replace("layers.0", "vision_tower.0"): one for name, one in lora_tensors(2).items()}
     ),
     (ONE, "lora_A, lora_B, base_layer"): WEIGHTS(
         change=lambda at: edit(at, lambda own: {**own, LORA: torch.ones(2)}), words=("lora_A", "merge_and_unload")

@@ -71,7 +71,7 @@ def test_an_adapter_beside_weights_is_noted(folder, caplog):
     add_adapter(folder, base_model_name_or_path="owner/base")
     assert torch.equal(logits(folder), want)
     assert len(caplog.messages) == 1 and "peft_type='LORA') for 'owner/base'" in caplog.text
-    assert "merge_and_unload" in caplog.text
+    assert f"outdraft merge {folder} --lora {folder}" in caplog.text
 
 
 @pytest.mark.parametrize("config", [None, "adapter_config.json", "config.json"])
@@ -82,7 +82,7 @@ def test_an_adapter_alone_is_refused_by_name(tmp_path, config):
     if config is None:
         (tmp_path / "own/adapter_config.json").unlink()
     for load in (load_network, load_model):
-        with pytest.raises(ModelLoadError, match=r"holds an adapter.* no model of its own.*merge_and_unload"):
+        with pytest.raises(ModelLoadError, match=r"holds an adapter.* no model of its own.*outdraft merge"):
             load(tmp_path / "own")
 
 

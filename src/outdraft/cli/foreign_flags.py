@@ -115,8 +115,8 @@ _CURES = {
     "--max-logprobs": "a request may ask for 20: leave it out",
     "--no-webui": "the page at / holds nothing, and what it asks needs a key: leave it out",
     "--disable-by-batch-size": "the policy measures what a batch costs: leave it out",
-    "--enable-lora": "changes of low rank are merged first: outdraft.models.remake.lora",
-    "--lora-modules": "changes of low rank are merged first: outdraft.models.remake.lora",
+    "--enable-lora": "an adapter is merged into its model first: outdraft merge MODEL --lora ADAPTER --out DIR",
+    "--lora-modules": "an adapter is merged into its model first: outdraft merge MODEL --lora ADAPTER --out DIR",
     "--workers": "one engine serves all requests; start more servers on other ports, behind a proxy (docs/deploy.md)",
     "--ssl-keyfile-password": "the key is read without one: openssl pkey -in KEY -out PLAIN writes it so",
 }

@@ -18,6 +18,8 @@ import torch
 from outdraft.core.learner import TARGET, AssessedLearner, Learner, TargetLearner
 from outdraft.models.files.load import load_model
 from outdraft.models.files.load_codec import load_codec
+from outdraft.models.files.peft_lora import name_base
+from outdraft.models.remake.lora import FOLDER
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.alone import alone
@@ -84,6 +86,7 @@ def save_draft(course: Course, out: Path) -> None:
     course.learner.save(out)
     if isinstance(course.learner, TargetLearner):
         copy_text_files(course.source, out / TARGET)
+        name_base(out / FOLDER, course.plan.target)
 
 
 def _costs(course: Course) -> RoundCosts:

@@ -1,4 +1,4 @@
-"""A PEFT adapter (LoRA and its kin) in a model's directory: named, never applied.
+"""A PEFT adapter (LoRA and its kin) in a model's directory: named, and not applied when the model is loaded.
 
 Data in: a directory; data out: an error where the adapter is all there is, one line in the log where it lies beside
 weights. Weights that PEFT or a trainer saved under a prefix of its own are read without the prefix.
@@ -41,15 +41,16 @@ def refuse_lone_adapter(directory: Path) -> None:
     weights = [path for path in weight_files(directory) if not path.name.startswith("adapter_")]
     if not (weights and (directory / "config.json").exists()) and (found := find_adapter(directory)):
         raise ModelLoadError(
-            f"{directory} holds {found} and no model of its own, and outdraft applies no adapters: {MERGE}, and give "
-            "the directory that this writes"
+            f"{directory} holds {found} and no model of its own: merge it into its model (outdraft merge MODEL --lora "
+            f"{directory} --out DIR), and give the directory that this writes"
         )
 
 
 def tell_adapter(directory: Path) -> None:
     """One line where an adapter lies beside weights."""
     if found := find_adapter(directory):
-        _log.warning("%s holds %s beside its weights, which is not applied: %s", directory.name, found, MERGE)
+        merge = f"merge it into them (outdraft merge {directory} --lora {directory} --out DIR)"
+        _log.warning("%s holds %s beside its weights, which is not applied: %s", directory.name, found, merge)
 
 
 def without_wrapper(source: TensorSource) -> TensorSource:

@@ -62,10 +62,10 @@ def text_part(raw: Mapping[str, object], tensors: Container[str]) -> dict[str, o
 def text_tensors(source: TensorSource) -> TensorSource:
     """The text model's tensors under the names that they have without a wrapper; all others but the known parts of
     pictures and sound keep theirs, to be reported."""
-    names: dict[str, str] = {}
-    for name in source:
-        if name.startswith(OTHERS):
-            continue
-        prefix = next((one for one in _TEXT if name.startswith(one)), "")
-        names[_TEXT.get(prefix, "") + name.removeprefix(prefix)] = name
-    return NamedTensors(source, names)
+    return NamedTensors(source, {here: name for name in source if (here := text_name(name)) is not None})
+
+
+def text_name(name: str) -> str | None:
+    """A tensor's name without a wrapper; None: it is a known part of pictures or sound."""
+    prefix = next((one for one in _TEXT if name.startswith(one)), "")
+    return None if name.startswith(OTHERS) else _TEXT.get(prefix, "") + name.removeprefix(prefix)

@@ -8,20 +8,20 @@ own number format, so it computes with the very matrices that `merged` writes.
 """
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.models.files.head_files import load_head, save_head
+from outdraft.models.families.shared.naming import LINEAR_MAPS, Entry, stored_shapes
+from outdraft.models.files.peft_lora import linear_entries, open_lora, write_lora
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.config import refuse_other_parts
+from outdraft.models.networks.config import ModelConfig, refuse_other_parts
 from outdraft.models.remake.lora_config import LoraConfig
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.options.errors import CapabilityError, ModelLoadError
 
-MAPS = ("qkv", "out", "up", "down")
-_TYPE = "outdraft_lora"
 FOLDER = "lora"
 
 
@@ -43,7 +43,7 @@ class Lora(nn.Module):
         place = device or target.device
         self.layers = nn.ModuleList()
         for block in target.layers:
-            maps = {name: getattr(block, name).shape for name in MAPS}
+            maps = {name: getattr(block, name).shape for name in LINEAR_MAPS}
             self.layers.append(
                 nn.ModuleDict({name: Factors(n_in, n_out, config.rank, place) for name, (n_out, n_in) in maps.items()})
             )
@@ -85,13 +85,18 @@ class LoraLinear(LinearMap):
         return self.base.device
 
 
-def new_lora(target: Decoder, config: LoraConfig, seed: int) -> Lora:
-    """Pairs that change nothing yet. Raises `CapabilityError` for a target of rounded weights."""
-    refuse_other_parts(target.config, "a low-rank change")
-    if target.config.quant is not None:
+def require_plain(config: ModelConfig) -> None:
+    """Raise `CapabilityError` for rounded weights, `ConfigError` for layers of other parts."""
+    refuse_other_parts(config, "a low-rank change")
+    if config.quant is not None:
         raise CapabilityError(
             "low-rank changes cannot be added to rounded weights: take the model that they were rounded from"
         )
+
+
+def new_lora(target: Decoder, config: LoraConfig, seed: int) -> Lora:
+    """Pairs that change nothing yet. Raises `CapabilityError` for a target of rounded weights."""
+    require_plain(target.config)
     lora, generator = Lora(config, target), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in lora.named_parameters():
@@ -106,7 +111,7 @@ def changed(target: Decoder, lora: Lora) -> Decoder:
     shared = {id(one): one for one in (*target.parameters(), *target.buffers())}
     made = copy.deepcopy(target, shared | _packed(target))
     for layer, block in enumerate(made.layers):
-        for name in MAPS:
+        for name in LINEAR_MAPS:
             base = getattr(block, name)
             assert isinstance(base, Linear)
             base.unpack()
@@ -121,7 +126,7 @@ def merged(target: Decoder, lora: Lora) -> Decoder:
     made = copy.deepcopy(target, _packed(target))
     student = changed(target, lora)
     for mine, theirs in zip(made.layers, student.layers, strict=True):
-        for name in MAPS:
+        for name in LINEAR_MAPS:
             linear, sum_of = getattr(mine, name), getattr(theirs, name)
             linear.unpack()
             linear.tile = None
@@ -130,28 +135,53 @@ def merged(target: Decoder, lora: Lora) -> Decoder:
     return made
 
 
-def save_lora(lora: Lora, directory: Path) -> None:
-    """`directory`/lora: config.json (rank, alpha) and model.safetensors (layers.N.MAP.a and .b)."""
-    save_head(lora, lora.config, directory / FOLDER, model_type=_TYPE)
+def save_lora(lora: Lora, target: Decoder, directory: Path) -> None:
+    """`directory`/lora, as PEFT reads it. Matrices that are one map here share their A, which each gets a copy of."""
+    pairs = dict[str, tuple[Tensor, Tensor]]()
+    for factors, entry in _entries(lora, target):
+        pairs |= {
+            name.removesuffix(".weight"): (factors.a.detach(), b) for name, b in entry.split(factors.b.detach()).items()
+        }
+    write_lora(directory / FOLDER, pairs, rank=lora.config.rank, alpha=lora.config.alpha)
 
 
 def has_lora(directory: Path) -> bool:
     """Whether there are any in `directory`."""
-    return (directory / FOLDER / "config.json").exists()
+    return (directory / FOLDER).exists()
 
 
 def load_lora(directory: Path, target: Decoder) -> Lora:
-    """The changes in `directory`/lora. Raises `ModelLoadError` where there are none, or for a target of other sizes."""
-    if not has_lora(directory):
-        raise ModelLoadError(f"{directory} holds no {FOLDER}/config.json: it was trained without joint=True")
-    lora: Lora = load_head(
-        directory / FOLDER,
-        LoraConfig,
-        lambda config, place: Lora(config, target, place),
-        model_type=_TYPE,
-        what="low-rank changes of this target",
-    )
-    return lora
+    """The changes in `directory`/lora, bit for bit, to learn on.
+
+    Raises `ModelLoadError` where there are none, for a target of other sizes, and for those that PEFT itself learned,
+    whose matrices share no A.
+    """
+    adapter = open_lora(directory / FOLDER)
+    lora, known = Lora(LoraConfig(rank=adapter.r, alpha=adapter.lora_alpha), target), set[str]()
+    for factors, entry in _entries(lora, target):
+        modules = [name.removesuffix(".weight") for name in entry.theirs]
+        shapes = stored_shapes(entry, (len(factors.b), factors.a.shape[1]))
+        pairs = [adapter.pair(name, shape) for name, shape in zip(modules, shapes, strict=True)]
+        known.update(modules)
+        same = (lora.config.scale, adapter.r)
+        if any((one.scale, len(one.a)) != same or not torch.equal(one.a, pairs[0].a) for one in pairs):
+            raise ModelLoadError(
+                f"{adapter.origin} was not written by outdraft (an A, rank or scale of its own for one of "
+                f"{', '.join(modules)}), and is not trained further: merge it first, with outdraft merge"
+            )
+        with torch.no_grad():
+            factors.a.copy_(pairs[0].a)
+            factors.b.copy_(entry.join([one.b for one in pairs]))
+    adapter.refuse_others(known)
+    return lora.eval().requires_grad_(False)
+
+
+def _entries(lora: Lora, target: Decoder) -> Iterator[tuple[Factors, Entry]]:
+    """The factors of each map, and where it stands in the target's files."""
+    for name, entry in linear_entries(target.config).items():
+        if name.startswith("layers."):
+            _, layer, part = name.split(".")
+            yield lora.pair(int(layer), part), entry
 
 
 def _packed(target: Decoder) -> dict[int, Tensor]:

@@ -72,5 +72,5 @@ class TaughtTarget:
 
     def save(self, directory: Path) -> None:
         """The changes alone, and the changed target in a folder of its own."""
-        save_lora(self.lora, directory)
+        save_lora(self.lora, self.original, directory)
         save_model(merged(self.original, self.lora), directory / TARGET)
