@@ -196,6 +196,9 @@ def test_training_goes_on_with_the_whole_block(target, tmp_path):
     ids = torch.arange(1, 12)[None]
     rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(1, 10, dtype=torch.bool))
     assert len(again.look(Teacher(target, again.taps).lesson(rows)).guesses) == SIZE - 1
+    again.save(tmp_path / "on")
+    found = guesses(target, tmp_path / "on", "dflash", Budget(depth=9))
+    assert max(draft.num_nodes - 1 for _, draft in found) == SIZE - 1, "it drafts what was promised of it"
 
 
 @pytest.mark.parametrize("head", ["plain", "rnn"])

@@ -99,7 +99,8 @@ def test_a_kind_without_a_head_of_its_own_says_the_texts_tokens_too(kind, more, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "layout"), [("mtp", "speculators"), ("eagle1", "eagle"), ("medusa", "medusa"), ("hydra", "hydra")]
+    ("kind", "layout"),
+    [("mtp", "speculators"), ("eagle1", "eagle"), ("eagle1", "sglang"), ("medusa", "medusa"), ("hydra", "hydra")],
 )
 def test_a_layout_of_others_has_no_place_for_a_part_of_the_vocabulary(kind, layout, scene, tmp_path):
     made = course(scene, kind, tmp_path, options={"draft_vocab_size": 5})
@@ -134,3 +135,19 @@ def test_states_of_an_inflated_target_reach_its_head_at_their_own_size():
     net, states = MedusaNet(config), torch.randn(3, 32)
     net.borrow(target, torch.float32)
     torch.testing.assert_close(net.logits(2 * states, 0), target.head(states)[:, :4])
+
+
+@pytest.mark.parametrize("kind", ["mtp", "eagle", "blockwise"])
+def test_rows_of_a_head_that_caps_its_logits_are_refused(kind):
+    target, method = tiny_model("gemma2", vocab=61, layers=3, dtype=torch.float32), find_learner(kind)
+    assert target.config.logit_cap is not None
+    with pytest.raises(CapabilityError, match=r"which caps its logits \(logit_cap=.*without draft_vocab_size"):
+        method.new(method.options(draft_vocab_size=4), target, 0)
+
+
+@pytest.mark.parametrize("kind", ["mtp", "eagle", "eagle1"])
+def test_a_vocabulary_lies_where_its_network_does(kind):
+    target, method = tiny_model(vocab=61, layers=3, dtype=torch.float32), find_learner(kind)
+    net = method.new(method.options(draft_vocab_size=4), target, 0).module
+    there = type(net)(net.config, target, torch.float32, torch.device("meta"), torch.tensor([1, 5, 9]))
+    assert there.vocab.device.type == there.lm_head.weight.device.type == "meta"

@@ -122,8 +122,9 @@ class Loop:
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
         self._evaluate, self._signals, self._listens = evaluate, _Signals(), listens
-        replicated = self.team.size > 1 and twin is None
-        self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if replicated else loss
+        self._loss = loss
+        if self.team.size > 1 and twin is None:  # no step changes a buffer
+            self._loss = DistributedDataParallel(loss, find_unused_parameters=True, broadcast_buffers=False)
         run_dir.mkdir(parents=True, exist_ok=True)
 
     @property

@@ -88,7 +88,7 @@ class EagleNet(FeatureNet):
             norm_eps=eps,
         )
         assert shape.rope is not None
-        super().__init__(shape, tuple(config.taps), vocab)
+        super().__init__(shape, tuple(config.taps), vocab if vocab is None else vocab.to(device))
         self.config = config
         self.tap_norms = nn.ModuleList(RMSNorm(width, eps, dtype, device) for _ in config.taps)
         self.fusion = Linear(len(config.taps) * width, width, False, dtype, device)

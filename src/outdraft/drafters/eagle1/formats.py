@@ -45,12 +45,13 @@ def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | No
 
 
 def _write(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:
+    require_whole(net, "SGLang's")
     save_last_feature(net if net.config.bias else _with_bias(net, target), directory)
 
 
 def _with_bias(net: LastFeatureNet, target: Decoder) -> LastFeatureNet:
     """The same network with a bias of zeros."""
-    made = LastFeatureNet(replace(net.config, bias=True), target, net.fc.weight.dtype, vocab=net.vocab)
+    made = LastFeatureNet(replace(net.config, bias=True), target, net.fc.weight.dtype)
     made.load_state_dict({**net.state_dict(), "fc.bias": torch.zeros_like(net.fc.weight[:, 0])})
     return made
 

@@ -97,7 +97,7 @@ class FalconNet(HeadNet):
         """States [n, m, 4, D] of texts' last rows, the first at positions [n] -> what the last k guess [n, k, D]."""
         x, size = states[:, :, 2], states.shape[1]
         places = (positions[:, None] + torch.arange(size, device=x.device)).flatten()
-        g: Tensor = self.layer(x.flatten(0, 1), self.rope.at(places, x.dtype), ctx, self.exact)
+        g: Tensor = self.layer(x.flatten(0, 1), self.rope.at(places, x.dtype), ctx, size, self.exact)
         return g.view(x.shape)[:, -self.block :]
 
     def logits(self, states: Tensor, head: int = 0) -> Tensor:

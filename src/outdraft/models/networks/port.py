@@ -51,6 +51,7 @@ class TargetFacts:
     device: torch.device
     dtype: torch.dtype
     exact: bool  # a row's result is to be independent of the pass that it is computed in
+    logit_cap: float | None = None
     layers_apart: bool = True  # a pass may leave layers out, end early, begin in the middle or be tapped in a layer
 
 
@@ -78,6 +79,7 @@ def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
         device=decoder.device,
         dtype=decoder.dtype,
         exact=decoder.exact,
+        logit_cap=config.logit_cap,
     )
 
 
@@ -125,14 +127,15 @@ class TargetLayers:
         return self._network.head(hidden)
 
     def head_rows(self, ids: Tensor) -> Tensor:
-        """Rows of the head's matrix, its scale included and its cap not: [n] -> [n, D]."""
+        """Rows of the head's matrix, its scale included: [n] -> [n, D]."""
         network = self._network
         if isinstance(network, NativeDecoder):
             return network.stack.rows(ids) * network.config.logit_scale
         if isinstance(network, Decoder):
             return network.head_rows(ids)
         units = torch.eye(network.config.hidden_size, dtype=network.dtype, device=network.device)
-        return torch.cat([network.head(part)[:, ids.to(network.device)] for part in torch.split(units, 64)]).T
+        ids, bias = ids.to(network.device), network.head(torch.zeros_like(units[:1]))
+        return torch.cat([(network.head(part) - bias)[:, ids] for part in torch.split(units, 64)]).T
 
     @torch.inference_mode()
     def score(self, ids: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ def open_port(
         device=network.device,
         dtype=network.dtype,
         exact=exact,
+        logit_cap=config.logit_cap,
         layers_apart=not isinstance(network, TransformersNetwork),
     )
     return TargetPort(

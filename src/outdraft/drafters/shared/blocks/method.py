@@ -44,6 +44,7 @@ def learn_blocks(
 
     def load(chosen: Options, target: Decoder, directory: Path) -> BlockLearner:
         net = kind.load(directory, facts_of(target), torch.float32)
+        net.config = replace(net.config, runtime_block_size=None)  # it learns, and promises, whole blocks
         return learner(net.train().requires_grad_(True), target, chosen)
 
     def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:

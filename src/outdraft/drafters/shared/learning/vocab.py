@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.port import TargetPort, lent_parts
+from outdraft.models.networks.port import TargetPort, facts_of, lent_parts
 from outdraft.nn.linear import Linear
 from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.weights.renamed import open_tensors
@@ -28,11 +28,19 @@ STORED = ("d2t", "t2d")
 
 
 class CutHead(Linear):
-    """Rows of the target's head, for the tokens that a draft can say: neither learned nor stored."""
+    """Rows of the target's head, for the tokens that a draft can say: neither learned nor stored.
+
+    Raises `CapabilityError` for a target that caps its logits, since a matrix does not.
+    """
 
     def __init__(
         self, target: Decoder | TargetPort, vocab: Tensor, dtype: torch.dtype, device: torch.device | None
     ) -> None:
+        if (cap := facts_of(target).logit_cap) is not None:
+            raise CapabilityError(
+                f"a draft of {len(vocab)} tokens reads their rows of its target's head, which caps its logits "
+                f"(logit_cap={cap:g}): train it without draft_vocab_size, or a head of its own (own_projections=true)"
+            )
         rows = lent_parts(target).head_rows(vocab)
         super().__init__(rows.shape[1], 0, False, dtype, rows.device)
         del self.weight

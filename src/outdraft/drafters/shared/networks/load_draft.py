@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from outdraft.codecs.text import TextCodec
 from outdraft.codecs.vocabulary import find_difference
 from outdraft.core.weights import Weights
+from outdraft.drafters.shared.learning.vocab import CutHead
 from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
 from outdraft.models.files.load_codec import load_codec
 from outdraft.models.networks.fitted import FittedNetwork
@@ -97,6 +98,7 @@ def weights_of(network: Network) -> Weights:
 def module_weights(module: nn.Module, *, native: bool, grid: QuantConfig | None = None) -> Weights:
     """The same of a head that is not a whole network. `grid`: what its maps were rounded to when it was loaded."""
     numbers: list[Tensor] = list(module.parameters())
+    numbers += [one.weight for one in module.modules() if isinstance(one, CutHead)]
     maps = [one for one in module.modules() if isinstance(one, QuantLinear)]
     numbers += [integers for one in maps for integers in (one.qweight, one.scales)]
     return Weights(
