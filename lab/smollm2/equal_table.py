@@ -12,7 +12,7 @@ from typing import Any
 from lab.smollm2.measure_methods import SETS
 
 HERE = Path(__file__).with_name("equal")
-HEAD = ("kind", "parameters", "seconds", "accepted if reached, 1 to 7, greedy", "tokens a pass, greedy", "T = 1")
+HEAD = ("kind", "parameters", "a step", "accepted if reached, 1 to 7, greedy", "tokens a pass, greedy", "T = 1")
 
 
 def main() -> int:
@@ -25,7 +25,14 @@ def main() -> int:
     for one in found:
         rates = ", ".join(f"{rate:.2f}" for rate in one["greedy"]["conditional"])
         size = f"{one['parameters'] / 1e6:.1f} M"
-        write(one["kind"], size, f"{one['seconds']:,}", rates, tau(one["greedy"]), tau(one["sampled"]))
+        write(
+            one["kind"],
+            size,
+            f"{one['step_seconds']:.2f} s" if "step_seconds" in one else "",
+            rates,
+            tau(one["greedy"]),
+            tau(one["sampled"]),
+        )
     write("\nkind", "", *SETS)
     write(*["---"] * (2 + len(SETS)))
     for name in [one["kind"] for one in found]:

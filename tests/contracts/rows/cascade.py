@@ -29,5 +29,5 @@ def over_a_corpus(target: Decoder, directory: Path) -> Mapping[str, Any]:
 ROWS = [
     DrafterRow(drafter="cascade", side=one_model, remembers=True),
     DrafterRow(drafter="cascade", label="two", side=two_models, options={"leniency": 5.0}, remembers=True),
-    DrafterRow(drafter="cascade", label="corpus", side=over_a_corpus),
+    DrafterRow(drafter="cascade", label="corpus", side=over_a_corpus, remembers=True),
 ]
