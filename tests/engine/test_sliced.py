@@ -19,7 +19,7 @@ from outdraft.testing.in_slices import in_slices
 pytestmark = pytest.mark.skipif(library() is None, reason="no native kernels here")
 
 RUNS = {"prompt_token_ids": [5, 6, 7]}
-ENDLESS = SamplingParams(max_tokens=300, ignore_eos=True)
+ENDLESS = SamplingParams(max_tokens=900, ignore_eos=True)
 PROMPTS = [{"prompt_token_ids": [3 + i * k % 90 for i in range(count)]} for k, count in ((1, 70), (7, 33), (11, 150))]
 SETTINGS = [
     SamplingParams(max_tokens=12),
