@@ -82,7 +82,7 @@ class JointLearner:
         return replace(outlook, states=states.detach(), beside=(*outlook.beside, *beside))
 
     def choose_vocab(self, counts: Tensor) -> None:
-        """As the heads do."""
+        """Guess the tokens that the texts ask for most often, if not all: counts [V]."""
         self._heads.choose_vocab(counts)
 
     def save(self, directory: Path) -> None:

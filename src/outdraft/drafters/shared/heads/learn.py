@@ -7,7 +7,7 @@ head i    reads the state of row r and perhaps the text's tokens r + 1 .. r + i 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -49,15 +49,6 @@ class HeadLearning:
         for name, most in (("num_heads", 64), ("num_steps", 64), ("num_layers", 16)):
             if hasattr(self, name):
                 check_range(self, name, least=1, most=most)
-
-
-@runtime_checkable
-class VocabLearner(Protocol):
-    """A learner whose heads may guess a part of the target's vocabulary."""
-
-    def choose_vocab(self, counts: Tensor) -> None:
-        """Guess the tokens that the texts ask for most often: counts [V]."""
-        ...
 
 
 class HeadLearner:
@@ -151,6 +142,8 @@ def learn_heads(
     learner: what trains the network, from a seed or from what lies in a directory.
     """
 
+    counted = issubclass(options, HeadLearning)  # not CTC's slots, which have a blank beside the tokens
+
     def new(chosen: Options, target: Decoder, seed: int) -> Learner:
         known, size = target.config, chosen.draft_vocab_size if isinstance(chosen, HeadLearning) else 0
         vocab = first_vocab(size, known.vocab_size, target.device)
@@ -187,15 +180,9 @@ def learn_heads(
         model_type=f"outdraft_{kind.kind}",
         formats=formats,
         inflate=inflate,
-        choose_vocab=_choose_vocab,
+        choose_vocab=(lambda learner, counts: learner.choose_vocab(counts)) if counted else None,
         **{"drafts": {"width": 1, "sample": "match"}, **more},
     )
-
-
-def _choose_vocab(learner: Learner, counts: Tensor) -> None:
-    """Heads of some of the target's tokens [V] guess the most frequent ones."""
-    if isinstance(learner, VocabLearner):
-        learner.choose_vocab(counts)
 
 
 @torch.no_grad()

@@ -111,23 +111,9 @@ def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tenso
     return logits.new_full((len(logits), vocab_size), -float("inf")).index_copy_(1, vocab, logits)
 
 
-class OurConfig(Protocol):
-    """The sizes of a network in our own layout."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The target's."""
-
-    @property
-    def draft_vocab_size(self) -> int:
-        """Its own; 0: the target's."""
-
-
-def vocab_of(config: OurConfig, directory: Path) -> Tensor | None:
-    """The vocabulary [V'] of a network in our own layout; None: all. Raises `ModelLoadError` as `find_vocab` does."""
-    if not config.draft_vocab_size:
-        return None
-    return find_vocab(open_tensors(directory), config.draft_vocab_size, config.vocab_size, directory)
+def vocab_in(directory: Path, size: int, vocab_size: int) -> Tensor | None:
+    """The vocabulary [V'] of a network in our own layout; None: all, as of size 0. Raises as `find_vocab` does."""
+    return find_vocab(open_tensors(directory), size, vocab_size, directory) if size else None
 
 
 class CountedHead(Protocol):
