@@ -27,11 +27,14 @@ def test_rows_say_what_the_head_says(kind):
     network = scaled()
     if kind == "native":
         network = NativeDecoder(network)
-    elif kind == "other":  # one that has nothing but a head
-        network = SimpleNamespace(config=network.config, dtype=network.dtype, device=network.device, head=network.head)
+    elif kind == "other":  # one that has nothing but a head, which has a bias
+        plain = network
+        network = SimpleNamespace(
+            config=plain.config, dtype=plain.dtype, device=plain.device, head=lambda h: plain.head(h).float() + 2
+        )
     layers = TargetLayers(network, exact=False, record=None)
     rows = layers.head_rows(IDS)
-    whole = layers.head(torch.eye(64, dtype=torch.bfloat16))
+    whole = layers.head(torch.eye(64, dtype=torch.bfloat16)) - layers.head(torch.zeros(1, 64, dtype=torch.bfloat16))
     assert rows.shape == (4, 64) and rows.float().std() > 0.05
     assert torch.allclose(rows.float(), whole[:, IDS].T.float(), atol=1e-6, rtol=8e-3)
     other = scaled()

@@ -1,14 +1,17 @@
 """A kind that drafts some of the target's tokens learns which the texts ask for; a kind brings its own losses."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
+from outdraft.core.learner import Moment
 from outdraft.core.learner_registry import find_learner
 from outdraft.drafters.medusa.net import MedusaConfig, MedusaNet
+from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CapabilityError, ConfigError
@@ -16,6 +19,8 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.training import corpus
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import prepare
+from outdraft.training.lessons import Teacher
+from outdraft.training.packing import PackedRows
 from outdraft.training.plan import make_plan
 from outdraft.weights.safetensors import read_tensors
 
@@ -151,3 +156,25 @@ def test_a_vocabulary_lies_where_its_network_does(kind):
     net = method.new(method.options(draft_vocab_size=4), target, 0).module
     there = type(net)(net.config, target, torch.float32, torch.device("meta"), torch.tensor([1, 5, 9]))
     assert there.vocab.device.type == there.lm_head.weight.device.type == "meta"
+
+
+def test_a_pass_reads_the_rows_of_a_borrowed_head():
+    target, method = tiny_model(vocab=61, layers=3, dtype=torch.float32), find_learner("mtp")
+    few, more = (method.new(method.options(draft_vocab_size=size), target, 0).module for size in (4, 9))
+    read = [module_weights(net, native=False).pass_bytes for net in (few, more)]
+    assert read[1] - read[0] == 5 * 32 * 4
+
+
+def test_what_falcon_would_guess_is_compared_in_the_targets_own_ids(monkeypatch):
+    target, method = tiny_model(vocab=61, layers=3, dtype=torch.float32), find_learner("falcon")
+    learner, seen = method.new(method.options(draft_vocab_size=5), target, 0), []
+    learner.module.vocab = torch.tensor([5, 6, 7, 8, 9])
+    monkeypatch.setattr("outdraft.drafters.falcon.learn.best_tokens", lambda rows, head, size: torch.tensor(2))
+    shown = type(learner)._shown
+    monkeypatch.setattr(type(learner), "_shown", lambda *words: seen.append(bool(words[-1].any())) or shown(*words))
+    ids = torch.full((1, 14), 7)
+    for text in (ids, ids + 1):
+        rows = PackedRows(ids=text, documents=0 * text, counts=torch.ones(1, 13, dtype=torch.bool))
+        lesson = replace(Teacher(target, learner.taps).lesson(rows), moment=Moment(step=0, steps=4, seed=1))
+        learner.look(lesson)
+    assert seen == [False, True], "a block of the third token, which is 7, misses nothing in a text of it"
