@@ -59,3 +59,10 @@ def test_words_are_refused_before_files_are_opened(tmp_path, words, named):
     os.mkfifo(tmp_path / "config.json")  # no model, and an error of its own
     with pytest.raises(ConfigError, match=named):
         LLM(tmp_path, drafter="none", **words)
+
+
+def test_a_model_type_that_is_no_word_is_named(tmp_path):
+    file = saved(tmp_path, torch.float32) / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": ["llama"]}))
+    with pytest.raises(ModelLoadError, match=r"model_type=\['llama'\] is not supported"):
+        open_model(tmp_path, None, CPU)

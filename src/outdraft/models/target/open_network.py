@@ -177,7 +177,7 @@ def is_adapted(path: Path, model_impl: str) -> bool:
         return model_impl == "transformers"
     raw = read_json(path / "config.json")
     kind = text_kind(raw) if "text_config" in raw else raw.get("model_type")
-    return kind is not None and kind not in ARCHITECTURES
+    return isinstance(kind, str) and kind not in ARCHITECTURES
 
 
 def find_bound(decoder: Network, asked: float | None) -> float:
