@@ -9,7 +9,7 @@ from outdraft.drafters.shared.state_options import StateOptions
 
 @pytest.mark.parametrize("kind", [StateOptions, HeadOptions])
 @pytest.mark.parametrize(
-    "kernels, width", [("avx2", 1), ("portable", 1), ("avx512", 4), ("amx", 4), ("neon", 4), (None, 4)]
+    "kernels, width", [("avx2", 1), ("portable", 1), ("avx512", 1), ("amx", 4), ("neon", 1), (None, 4)]
 )
 def test_a_chain_where_rows_cost_and_a_tree_elsewhere(kind, kernels, width):
     assert kind().fitted(kernels).width == width

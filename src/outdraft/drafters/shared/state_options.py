@@ -9,7 +9,8 @@ from outdraft.drafters.shared.trees.tree import TreeShape
 from outdraft.options.base import NetworkOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
-_ROWS_COST = ("avx2", "portable")  # five rows take half as long again as four there, and nine take twice as long
+# Where a pass over 17 rows is not much dearer than one over a row: on a matrix unit, and through PyTorch, on a GPU
+_ROWS_ARE_CHEAP = ("amx", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +19,8 @@ class StateOptions(DrawOptions, NetworkOptions):
 
     # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
     model: str | None = None
-    # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain; 0 is 4, or a chain where
-    # the kernels take time for each row of a pass (AVX2, portable). A tree whose tokens are drawn has equal levels
+    # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain; 0 is a chain where the
+    # kernels take time for each row of a pass (all without AMX), else 4. A tree whose tokens are drawn has equal levels
     # instead, down to its depth
     width: int = 0
     nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; EAGLE-2 keeps 59 at width 10
@@ -35,7 +36,7 @@ class StateOptions(DrawOptions, NetworkOptions):
 
     def fitted(self, kernels: str | None) -> Self:
         """With a width for the target's kernels; None: PyTorch computes."""
-        wide = 1 if kernels in _ROWS_COST and self.shape is None else 4
+        wide = 4 if kernels in _ROWS_ARE_CHEAP or self.shape is not None else 1
         return self if self.width else replace(self, width=wide)
 
     @property
