@@ -2,18 +2,21 @@
 
     python -m lab.smollm2.equal_data MODEL DATA OUT [--tokens 500000] [--kinds eagle3,dflash,...] [--dtype bfloat16]
     python -m lab.smollm2.equal_data MODEL DATA OUT ... --time     seconds of a step alone, into KIND.json
+    python -m lab.smollm2.equal_data MODEL DATA OUT ... --seed 1   another beginning, other anchors: KIND.seed1 and its .json
 
     DATA      train.jsonl, valid.jsonl and greedy.jsonl, as `train_all.split` writes them
     OUT       KIND/         the draft, its record, its run: an interrupted one goes on
               KIND.json     parameters, seconds, tokens a pass and acceptance by position, greedy and at temperature 1
               states/       the target's states, which kinds of the same taps or fewer share
 
-All have the loop's settings in common; a kind's own options stand in `kinds.py`.
+All have the loop's settings in common; a kind's own options stand in `kinds.py`. The rows of texts and their order are
+the same for every seed, so that the states are.
 """
 
 import argparse
 import json
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +25,7 @@ from lab.smollm2.kinds import LOOPS, OPTIONS
 from lab.smollm2.train_one import exams
 from outdraft.training.course import prepare
 from outdraft.training.loop import CHECKPOINT
+from outdraft.training.packing import PackedBatches, PackedRows, Packing
 from outdraft.training.plan import TrainPlan, make_plan
 from outdraft.training.record import write_record
 from outdraft.training.train import make_record, save_draft
@@ -42,10 +46,11 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(OPTIONS))
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--cache-bytes", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time", action="store_true", help="of kinds that are trained, on a quiet machine")
     asked = parser.parse_args()
     for kind in asked.kinds.split(","):
-        place = asked.out / f"{kind}.json"
+        place = asked.out / f"{name_of(kind, asked.seed)}.json"
         if asked.time:
             found = json.loads(place.read_text(encoding="utf-8"))
             if "step_seconds" not in found:
@@ -60,9 +65,12 @@ def main() -> int:
 
 def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     """Train one, save it, read it again and judge it; None where it was interrupted."""
-    out = asked.out / kind
+    out = asked.out / name_of(kind, asked.seed)
     course = prepare(plan_of(kind, asked, out), say)
     loop = course.loop
+    if asked.seed:
+        rows = PackedBatches(Packing(course.corpus, 0), loop.config.batch_tokens, loop.config.steps)
+        loop.data = OtherDice(rows, asked.seed)
     if (loop.run_dir / CHECKPOINT).exists():
         loop.resume()
     loop.run()
@@ -75,6 +83,19 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     count = sum(one.numel() for one in course.learner.module.parameters() if one.requires_grad)
     figures = {"parameters": count, "options": OPTIONS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
     return {"kind": kind, **figures, **exams(course, out)}
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDice:
+    """Rows with other random numbers: anchors, noise."""
+
+    inner: PackedBatches
+    seed: int
+
+    def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
+        made = self.inner.rows(step, first, count, length)
+        assert made.moment is not None
+        return replace(made, moment=replace(made.moment, seed=made.moment.seed + self.seed * (1 << 40)))
 
 
 def timed(kind: str, asked: argparse.Namespace) -> dict[str, float]:
@@ -97,6 +118,7 @@ def plan_of(kind: str, asked: argparse.Namespace, out: Path) -> TrainPlan:
             "data": [str(asked.data / "train.jsonl")],
             "valid": [str(asked.data / "valid.jsonl")],
             "tokens": asked.tokens,
+            "seed": asked.seed,
             "depth": DEPTH,
             "dtype": asked.dtype,
             "held_out_texts": 16,
@@ -113,6 +135,11 @@ def plan_of(kind: str, asked: argparse.Namespace, out: Path) -> TrainPlan:
             },
         }
     )
+
+
+def name_of(kind: str, seed: int) -> str:
+    """Of what belongs to a run."""
+    return f"{kind}.seed{seed}" if seed else kind
 
 
 def say(line: str) -> None:

@@ -68,6 +68,7 @@ def main() -> int:
 
 def figures(plain: LLM, kind: str, draft: Path, prompts: Asked, tokens: int, *, shapes: bool) -> dict[str, Any]:
     """Of one draft. `shapes`: tokens a pass too."""
+    kind = kind.partition(".")[0]  # of one of several seeds
     name = find_learner(kind).drafter or kind
     known = option_defaults(find("drafter", name))
     tau: dict[str, Any] = {}

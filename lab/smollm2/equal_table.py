@@ -1,12 +1,16 @@
 """The tables of docs/training.md from the records of `equal_data.py` and `equal_engine.py`: two, as Markdown.
 
-python -m lab.smollm2.equal_table [DIR]       DIR: KIND.json, KIND.engine.json, KIND.bf16.json; lab/smollm2/equal
+python -m lab.smollm2.equal_table [DIR]
+
+DIR, or lab/smollm2/equal, has KIND.json, KIND.seed1.json, KIND.engine.json, KIND.bf16.json. Where a kind has records of other seeds, tokens a pass are the mean over seeds, with its standard error.
 """
 
 import json
 import sys
 from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from lab.smollm2.measure_methods import SETS
@@ -23,6 +27,7 @@ def main() -> int:
     write(*HEAD)
     write(*["---"] * len(HEAD))
     for one in found:
+        others = [read(path) for path in sorted(place.glob(f"{one['kind']}.seed*.json")) if path.stem.count(".") == 1]
         rates = ", ".join(f"{rate:.2f}" for rate in one["greedy"]["conditional"])
         size = f"{one['parameters'] / 1e6:.1f} M"
         write(
@@ -30,8 +35,7 @@ def main() -> int:
             size,
             f"{one['step_seconds']:.2f} s" if "step_seconds" in one else "",
             rates,
-            tau(one["greedy"]),
-            tau(one["sampled"]),
+            *(tau([each[exam] for each in (one, *others)]) for exam in ("greedy", "sampled")),
         )
     write("\nkind", "", *SETS)
     write(*["---"] * (2 + len(SETS)))
@@ -59,9 +63,12 @@ def read(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def tau(exam: Mapping[str, float]) -> str:
-    """Tokens a pass, with their standard error."""
-    return f"{exam['tau']:.2f} ± {exam['standard_error']:.2f}"
+def tau(exams: Seq[Mapping[str, float]]) -> str:
+    """Tokens a pass, with their standard error: over texts, or over seeds."""
+    values = [one["tau"] for one in exams]
+    if len(values) == 1:
+        return f"{values[0]:.2f} ± {exams[0]['standard_error']:.2f}"
+    return f"{mean(values):.3f} ± {stdev(values) / len(values) ** 0.5:.3f} ({len(values)} seeds)"
 
 
 def write(*cells: str) -> None:
