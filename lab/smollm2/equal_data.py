@@ -2,7 +2,7 @@
 
     python -m lab.smollm2.equal_data MODEL DATA OUT [--tokens 500000] [--kinds eagle3,dflash,...] [--dtype bfloat16]
     python -m lab.smollm2.equal_data MODEL DATA OUT ... --time     seconds of a step alone, into KIND.json
-    python -m lab.smollm2.equal_data MODEL DATA OUT ... --seed 1   another beginning, other anchors: KIND.seed1 and its .json
+    python -m lab.smollm2.equal_data MODEL DATA OUT ... --seed 1   other first weights and anchors: KIND.seed1...
 
     DATA      train.jsonl, valid.jsonl and greedy.jsonl, as `train_all.split` writes them
     OUT       KIND/         the draft, its record, its run: an interrupted one goes on

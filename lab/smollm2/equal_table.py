@@ -2,7 +2,8 @@
 
 python -m lab.smollm2.equal_table [DIR]
 
-DIR, or lab/smollm2/equal, has KIND.json, KIND.seed1.json, KIND.engine.json, KIND.bf16.json. Where a kind has records of other seeds, tokens a pass are the mean over seeds, with its standard error.
+DIR, or lab/smollm2/equal, has KIND.json, KIND.seed1.json, KIND.engine.json, KIND.bf16.json. Where a kind has records
+of other seeds, tokens a pass are the mean over seeds, with its standard error.
 """
 
 import json
