@@ -33,7 +33,7 @@ from outdraft.training.train import own_nats, save_draft
 HOME = Path(__file__).parent / "claims"
 GOALS = {"layerskip": (0.15, 0.02), "cllm": (1.3, 0.05)}  # the gain, and how much of the loss may be lost
 OPTIONS: dict[str, dict[str, Any]] = {
-    "layerskip": {"exit_layer": 3, "rank": 32, "alpha": 32.0, "exit_scale": 0.5, "dropout": 0.05},
+    "layerskip": {"exit_layer": 3, "rank": 128, "alpha": 128.0, "exit_scale": 0.5, "dropout": 0.05},
     "cllm": {"rank": 32, "alpha": 32.0, "window": 8, "windows": 12, "own_weight": 10.0},
 }
 LOOP = {"seq_len": 192, "batch_tokens": 1536, "micro_tokens": 1536, "warmup": 10, "decay_share": 1.0}
