@@ -10,6 +10,7 @@ takes longer to ask than a token is worth.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 _MOST = 0.6  # a drafter that is surer than that goes on, whatever has been measured
 
@@ -35,12 +36,13 @@ def ended_costs(
     Those that end take their share of what the others take more than a plain pass: a step of the curve counts for those
     that go beyond it.
     """
+    plain, nodes = pass_cost(count), cache(nodes)
 
     def drafting(depth: int) -> float:
         return draft_cost(depth) * nodes(depth) / depth
 
     def passing(rows: float) -> float:
-        plain, depth = pass_cost(count), round(rows / count) - 1
+        depth = round(rows / count) - 1
         return plain + nodes(depth) / depth * (pass_cost(rows) - plain) if depth > 0 else plain
 
     return drafting, passing

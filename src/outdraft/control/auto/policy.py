@@ -254,7 +254,8 @@ class AutoPolicy:
         self._survival = {}
         if count > 1:  # the sequences of a batch ask about the same rows and depths
             passes, drafts, nodes = cache(passes), list(map(cache, drafts)), list(map(cache, nodes))
-        plain = count / passes(count)
+        at_rest = passes(count)
+        plain = count / at_rest
         survivals = []
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)
@@ -278,7 +279,7 @@ class AutoPolicy:
             survivals.append(alive)
             if not text.is_asked:
                 self._listeners.let_go(
-                    text, promises, plain, work=self._nap.work, passing=passes(count), deepest=deepest, limit=limit
+                    text, promises, plain, work=self._nap.work, passing=at_rest, deepest=deepest, limit=limit
                 )
         if not best.depth:
             most = plain
@@ -292,7 +293,7 @@ class AutoPolicy:
                 told = least_survival(most, depth, draft_cost=drafts[arm], pass_cost=passes, count=count)
                 self._survival[arm] = min(told, self._survival.get(arm, told))
         self._rate = most
-        affordable = ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count)))
+        affordable = ceil(count * len(self._arms) * _PLANNING / (_SHARE * at_rest))
         self._until_plan = self._pause = min(_PAUSE, affordable)
         self._sleeping = self._pause / affordable
         self._probes.prepare(
