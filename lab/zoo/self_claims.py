@@ -2,6 +2,7 @@
 
     python -m lab.zoo.self_claims layerskip     the exit agrees with the full model by 0.15 more, loss + 2 % at most
     python -m lab.zoo.self_claims cllm          1.3 times the tokens a pass of Jacobi iteration, loss + 5 % at most
+        --tokens 600000 --rates 0.005 --tries 1 --set rank=128      settings of the loop, and options of the kind
 
 A rate is chosen on the first seed: that of the largest gain within the bound on the loss, or, where none is within it,
 that of the least loss. The rates grow until the best is inside; the other seeds learn at it. The loss is that of
@@ -147,7 +148,9 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=6, help="rates at most")
     parser.add_argument("--tokens", type=int, default=60_000)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER", help="an option of the kind")
     asked = parser.parse_args()
+    OPTIONS[asked.kind] |= {name: json.loads(number) for name, _, number in (one.partition("=") for one in asked.set)}
     torch.set_num_threads(1)
     kind, (goal, most) = asked.kind, GOALS[asked.kind]
     made: dict[tuple[float, int], dict[str, Any]] = {}
