@@ -17,4 +17,11 @@ def test_a_chain_where_rows_cost_and_a_tree_elsewhere(kind, kernels, width):
 
 
 def test_a_tree_of_fixed_form_keeps_its_width():
-    assert TreeOptions().fitted("avx2").width == 4 and TreeOptions(tree="dynamic").fitted("avx2").width == 1
+    assert (
+        TreeOptions(tree="static").fitted("avx2").width == 4 and TreeOptions(tree="dynamic").fitted("avx2").width == 1
+    )
+
+
+def test_the_static_tree_is_the_default_where_rows_are_cheap():
+    assert TreeOptions().fitted("avx512").width == 1 and TreeOptions().fitted("amx").width == 4
+    assert TreeOptions().shape is not None

@@ -36,13 +36,18 @@ class StateOptions(DrawOptions, NetworkOptions):
 
     def fitted(self, kernels: str | None) -> Self:
         """With a width for the target's kernels; None: PyTorch computes."""
-        wide = 4 if kernels in _ROWS_ARE_CHEAP or self.shape is not None else 1
+        wide = 4 if kernels in _ROWS_ARE_CHEAP or self.keeps_form else 1
         return self if self.width else replace(self, width=wide)
 
     @property
     def is_chain(self) -> bool:
         """Whether a guess is a chain."""
         return self.width == 1
+
+    @property
+    def keeps_form(self) -> bool:
+        """Whether a tree of one form was asked for, whatever its rows cost."""
+        return self.shape is not None
 
     @property
     def keeps_best_paths(self) -> bool:

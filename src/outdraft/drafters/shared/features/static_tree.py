@@ -21,19 +21,24 @@ STATIC: tuple[tuple[int, ...], ...] = tuple(tuple(map(int, node)) for node in _N
 class TreeOptions(StateOptions):
     """Which network, which tree. Raises `ConfigError` naming what is out of range."""
 
-    # "static" has the same form in every round; "dynamic" follows the most probable paths, as EAGLE-2 does; width 1
-    # is a chain
-    tree: Literal["static", "dynamic"] = "static"
+    # "static" has the same form in every round; "dynamic" follows the most probable paths, as EAGLE-2 does; "auto" is
+    # the static one, or a chain where the kernels take time for each row of a pass; width 1 is a chain
+    tree: Literal["auto", "static", "dynamic"] = "auto"
     nodes: int = 25  # how many draft nodes of a tree are kept
 
     def __post_init__(self) -> None:
         StateOptions.__post_init__(self)
-        if self.tree not in ("static", "dynamic"):
+        if self.tree not in ("auto", "static", "dynamic"):
             raise ConfigError(
-                f"tree={self.tree!r}: it is 'static' (always the same) or 'dynamic' (the likeliest paths)"
+                f"tree={self.tree!r}: it is 'static' (always the same), 'dynamic' (the likeliest paths) or 'auto'"
             )
+
+    @property
+    def keeps_form(self) -> bool:
+        """Whether the static tree was asked for."""
+        return self.tree == "static"
 
     @property
     def shape(self) -> TreeShape | None:
         """Static, or dynamic."""
-        return Template(STATIC) if self.tree == "static" else None
+        return None if self.tree == "dynamic" else Template(STATIC)
