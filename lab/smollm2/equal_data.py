@@ -31,6 +31,7 @@ from outdraft.training.record import write_record
 from outdraft.training.train import make_record, save_draft
 
 DEPTH = 7
+_APART = 7_368_787  # between the random numbers of seeds: odd, since a generator takes the low 32 bits
 WARM, STEPS = 4, 20  # of a measurement of seconds
 LOOP = {"seq_len": 1024, "warmup": 30, "decay_share": 4.0, "lr": 2e-3, "muon_lr": 6e-3}
 
@@ -95,7 +96,7 @@ class OtherDice:
     def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
         made = self.inner.rows(step, first, count, length)
         assert made.moment is not None
-        return replace(made, moment=replace(made.moment, seed=made.moment.seed + self.seed * (1 << 40)))
+        return replace(made, moment=replace(made.moment, seed=made.moment.seed + self.seed * _APART))
 
 
 def timed(kind: str, asked: argparse.Namespace) -> dict[str, float]:

@@ -90,3 +90,5 @@ def test_a_step_of_the_curve_counts_for_those_beyond_it():
     assert passing(1) == 1.0
     assert passing(5) == pytest.approx(1.35)
     assert drafting(4) == pytest.approx(0.4)
+    _, of_two = ended_costs(lambda depth: 0.2, lambda rows: PASSES[round(rows)], lambda depth: 0.5 * depth, 2)
+    assert of_two(2) == PASSES[2] and of_two(4) == pytest.approx((PASSES[2] + PASSES[4]) / 2)

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.models.files.load import load_model, save_model
-from outdraft.models.files.peft_lora import open_lora
+from outdraft.models.files.peft_lora import open_lora, write_lora
 from outdraft.models.remake.lora import FOLDER, load_lora, merged, new_lora, save_lora
 from outdraft.models.remake.lora_config import LoraConfig
 from outdraft.models.remake.merge import add_lora, merge_lora
@@ -106,6 +106,12 @@ def test_ours_is_read_again_bit_for_bit(architecture, tmp_path):
     add_lora(target, open_lora(tmp_path / FOLDER))
     for (name, one), other in zip(whole.named_parameters(), target.parameters(), strict=True):
         torch.testing.assert_close(one, other, msg=name)
+
+
+def test_a_whole_factor_is_written_as_one(tmp_path):
+    for alpha in (32, 32.0, 0.5):  # options from a command are of either type
+        write_lora(tmp_path, {"q_proj": (torch.zeros(2, 4), torch.zeros(4, 2))}, rank=2, alpha=alpha)
+        assert json.loads((tmp_path / "adapter_config.json").read_text())["lora_alpha"] == alpha
 
 
 def test_a_sum_is_rounded_once(tmp_path):

@@ -47,7 +47,7 @@ class StateOptions(DrawOptions, NetworkOptions):
     @property
     def keeps_form(self) -> bool:
         """Whether a tree of one form was asked for, whatever its rows cost."""
-        return self.shape is not None
+        return False
 
     @property
     def keeps_best_paths(self) -> bool:

@@ -165,7 +165,7 @@ def write_lora(directory: Path, pairs: Mapping[str, tuple[Tensor, Tensor]], *, r
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": None,
         "r": rank,
-        "lora_alpha": int(alpha) if alpha.is_integer() else alpha,
+        "lora_alpha": int(alpha) if float(alpha).is_integer() else alpha,
         "target_modules": sorted({module.rpartition(".")[2] for module in pairs}),
         "bias": "none",
         "inference_mode": True,
