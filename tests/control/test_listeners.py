@@ -10,7 +10,7 @@ from control.world import Working, sequence
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.resting import Listeners
 from outdraft.control.shared.costs import ArmDepth
-from outdraft.core.policy import Arm
+from outdraft.core.policy import Arm, Budget
 from outdraft.options.speculative import Settled
 
 HEAD, LOOK_UP = 1, 0
@@ -185,8 +185,17 @@ def test_a_request_that_decides_itself_has_what_it_asks_for(settled):
     assert write(policy, world, 9)[0] == {HEAD} and not policy._texts
 
 
-def test_a_drafter_that_is_alone_cannot_leave():
-    world = Working([0.05], [0.3])
+@pytest.mark.parametrize(("alpha", "cost", "leaves"), [(0.05, 0.3, True), (0.8, 0.1, False)])
+def test_a_head_that_is_alone_leaves_too_and_stays_where_it_pays(alpha, cost, leaves):
+    world = Working([alpha], [cost])
     world.work = 0.05
     policy = AutoPolicy(AutoOptions(), [Arm(name="head", listens=True)])
-    assert not any(spared or resting for spared, resting, _ in (write(policy, world, number) for number in range(12)))
+    texts = [write(policy, world, number) for number in range(24)]
+    assert sum(bool(spared) for spared, _, _ in texts[15:]) == 7 * leaves  # behind seven texts one is heard
+    assert all((guessed < 8) == leaves for _, _, guessed in texts)
+
+
+def test_where_nothing_may_be_guessed_no_arm_hears_of_a_text():
+    policy = AutoPolicy(AutoOptions(num_speculative_tokens=0), [Arm(name="look-up"), Arm(name="head", listens=True)])
+    assert policy.spare(sequence(0), 1) == {HEAD}
+    assert policy.plan([sequence(0)]) == [Budget(depth=0, resting=frozenset({HEAD}))]

@@ -39,7 +39,7 @@ def guess(seqs: Seq[Sequence], parts: Parts) -> dict[int, Decision]:
 def _propose(seqs: Seq[Sequence], parts: Parts, found: dict[int, Decision]) -> None:
     """Find the drafter's guesses; none this time where its own rows find no room."""
     planned = parts.policy.plan(seqs)
-    budgets = [_budget(seq, one) for seq, one in zip(seqs, planned, strict=True)]
+    budgets = list(map(_budget, seqs, planned))
     if parts.reads_confidence:  # whatever the policy asks: it must not change what the rule reads
         budgets = [replace(budget, confident=True) for budget in budgets]
     try:

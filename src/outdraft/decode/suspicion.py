@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from math import log
 
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget, Policy, spared_by
+from outdraft.core.leaving import LeavingDrafter
+from outdraft.core.policy import Budget, Policy, Spares, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.decode.parts import Parts
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
@@ -146,7 +147,10 @@ def shielded(parts: Parts, suspicion: Suspicion) -> Parts:
     policy: Policy = ShieldedPolicy(parts.policy)
     if suspicion.watched:
         policy = SuspiciousPolicy(policy, suspicion)
-    return replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=policy)
+    alone = len(parts.held.methods) == 1  # one of several is left by the drafter that holds them
+    leaves = alone and isinstance(parts.policy, Spares) and parts.drafter.needs.taps and parts.traits.ahead is None
+    drafter = LeavingDrafter(parts.drafter) if leaves else parts.drafter
+    return replace(parts, drafter=ShieldedDrafter(drafter), policy=policy)
 
 
 def _gain(sound: float, broken: float, accepted: bool) -> float:

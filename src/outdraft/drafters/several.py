@@ -4,8 +4,7 @@
                 1 -> draft_model    and none on a budget of 0
 
 A drafter that is not asked does next to nothing: memories of their own catch up with the text when they are next asked.
-One that rests leaves its text for good (`Budget.resting`), or never hears of it (`Settled.resting`), and hidden
-states that no other drafter wants are not kept.
+One that rests leaves its text (`core/leaving.py`), and hidden states that no other drafter wants are not kept.
 What "auto", "routing" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
 """
 
@@ -16,6 +15,7 @@ from typing import Any
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits, arm_of
+from outdraft.core.leaving import LeavingDrafter
 from outdraft.core.method import DrafterMethod
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import AnyDrafter
@@ -47,14 +47,17 @@ class SeveralDrafter:
         self.drafters = [drafter for drafter, _ in inner]
         self.methods = [method for _, method in inner]
         self.shapes = shapes  # what each of them proposes
+        self._held = [LeavingDrafter(drafter, arm) for arm, drafter in enumerate(self.drafters)]
         self._all = frozenset(range(len(inner)))
         self._needs = {self._all: self._join(self._all)}  # by who follows any text
-        self._following: dict[int, frozenset[int]] = {}  # sequence -> the arms that have not left it
 
     @property
     def needs(self) -> Needs:
         """What those need who follow a text now; before the first one, what all need."""
-        wanted = frozenset().union(*self._following.values()) if self._following else self._all
+        wanted = self._all
+        for arm, one in enumerate(self._held):
+            if one.rests:
+                wanted -= {arm}
         if wanted not in self._needs:
             self._needs[wanted] = replace(self._join(wanted), resume_layer=self._needs[self._all].resume_layer)
         return self._needs[wanted]
@@ -71,23 +74,19 @@ class SeveralDrafter:
         return Traits(inner=tuple(self.drafters))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        self._following.update((seq.id, self._all - seq.settled.resting) for seq in seqs)
-        for arm, drafter in enumerate(self.drafters):
-            if followed := [seq for seq in seqs if arm in self._following[seq.id]]:
-                drafter.begin(followed)
+        for one in self._held:
+            one.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Each sequence's guess by the drafter that its budget names; raises `ConfigError` if there is none."""
         places = dict[int, list[int]]()  # arm -> of whom it is asked
         for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True)):
-            if budget.resting and (leaving := self._following[seq.id] & budget.resting):
-                self._following[seq.id] -= leaving
-                for arm in leaving:
-                    self.drafters[arm].end([seq])
+            for arm in budget.resting & self._all:
+                self._held[arm].leave(seq)
             if budget.depth > 0:
                 if budget.arm >= len(self.drafters):
                     raise ConfigError(f"the policy asks for arm {budget.arm}, there are {len(self.drafters)} drafters")
-                if budget.arm in self._following[seq.id]:
+                if seq.id in self._held[budget.arm].following:
                     places.setdefault(budget.arm, []).append(i)
         drafts = dict[int, Draft]()
         for arm, own in sorted(places.items()):
@@ -97,17 +96,12 @@ class SeveralDrafter:
 
     def observe(self, seen: Seq[Seen]) -> None:
         """For all that follow the text, whichever guessed."""
-        sorts = {self._following[one.seq.id] for one in seen}
-        for arm in sorted(frozenset().union(*sorts)):
-            followed = seen if len(sorts) == 1 else [one for one in seen if arm in self._following[one.seq.id]]
-            self.drafters[arm].observe(followed)
+        for one in self._held:
+            one.observe(seen)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        for arm, drafter in enumerate(self.drafters):
-            if left := [seq for seq in seqs if arm in self._following.get(seq.id, self._all)]:
-                drafter.end(left)
-        for seq in seqs:
-            self._following.pop(seq.id, None)
+        for one in self._held:
+            one.end(seqs)
 
 
 def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:

@@ -62,8 +62,7 @@ class AutoPolicy:
     def __init__(self, options: AutoOptions, arms: Seq[Arm]) -> None:
         self._options = options
         self._names = [arm.name for arm in arms]
-        # a drafter that is alone cannot leave a text
-        self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens and len(arms) > 1])
+        self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens])
         self._ends_early = [arm.ends_early for arm in arms]
         self._survival: dict[int, float] = {}  # of arms that guess: below which a guess ends
         self._arms = [ArmRecord(8 * options.memory) for _ in arms]
@@ -87,7 +86,7 @@ class AutoPolicy:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
         limit = self._options.num_speculative_tokens
         if not limit:
-            return [_plain(_NO_ARM)] * len(seqs)
+            return [_plain(self._listeners.arms)] * len(seqs)
         ids = [seq.id for seq in seqs]
         if self._nap.rounds_left and (asleep := self._nap.go_on(ids)) is not None:
             return asleep
@@ -113,6 +112,8 @@ class AutoPolicy:
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
         """Whom the request has not named, and the listeners that would leave the text at once, like others before."""
+        if not self._options.num_speculative_tokens:
+            return self._listeners.arms
         text = self._meet(seq, crowd)
         if not text.is_asked:
             self._listeners.spare(text)
@@ -120,10 +121,13 @@ class AutoPolicy:
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learn costs and acceptance, and settle what a probe has really lost or won."""
-        if self._nap.is_asleep:
+        if self._nap.is_asleep or not self._options.num_speculative_tokens:
             self._nap.is_asleep = False
             return
-        seconds = self.costs.add(events, {event.seq_id: self._made(event) for event in events})
+        made = dict[int, ArmDepth]()
+        for event in events:
+            made[event.seq_id] = self._made(event)
+        seconds = self.costs.add(events, made)
         tokens, num_certain, calm, told, probe = 0, 0, True, False, self._probe
         for event in events:
             tokens, num_certain = tokens + len(event.tokens), num_certain + event.num_certain

@@ -91,16 +91,16 @@ class Listeners:
 
     def __init__(self, arms: Collection[int]) -> None:
         self._ears = {(arm, is_drawn): _Ear() for arm in arms for is_drawn in (False, True)}
-        self._arms = frozenset(arms)
+        self.arms = frozenset(arms)
 
     def meet(self, text: SequenceRecord, crowd: int) -> None:
         """A new text, one of `crowd` that run together: some arms may have to hear it, whatever they promise."""
         text.crowd = crowd
-        text.heard = frozenset(arm for arm in self._arms if self._ears[arm, text.is_drawn].num_quiet >= _QUIET * crowd)
+        text.heard = frozenset(arm for arm in self.arms if self._ears[arm, text.is_drawn].num_quiet >= _QUIET * crowd)
 
     def spare(self, text: SequenceRecord) -> None:
         """Before its prompt is read: arms that need not hear of it rest."""
-        for arm in self._arms - text.heard - text.resting:
+        for arm in self.arms - text.heard - text.resting:
             if (ear := self._ears[arm, text.is_drawn]).is_spared(text.crowd):
                 text.resting |= {arm}
                 ear.num_quiet += 1
@@ -124,7 +124,7 @@ class Listeners:
         """
         is_first, text.is_planned = not text.is_planned, True
         used = text.choice.arm if text.choice.depth else None
-        for arm in self._arms & promises.keys():
+        for arm in self.arms & promises.keys():
             ear = self._ears[arm, text.is_drawn]
             if arm == used or work < _SHOWS * passing or promises[arm] > _FAR * plain:
                 if ear.crowds and text.crowd >= min(ear.crowds):  # what pays in a small batch may not in a larger one
