@@ -166,9 +166,9 @@ def test_a_smaller_batch_and_texts_of_another_sort_are_noticed():
 def test_a_plan_in_which_it_is_not_far_from_paying_has_it_listen_again(deepest):
     listeners = Listeners([HEAD])
     far(listeners)
-    let_go(listeners, text(listeners, crowd=4), promise=0.95)  # says nothing of larger batches
+    let_go(listeners, text(listeners, crowd=4), promise=0.97)  # says nothing of larger batches
     assert spared(listeners) == {HEAD}
-    let_go(listeners, text(listeners, is_planned=True, age=20), promise=0.95, deepest=deepest)
+    let_go(listeners, text(listeners, is_planned=True, age=20), promise=0.97, deepest=deepest)
     assert not spared(listeners)
     far(listeners)
     let_go(listeners, text(listeners), work=0.001)  # listening shows no more
