@@ -146,9 +146,9 @@ def test_weights_that_begin_anew_change_no_hazard(monkeypatch):
 
 
 def test_a_text_leans_on_others_and_goes_its_own_way():
-    common, dice = Hazards(300), random.Random(3)
-    others = TextOutlook(common, 32)
-    for _ in range(400):
+    common, dice, others = Hazards(300), random.Random(3), None
+    for number in range(400):
+        others = others if number % 40 else TextOutlook(common, 32)
         others.add(4, throw(dice, 4, 0.5))
     own = TextOutlook(common, 32)
     assert 0.35 < own.survivals(1)[0] < 0.65  # nothing of its own yet
@@ -161,6 +161,19 @@ def test_a_text_leans_on_others_and_goes_its_own_way():
     for _ in range(40_000):  # weights begin anew before they overflow
         own.add(2, 1)
     assert own.survivals(2)[0] > 0.9 > 0.1 > own.survivals(2)[1]
+
+
+@pytest.mark.parametrize(("chance", "least"), [(0.05, 0.4), (0.9, 0.85)])
+def test_one_text_says_little_of_others_unless_it_was_good(chance, least):
+    """What a first text has shown is an arm's worst; what ten have shown is what it is."""
+    common, dice, expected = Hazards(300), random.Random(3), []
+    for _ in range(10):
+        text = TextOutlook(common, 32)
+        expected.append(text.survivals(1)[0])
+        for _ in range(30):
+            text.add(4, throw(dice, 4, chance))
+    assert expected[1] > least and abs(expected[-1] - chance) < 0.2
+    assert text.survivals(1)[0] < expected[-1] + 0.05  # and its own rounds count for more than that
 
 
 def test_the_last_round_tells_of_the_next():

@@ -51,13 +51,14 @@ class ArmRecord:
     def kept(self) -> dict[str, Any]:
         """What is worth remembering of it, as plain data."""
         shares = [[depth, *known] for depth, known in sorted(self._node_shares.items())]
-        hazards = [one.kept() for one in self.hazards]
-        return {"tried": self.num_tried, "hazards": hazards, "nodes": self._node_share, "shares": shares}
+        hazards, texts = [one.kept() for one in self.hazards], [one.num_texts for one in self.hazards]
+        own = {"tried": self.num_tried, "hazards": hazards, "texts": texts}
+        return {**own, "nodes": self._node_share, "shares": shares}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Begin with what another process kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
-        for hazards, told in zip(self.hazards, kept["hazards"], strict=True):
-            hazards.recall(told)
+        for hazards, told, texts in zip(self.hazards, kept["hazards"], kept["texts"], strict=True):
+            hazards.recall(told, int(texts))
         self.num_tried = max(0, min(int(kept["tried"]), 1))  # the others are made again: the machine may have been busy
         self._node_share = _share(kept["nodes"])
         self._node_shares = {
@@ -95,12 +96,12 @@ class SequenceRecord:
     __slots__ = (
         "age",
         "choice",
+        "counted",
         "crowd",
         "fixed",
         "heard",
         "is_asked",
         "is_drawn",
-        "is_planned",
         "outlooks",
         "resting",
         "watched",
@@ -111,7 +112,7 @@ class SequenceRecord:
         self.age = 0  # rounds
         self.crowd = 1  # texts that run together, as far as was known when it joined
         self.heard: frozenset[int] = frozenset()  # arms that are to hear it for a while, whatever they promise
-        self.is_planned = False
+        self.counted: frozenset[int] = frozenset()  # arms that were near to paying here, or were counted as far
         self.is_drawn = not seq.request.params.greedy
         self.resting = settled.resting  # arms that have left it, or were never asked for
         # who guesses and how deep, where the request has decided that

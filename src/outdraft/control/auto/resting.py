@@ -4,8 +4,8 @@
              own work, measured in the round before, takes one part in a hundred of the time
     leaves   an arm that has hidden states kept in every pass and is far from paying, where a pass is so short that
              keeping them shows: it leaves the text, until the text ends
-    spared   an arm that was as far from paying in the first plans for three texts in a row, before they had shown
-             anything of their own, does not hear of the next one at all, if as many texts run together then
+    spared   an arm that has left three texts in a row, near to paying in none of their plans, does not hear of the
+             next one at all, if as many texts run together then
     heard    after 7 texts, or batches, that it has left or was spared, it hears one until the text has 16 rounds
 
 Where a pass takes tens of milliseconds there are no naps, and no arm leaves. Data in: seconds, and what a plan found;
@@ -23,7 +23,7 @@ from outdraft.core.policy import Budget
 _SHARE = 0.01  # of the time that the policy's own work may take
 _LONGEST = 24  # rounds of a nap
 _UNSEEN = 2.0  # a round's own work is about twice what shows before its pass: learning from it comes after
-_SHOWS = 0.015  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
+_SHOWS = 0.005  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
 _FAR = 0.95  # of plain decoding's tokens a second
 _IN_A_ROW = 3  # texts
 _QUIET = 7  # texts, or batches
@@ -122,16 +122,19 @@ class Listeners:
         of the policy's own work and of a pass. deepest, limit: tokens of a guess, of this text now and of any; a text
         that may be guessed less deep than others says nothing against an arm.
         """
-        is_first, text.is_planned = not text.is_planned, True
         used = text.choice.arm if text.choice.depth else None
         for arm in self.arms & promises.keys():
             ear = self._ears[arm, text.is_drawn]
-            if arm == used or work < _SHOWS * passing or promises[arm] > _FAR * plain:
+            is_near = arm == used or promises[arm] > _FAR * plain
+            if is_near:
+                text.counted |= {arm}
+            if is_near or work < _SHOWS * passing:
                 if ear.crowds and text.crowd >= min(ear.crowds):  # what pays in a small batch may not in a larger one
                     ear.crowds.clear()
                 continue
-            if is_first and deepest == limit:
+            if arm not in text.counted and deepest == limit:
                 ear.crowds.append(text.crowd)
+            text.counted |= {arm}
             if arm not in text.heard:
                 text.resting |= {arm}
                 ear.num_quiet += 1

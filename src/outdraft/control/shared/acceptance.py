@@ -1,6 +1,7 @@
 """How far a guess survives: what an arm has shown on all texts, times what this text has shown beyond that.
 
     an arm, all texts   h_i(state) = P(stopped at i | reached i)      state: how the arm's last guess here ended
+                        where few texts have shown it, at most as if some more had been of a middling arm
     one text            factor = (stops seen + c) / (stops foretold + c)
     survival            S_i = (1 - factor h_1) ... (1 - factor h_i)
 
@@ -19,19 +20,23 @@ _MUCH = 4
 _LEAN = 4.0  # rounds that a prior weighs
 _START = 0.25  # P(a token is rejected) before anything is known
 _START_WEIGHT = 4.0  # tokens that this weighs
+_LEAN_TEXTS = 2.0  # texts that it weighs beside those that an arm has guessed in, where it is the better of the two
+_FEW = 4.0  # guesses in a text after which they weigh half
 _STOPS = 3.0  # c: stops that a text's factor leans on
 _STALE = 8  # rounds without a guess after which the last one shows nothing
 _LARGEST = 1e9  # where weights begin anew
 _KEPT = 64.0  # tokens that may weigh in what another process has left, so that new texts soon count for more
+_KEPT_TEXTS = 4  # and texts
 _DEEPEST = 64  # tokens of a guess of which it is kept
 
 
 class Hazards:
     """One arm on all texts, or on all of one sort. `memory`: rounds after which a round counts 1/e."""
 
-    __slots__ = ("_cells", "_growth", "_tails", "_unit", "_whole", "kin")
+    __slots__ = ("_cells", "_growth", "_tails", "_unit", "_whole", "kin", "num_texts")
 
     def __init__(self, memory: float) -> None:
+        self.num_texts = 0  # that it has guessed in
         self.kin: Hazards | None = None  # of another sort: its overall rate is the first guess about this one
         self._growth = 1 + 1 / memory
         self._unit = 1.0  # weight of the coming round: it grows, so that earlier ones need not be touched
@@ -58,8 +63,16 @@ class Hazards:
                 sums[:] = [weight / unit for weight in sums]
             self._unit = 1.0
 
-    def hazards(self, state: int, depth: int) -> list[float]:
-        """h_1 ... h_depth: each place leans on all others of its state, the first one and a new state on everything."""
+    def trust(self, num_guesses: int) -> float:
+        """How much of a bad rate a text believes that has seen so many guesses itself: one says little of others."""
+        texts = self.num_texts if self.kin is None else self.num_texts + self.kin.num_texts
+        return texts / (texts + _LEAN_TEXTS * _FEW / (_FEW + num_guesses))
+
+    def hazards(self, state: int, depth: int, trust: float = 1.0) -> list[float]:
+        """h_1 ... h_depth: each place leans on all others of its state, the first one and a new state on everything.
+
+        What is worse than that of a middling arm is believed in part.
+        """
         lean, cells = _LEAN * self._unit, self._cells[state]
         anywhere = self._overall(_START if self.kin is None else self.kin._overall(_START))
         stopped, reached = self._tails[state]
@@ -69,6 +82,9 @@ class Hazards:
             for i, (stopped, reached) in enumerate(cells[:depth])
         ]
         found += [later] * (depth - len(found))
+        for i, one in enumerate(found) if trust < 1 else ():
+            if one > _START:
+                found[i] = _START + trust * (one - _START)
         return found
 
     def _overall(self, start: float) -> float:
@@ -80,7 +96,7 @@ class Hazards:
         """What is worth remembering: [state][i] -> how often a guess stopped at token i + 1, and reached it."""
         return [[[weight / self._unit for weight in cell] for cell in cells[:_DEEPEST]] for cells in self._cells]
 
-    def recall(self, kept: Seq[Seq[Seq[Any]]]) -> None:
+    def recall(self, kept: Seq[Seq[Seq[Any]]], num_texts: int) -> None:
         """Begin with what another process kept.
 
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
@@ -95,24 +111,30 @@ class Hazards:
         self._tails = [[sum(cell[k] for cell in own[1:]) for k in (0, 1)] for own in self._cells]
         self._whole = [sum(cell[k] for own in self._cells for cell in own) for k in (0, 1)]
         self._unit = 1.0
+        self.num_texts = max(0, min(num_texts, _KEPT_TEXTS))
 
 
 class TextOutlook:
     """One arm on one text. `memory`: rounds after which a round counts 1/e."""
 
-    __slots__ = ("_arm", "_foretold", "_keep", "_last", "_num_missed", "_stops")
+    __slots__ = ("_arm", "_foretold", "_keep", "_last", "_num_guesses", "_num_missed", "_stops", "_trust")
 
     def __init__(self, arm: Hazards, memory: float) -> None:
         self._arm = arm
         self._keep = 1 - 1 / memory
         self._stops = self._foretold = 0.0  # when it guessed last
         self._last = _UNKNOWN  # how its last guess ended
+        self._num_guesses = 0
+        self._trust = arm.trust(0)
         self._num_missed = 0  # rounds since then
 
     def add(self, depth: int, accepted: int) -> None:
         """A round in which it guessed `depth` tokens, of which `accepted` were right."""
         state, weight = self._state, self._weight * self._keep
-        foretold = self._arm.hazards(state, min(accepted + 1, depth))
+        foretold = self._arm.hazards(state, min(accepted + 1, depth), self._trust)
+        self._arm.num_texts += not self._num_guesses
+        self._num_guesses += 1
+        self._trust = self._arm.trust(self._num_guesses)
         self._stops = self._stops * weight + (accepted < depth)
         self._foretold = self._foretold * weight + sum(foretold)
         self._arm.add(state, depth, accepted)
@@ -127,7 +149,7 @@ class TextOutlook:
         weight = self._weight
         factor = (self._stops * weight + _STOPS) / (self._foretold * weight + _STOPS)
         survivals, survival = [], 1.0
-        for hazard in self._arm.hazards(self._state, depth):
+        for hazard in self._arm.hazards(self._state, depth, self._trust):
             survival *= 1 - min(1.0, factor * hazard)
             survivals.append(survival)
         return survivals
