@@ -9,7 +9,8 @@ from contracts.sides import randomise
 
 from outdraft.core.learner import Moment
 from outdraft.drafters.falcon.learn import LEARN, FalconLearning
-from outdraft.drafters.falcon.net import FalconNet
+from outdraft.drafters.falcon.net import FalconNet, LstmLayer
+from outdraft.drafters.falcon.scan import LstmScan
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
@@ -49,6 +50,28 @@ def test_the_lstm_runs_along_the_text_and_begins_again_with_each():
             torch.testing.assert_close(states[row, stop - 1], torch.stack((h[0, 0], c[0, 0], h[1, 0], c[1, 0])))
     again = net.along(x[:, 5:7].flatten(2), states[:, 4])
     torch.testing.assert_close(again, states[:, 5:7])
+
+
+def test_the_scan_gives_the_states_and_the_gradients_of_single_steps():
+    """By finite differences; the same layer without gradients takes the steps one by one."""
+    numbers, (n, length, width) = torch.Generator().manual_seed(0), (2, 5, 3)
+
+    def drawn(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=numbers).requires_grad_()
+
+    begins = torch.tensor([[False, False, True, False, False], [True, False, False, False, True]])
+    parts = drawn(n, length, 4 * width), drawn(4 * width, width), drawn(n, width), drawn(n, width)
+    assert torch.autograd.gradcheck(lambda *given: LstmScan.apply(*given, (~begins).double()), parts)
+    layer = LstmLayer(7, width, torch.float64, torch.device("cpu"))
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, generator=numbers)
+    x, state = drawn(n, length, 7).detach(), drawn(n, 2, width).detach()
+    with torch.no_grad():
+        steps = layer(x, state, begins)
+    assert torch.equal(layer(x, state, begins), steps)
+    with torch.autocast("cpu", torch.bfloat16):  # gates that came in as such are rounded, and nothing behind them
+        rounded = layer(x, state, begins)
+    assert rounded.dtype == torch.float64 and (rounded - steps).abs().max() < 0.1
 
 
 @pytest.mark.parametrize(("block", "passes"), [(2, 3), (3, 2)])

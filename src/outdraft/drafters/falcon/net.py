@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from outdraft.drafters.falcon.scan import LstmScan
 from outdraft.drafters.shared.blocks.layers import BlockAttention, BlockLayer
 from outdraft.drafters.shared.features.learn import begin
 from outdraft.drafters.shared.heads.config import StemConfig
@@ -45,6 +46,11 @@ class LstmLayer(nn.Module):
         rows, which have no state before them."""
         (h, c), states, width = state.unbind(1), [], state.shape[-1]
         given = self.input(x.flatten(0, 1)).view(*x.shape[:2], 4 * width)
+        if torch.is_grad_enabled() and given.requires_grad:
+            own, goes_on = self.hidden.weight, ~begins
+            parts = (one.to(own.dtype) for one in (given, own, h, c, goes_on))
+            made: Tensor = LstmScan.apply(*parts)  # type: ignore[no-untyped-call]
+            return made
         for own, goes_on in zip(given.unbind(1), (~begins[..., None]).unbind(1), strict=True):
             gates = own + self.hidden(h * goes_on)
             enters, stays, leaves = rowwise(torch.sigmoid, gates[:, : 3 * width]).chunk(3, -1)
