@@ -10,7 +10,10 @@ from control.world import Working, sequence
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.resting import Listeners
 from outdraft.control.shared.costs import ArmDepth
+from outdraft.core.adoption import Adoption
+from outdraft.core.drafter import Traits, arm_of
 from outdraft.core.policy import Arm, Budget
+from outdraft.core.target import Needs
 from outdraft.options.speculative import Settled
 
 HEAD, LOOK_UP = 1, 0
@@ -193,6 +196,13 @@ def test_a_head_that_is_alone_leaves_too_and_stays_where_it_pays(alpha, cost, le
     texts = [write(policy, world, number) for number in range(24)]
     assert sum(bool(spared) for spared, _, _ in texts[15:]) == 7 * leaves  # behind seven texts one is heard
     assert all((guessed < 8) == leaves for _, _, guessed in texts)
+
+
+def test_a_head_whose_network_may_be_replaced_leaves_no_text():
+    """It learns from what it hears, or a better one takes its place."""
+    fixed = Traits()
+    for traits, listens in ((fixed, True), (replace(fixed, adopt=Adoption(lambda made: None)), False)):
+        assert arm_of(SimpleNamespace(traits=traits, needs=Needs(taps=(2,))), "head").listens == listens
 
 
 def test_where_nothing_may_be_guessed_no_arm_hears_of_a_text():

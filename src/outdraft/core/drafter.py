@@ -132,5 +132,5 @@ def arm_of(drafter: Drafter, name: str) -> Arm:
         one_pass=traits.one_pass,
         hands_states=traits.hands_states,
         foretells=traits.foretells,
-        listens=bool(drafter.needs.taps),
+        listens=bool(drafter.needs.taps) and traits.adopt is None,  # what may be replaced learns of texts, or will pay
     )
