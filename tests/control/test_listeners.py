@@ -8,12 +8,10 @@ import pytest
 from control.world import Working, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
+from outdraft.control.auto.records import ArmRecord, SequenceRecord
 from outdraft.control.auto.resting import Listeners
 from outdraft.control.shared.costs import ArmDepth
-from outdraft.core.adoption import Adoption
-from outdraft.core.drafter import Traits, arm_of
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.target import Needs
 from outdraft.options.speculative import Settled
 
 HEAD, LOOK_UP = 1, 0
@@ -138,6 +136,13 @@ def test_the_texts_that_a_request_decides_itself_do_not_count():
     assert policy.spare(sequence(48), 1) == {HEAD}
 
 
+def test_a_text_that_begins_again_is_counted_once():
+    seq = sequence()
+    assert SequenceRecord([ArmRecord(32.0)], 32.0, seq).counted == frozenset()
+    seq.num_preempted = 1
+    assert SequenceRecord([ArmRecord(32.0)], 32.0, seq).counted == {0}
+
+
 def test_it_is_spared_once_it_would_have_left_some_texts_in_a_row():
     listeners = Listeners([HEAD])
     far(listeners, 2)
@@ -198,14 +203,11 @@ def test_a_head_that_is_alone_leaves_too_and_stays_where_it_pays(alpha, cost, le
     assert all((guessed < 8) == leaves for _, _, guessed in texts)
 
 
-def test_a_head_whose_network_may_be_replaced_leaves_no_text():
-    """It learns from what it hears, or a better one takes its place."""
-    fixed = Traits()
-    for traits, listens in ((fixed, True), (replace(fixed, adopt=Adoption(lambda made: None)), False)):
-        assert arm_of(SimpleNamespace(traits=traits, needs=Needs(taps=(2,))), "head").listens == listens
-
-
 def test_where_nothing_may_be_guessed_no_arm_hears_of_a_text():
     policy = AutoPolicy(AutoOptions(num_speculative_tokens=0), [Arm(name="look-up"), Arm(name="head", listens=True)])
     assert policy.spare(sequence(0), 1) == {HEAD}
-    assert policy.plan([sequence(0)]) == [Budget(depth=0, resting=frozenset({HEAD}))]
+    world, seq = Working([0.0, 0.5], [0.0001, 0.3]), sequence(0)
+    budgets = policy.plan([seq])
+    assert budgets == [Budget(depth=0, resting=frozenset({HEAD}))]
+    policy.update(world.step([seq], budgets, 0))
+    assert not policy.costs.passes.is_measured

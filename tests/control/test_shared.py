@@ -176,6 +176,16 @@ def test_one_text_says_little_of_others_unless_it_was_good(chance, least):
     assert text.survivals(1)[0] < expected[-1] + 0.05  # and its own rounds count for more than that
 
 
+def test_what_another_process_heard_counts_as_few_texts():
+    known, again = Hazards(300), [Hazards(300) for _ in range(2)]
+    for _ in range(40):
+        TextOutlook(known, 32).add(4, 0)
+    again[0].recall(known.kept(), known.num_texts)
+    again[1].recall(known.kept(), 0)
+    bad, *known_of = (TextOutlook(one, 32).survivals(1)[0] for one in (known, *again))
+    assert bad < 0.1 < 0.2 < known_of[0] < 0.5 < known_of[1]
+
+
 def test_the_last_round_tells_of_the_next():
     """Copies come in runs: after a guess that was right another one is likely, whatever the mean is."""
     common, dice, wrong, right = Hazards(1e4), random.Random(4), [], []

@@ -1,16 +1,20 @@
 """A head that is alone leaves texts where it does not pay, and where its texts are left no hidden states are kept."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from contracts.rows.eagle import eagle_net
 
+from outdraft.core.adoption import Adoption
+from outdraft.core.drafter import Traits, arm_of, may_leave
 from outdraft.core.leaving import LeavingDrafter
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.suspicion import Suspicion, shielded
 from outdraft.engine.loop import Engine
+from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
 from outdraft.options.speculative import Held
 from outdraft.testing.spec_table import DrafterRow
@@ -123,6 +127,46 @@ def test_no_states_are_kept_where_all_texts_are_left(subject):
     assert {wants for texts, wants in kept if texts == {1}} == {False}
     run(engine, [Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=6))])
     assert kept[-1] == ({2}, True)
+
+
+@pytest.mark.logs_faults
+def test_a_text_that_was_left_does_not_come_back_where_the_drafter_has_no_room(subject):
+    """The drafter begins what it hears once more; the left text is not among it, and no fault of `end` keeps it."""
+    engine, watched, _ = engine_of(subject, Leaving(spares=False))
+    inner, full = watched.inner.observe, [False]
+
+    def observe(seen):
+        full[0] = not full[0] and any(one.seq.num_output > BEFORE + 4 for one in seen)
+        if full[0]:
+            raise CacheFullError("no room")
+        inner(seen)
+
+    def end(seqs):
+        raise RuntimeError("cannot forget")
+
+    watched.inner.observe, watched.inner.end = observe, end
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=24)) for p in PROMPTS]
+    outcomes = run(engine, requests)
+    assert [one.seq.output for one in outcomes] == [subject.oracle(request) for request in requests]
+    begun = [(text, count) for verb, text, count in watched.told if verb == "begin"]
+    assert any(count for text, count in begun if not text % 2), "an even text has begun once more"
+    assert not any(count for text, count in begun if text % 2)
+    drafter = engine.composition.used.drafter
+    assert isinstance(drafter, LeavingDrafter) and not (drafter.following or drafter._left)
+
+
+def test_who_asks_other_drafters_or_may_be_replaced_does_not_leave():
+    plain = Traits()
+    head = SimpleNamespace(needs=Needs(taps=(2,)), traits=plain)
+    assert may_leave(head) and arm_of(head, "head").listens
+    assert not may_leave(SimpleNamespace(needs=Needs(), traits=plain))
+    for traits in (
+        replace(plain, inner=(head,)),
+        replace(plain, adopt=Adoption(lambda made: None)),
+        replace(plain, ahead=lambda seqs, drafts, is_over: []),
+    ):
+        one = SimpleNamespace(needs=head.needs, traits=traits)
+        assert not may_leave(one) and not arm_of(one, "one").listens
 
 
 def test_where_its_drafts_begin_stays_as_it_is():

@@ -196,7 +196,7 @@ def test_who_rests_lets_go_of_the_text_and_changes_none(subject, params):
     outcomes = run(engine, requests)
     assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in requests]
     assert heard == {0}  # of the odd ones it hears nothing any more
-    assert drafter.needs.taps, "it holds nothing of texts that are over"
+    assert not any(one.following or one._left for one in drafter._held)
 
 
 class Sparing(InTurn):
@@ -242,7 +242,7 @@ def test_a_text_that_is_spared_wants_no_states(subject):
     for _ in wanted:
         run(engine, [Request(prompt_token_ids=(1, 2, 3))])
     assert wanted[0] and all(wanted[0]) and wanted[1] and not any(wanted[1])
-    assert engine.parts.drafter.needs.taps
+    assert not any(one.following or one._left for one in engine.parts.drafter._held)
 
 
 def test_states_that_no_arm_wants_are_not_kept(subject):

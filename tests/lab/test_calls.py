@@ -9,7 +9,8 @@ from outdraft.kernels.library import library
 from outdraft.options.shown import shown
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
-MOST = {"none": (83, 121), "ngram": (230, 475), "default": (330, 640)}  # calls, calls in C; they only fall
+# calls, calls in C, of rounds that keep as many tokens; they only fall
+MOST = {"none": (83, 121), "ngram": (230, 475), "default": (330, 640)}
 
 
 @pytest.mark.parametrize("drafter", MOST)

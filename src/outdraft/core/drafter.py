@@ -121,6 +121,16 @@ def held_weights(drafter: Drafter) -> tuple[Weights, ...]:
     return tuple(weights for one in inner(drafter) for weights in one.traits.weights)
 
 
+def may_leave(drafter: Drafter) -> bool:
+    """Whether a text may do without it, which then costs the text nothing: it needs hidden states of every pass.
+
+    Not one that asks other drafters, which may not need them; nor one whose network may be replaced, since it learns
+    from the texts that it hears, or another will pay.
+    """
+    traits = drafter.traits
+    return bool(drafter.needs.taps) and not traits.inner and traits.adopt is None and traits.ahead is None
+
+
 def arm_of(drafter: Drafter, name: str) -> Arm:
     """The drafter as a policy sees it."""
     traits = drafter.traits
@@ -132,5 +142,5 @@ def arm_of(drafter: Drafter, name: str) -> Arm:
         one_pass=traits.one_pass,
         hands_states=traits.hands_states,
         foretells=traits.foretells,
-        listens=bool(drafter.needs.taps) and traits.adopt is None,  # what may be replaced learns of texts, or will pay
+        listens=may_leave(drafter),
     )

@@ -3,11 +3,11 @@
     Settled.resting   the policy spares it a new text, or the request has named another: it never begins it
     Budget.resting    the policy has it leave a text that it has begun: it ends it, for good
 
-Where every text that runs is left, hidden states are not kept. Data in: sequences and budgets; data out: drafts.
+Where it has left every text that runs, no hidden states are kept for it. Data in: sequences and budgets; data out:
+drafts.
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import replace
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
@@ -32,12 +32,13 @@ class LeavingDrafter:
         if not self.rests:
             return self.inner.needs
         if self._resting is None:
-            self._resting = replace(Needs(), resume_layer=self.inner.needs.resume_layer)
+            self._resting = Needs(resume_layer=self.inner.needs.resume_layer)
         return self._resting
 
     @property
     def traits(self) -> Traits:
-        return self.inner.traits
+        """What a step asks for; all else is asked of the drafter itself."""
+        return Traits(inner=(self.inner,), guesses=self.inner.traits.guesses)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         followed = list[Sequence]()
@@ -80,9 +81,12 @@ class LeavingDrafter:
             self.inner.observe(followed)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        if own := [seq for seq in seqs if seq.id not in self._left] if self._left else seqs:
-            self.inner.end(own)
+        own = list[Sequence]()
         for seq in seqs:
-            self.following.discard(seq.id)
+            if seq.id in self.following:
+                self.following.discard(seq.id)
+                own.append(seq)
             self._left.discard(seq.id)
         self.rests = bool(self._left) and not self.following
+        if own:
+            self.inner.end(own)

@@ -69,7 +69,7 @@ class Arm:
     hands_states: bool = False  # it gives its hidden states to `Budget.judge`
     foretells: bool = False  # its confidences in chains are given before their tokens are drawn
     shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes
-    listens: bool = False  # it needs hidden states of every pass, also where it does not guess, and may do without them
+    listens: bool = False  # it needs hidden states of every pass, also where it does not guess, and may leave a text
 
 
 class Policy(Protocol):

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from outdraft.core.decisions import Decision, Decisions
 from outdraft.core.draft import chain
+from outdraft.core.drafter import inner
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.decode.parts import Parts
@@ -88,6 +89,8 @@ def _without_guess(seq: Sequence, decision: Decision, parts: Parts, error: BaseE
     except anything_but_an_interrupt() as still:
         return fail(seq, still)
     # full memory is no fault of the guess: later there is room again
-    if isinstance(parts.drafter, ShieldedDrafter) and not isinstance(error, CacheFullError):
-        parts.drafter.give_up([seq], error)
+    if not isinstance(error, CacheFullError):
+        for shield in inner(parts.drafter):
+            if isinstance(shield, ShieldedDrafter):
+                shield.give_up([seq], error)
     return keep(judged, parts, fail)[0]

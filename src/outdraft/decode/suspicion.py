@@ -22,6 +22,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from math import log
 
+from outdraft.core.drafter import Drafter, may_leave
 from outdraft.core.events import StepEvent
 from outdraft.core.leaving import LeavingDrafter
 from outdraft.core.policy import Budget, Policy, Spares, spared_by
@@ -147,10 +148,10 @@ def shielded(parts: Parts, suspicion: Suspicion) -> Parts:
     policy: Policy = ShieldedPolicy(parts.policy)
     if suspicion.watched:
         policy = SuspiciousPolicy(policy, suspicion)
-    alone = len(parts.held.methods) == 1  # one of several is left by the drafter that holds them
-    leaves = alone and isinstance(parts.policy, Spares) and parts.drafter.needs.taps and parts.traits.ahead is None
-    drafter = LeavingDrafter(parts.drafter) if leaves else parts.drafter
-    return replace(parts, drafter=ShieldedDrafter(drafter), policy=policy)
+    drafter: Drafter = ShieldedDrafter(parts.drafter)
+    if may_leave(parts.drafter) and isinstance(parts.policy, Spares):
+        drafter = LeavingDrafter(drafter)
+    return replace(parts, drafter=drafter, policy=policy)
 
 
 def _gain(sound: float, broken: float, accepted: bool) -> float:

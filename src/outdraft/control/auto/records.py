@@ -112,7 +112,8 @@ class SequenceRecord:
         self.age = 0  # rounds
         self.crowd = 1  # texts that run together, as far as was known when it joined
         self.heard: frozenset[int] = frozenset()  # arms that are to hear it for a while, whatever they promise
-        self.counted: frozenset[int] = frozenset()  # arms that were near to paying here, or were counted as far
+        # arms that were near to paying here, or were counted as far; a text that begins again has been counted before
+        self.counted = frozenset(range(len(records)) if seq.num_preempted else ())
         self.is_drawn = not seq.request.params.greedy
         self.resting = settled.resting  # arms that have left it, or were never asked for
         # who guesses and how deep, where the request has decided that

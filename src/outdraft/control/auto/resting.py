@@ -4,8 +4,8 @@
              own work, measured in the round before, takes one part in a hundred of the time
     leaves   an arm that has hidden states kept in every pass and is far from paying, where a pass is so short that
              keeping them shows: it leaves the text, until the text ends
-    spared   an arm that has left three texts in a row, near to paying in none of their plans, does not hear of the
-             next one at all, if as many texts run together then
+    spared   an arm that was as far from paying in three texts in a row, and near to it in none of their plans, does
+             not hear of the next one at all, if as many texts run together then
     heard    after 7 texts, or batches, that it has left or was spared, it hears one until the text has 16 rounds
 
 Where a pass takes tens of milliseconds there are no naps, and no arm leaves. Data in: seconds, and what a plan found;

@@ -47,8 +47,7 @@ class LstmLayer(nn.Module):
         (h, c), states, width = state.unbind(1), [], state.shape[-1]
         given = self.input(x.flatten(0, 1)).view(*x.shape[:2], 4 * width)
         if torch.is_grad_enabled() and given.requires_grad:
-            own, goes_on = self.hidden.weight, ~begins
-            parts = (one.to(own.dtype) for one in (given, own, h, c, goes_on))
+            parts = (one.to(self.hidden.dtype) for one in (given, self.hidden.weight, h, c, ~begins))
             made: Tensor = LstmScan.apply(*parts)  # type: ignore[no-untyped-call]
             return made
         for own, goes_on in zip(given.unbind(1), (~begins[..., None]).unbind(1), strict=True):

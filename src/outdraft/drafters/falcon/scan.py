@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 T = TypeVar("T")
 
 
 def without_autocast(pass_: Callable[..., T]) -> Callable[..., T]:
-    """The same function, whose products are of its arguments' own numbers."""
+    """The same function, which computes in its arguments' dtype."""
 
     @wraps(pass_)
     def whole(ctx: Any, first: Tensor, *rest: Tensor) -> T:
@@ -31,8 +32,8 @@ def without_autocast(pass_: Callable[..., T]) -> Callable[..., T]:
 class LstmScan(torch.autograd.Function):
     """`scan(given [n, L, 4 D], weight [4 D, D], h [n, D], c [n, D], goes_on [n, L])` -> states [n, L, 2, D]: h and c.
 
-    Gates in, forget, out, and what comes in. `goes_on`: 1, or 0 for rows before which there is no state. All is
-    computed in the numbers of the weight, also where other products are not.
+    Gates in, forget, out, and what comes in. `goes_on`: 1, or 0 for rows before which there is no state. All of one
+    dtype, which is computed in also under autocast.
     """
 
     @staticmethod
@@ -57,6 +58,7 @@ class LstmScan(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
+    @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         gates, states, before, weight, goes_on = ctx.saved_tensors
         (owed,) = grads
