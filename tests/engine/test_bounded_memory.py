@@ -72,9 +72,9 @@ def test_a_limit_is_for_a_pool():
 def test_a_deadline_ends_a_text_as_it_is():
     llm = LLM("zoo:target", drafter="none")
     began = perf_counter()
-    result = llm.generate("Once upon a time", SamplingParams(max_tokens=900, ignore_eos=True), timeout=0.2)
+    result = llm.generate("Once upon a time", SamplingParams(max_tokens=900, ignore_eos=True), timeout=0.02)
     assert result.finish_reason == "timeout" and len(result.token_ids) < 900 and perf_counter() - began < 60
-    chunks = list(llm.stream("Once upon a time", SamplingParams(max_tokens=900, ignore_eos=True), timeout=0.2))
+    chunks = list(llm.stream("Once upon a time", SamplingParams(max_tokens=900, ignore_eos=True), timeout=0.02))
     assert chunks[-1].finish_reason == "timeout"
     with pytest.raises(RequestError, match=r"timeout=0\.0 must be more than 0 seconds"):
         llm.generate("Once", timeout=0.0)

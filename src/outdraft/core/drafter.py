@@ -122,13 +122,9 @@ def held_weights(drafter: Drafter) -> tuple[Weights, ...]:
 
 
 def may_leave(drafter: Drafter) -> bool:
-    """Whether a text may do without it, which then costs the text nothing: it needs hidden states of every pass.
-
-    Not one that asks other drafters, which may not need them; nor one whose network may be replaced, since it learns
-    from the texts that it hears, or another will pay.
-    """
-    traits = drafter.traits
-    return bool(drafter.needs.taps) and not traits.inner and traits.adopt is None and traits.ahead is None
+    """Whether passes keep hidden states for it that a text can do without: it asks no other drafters, and its network
+    is not to be replaced, for then it learns from the texts that it hears."""
+    return bool(drafter.needs.taps) and not ((own := drafter.traits).inner or own.adopt or own.ahead)
 
 
 def arm_of(drafter: Drafter, name: str) -> Arm:

@@ -12,8 +12,7 @@ sequential tests (Wald, "Sequential tests of statistical hypotheses", 1945) coun
 The first counts tokens with c >= 0.2 alone: what is drawn of a flat distribution is often accepted, whatever was drawn.
 The likelihood ratio is a supermartingale for every sound drafter, whatever its tokens depend on and whenever one looks,
 so it is blamed with a probability of at most 2e-6, ever; a broken one is let go by the first test with at most 1e-3.
-Look-ups are not watched: what they call a share is a count.
-Data in: what a policy hears; data out: a line in the log.
+Look-ups are not watched: what they call a share is a count. Data in: what a policy hears; data out: a line in the log.
 """
 
 import logging
@@ -22,7 +21,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from math import log
 
-from outdraft.core.drafter import Drafter, may_leave
+from outdraft.core.drafter import may_leave
 from outdraft.core.events import StepEvent
 from outdraft.core.leaving import LeavingDrafter
 from outdraft.core.policy import Budget, Policy, Spares, spared_by
@@ -148,10 +147,8 @@ def shielded(parts: Parts, suspicion: Suspicion) -> Parts:
     policy: Policy = ShieldedPolicy(parts.policy)
     if suspicion.watched:
         policy = SuspiciousPolicy(policy, suspicion)
-    drafter: Drafter = ShieldedDrafter(parts.drafter)
-    if may_leave(parts.drafter) and isinstance(parts.policy, Spares):
-        drafter = LeavingDrafter(drafter)
-    return replace(parts, drafter=drafter, policy=policy)
+    drafter, leaves = ShieldedDrafter(parts.drafter), may_leave(parts.drafter) and isinstance(parts.policy, Spares)
+    return replace(parts, drafter=LeavingDrafter(drafter) if leaves else drafter, policy=policy)
 
 
 def _gain(sound: float, broken: float, accepted: bool) -> float:
