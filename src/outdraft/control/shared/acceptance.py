@@ -21,7 +21,7 @@ _LEAN = 4.0  # rounds that a prior weighs
 _START = 0.25  # P(a token is rejected) before anything is known
 _START_WEIGHT = 4.0  # tokens that this weighs
 _LEAN_TEXTS = 2.0  # texts that it weighs beside those that an arm has guessed in, where it is the better of the two
-_FEW = 4.0  # guesses in a text after which they weigh half
+_FEW = 20.0  # guesses in a text after which they weigh less
 _STOPS = 3.0  # c: stops that a text's factor leans on
 _STALE = 8  # rounds without a guess after which the last one shows nothing
 _LARGEST = 1e9  # where weights begin anew
@@ -66,7 +66,7 @@ class Hazards:
     def trust(self, num_guesses: int) -> float:
         """How much of a bad rate a text believes that has seen so many guesses itself: one says little of others."""
         texts = self.num_texts if self.kin is None else self.num_texts + self.kin.num_texts
-        return texts / (texts + _LEAN_TEXTS * _FEW / (_FEW + num_guesses))
+        return texts / (texts + _LEAN_TEXTS * min(1.0, _FEW / max(1, num_guesses)))
 
     def hazards(self, state: int, depth: int, trust: float = 1.0) -> list[float]:
         """h_1 ... h_depth: each place leans on all others of its state, the first one and a new state on everything.
