@@ -110,19 +110,20 @@ def test_numbers_that_are_none_cost_one_request(
 
     monkeypatch.setattr(llm, "open", planted)
     other: list[dict[str, Any]] = []
-    body = {"prompt": "The house", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
+    body = {"prompt": "The house", "max_tokens": 300, "temperature": 0, "ignore_eos": True}
     thread = threading.Thread(
         target=lambda: other.append(httpx.post(f"{address}/v1/completions", json=body, timeout=60).json())
     )
     thread.start()
-    until(lambda: llm.engine.running)
+    while not (llm.engine.running or other):  # it may be over before one looks again
+        sleep(0.001)
     reply = httpx.post(f"{address}/v1/completions", json=LONG | {"max_tokens": 9, "stream": streams}, timeout=60)
     thread.join()
     lines = [line.removeprefix("data: ") for line in reply.text.splitlines() if line]
     error = json.loads(lines[-2] if streams else lines[0])["error"]
     assert reply.status_code == (200 if streams else 500) and (lines[-1] == "[DONE]") == streams
     assert error["type"] == "server_error" and "Traceback" not in reply.text and error["message"]
-    plain = llm.generate("The house", SamplingParams(max_tokens=60, ignore_eos=True), num_speculative_tokens=0)
+    plain = llm.generate("The house", SamplingParams(max_tokens=300, ignore_eos=True), num_speculative_tokens=0)
     assert other[0]["choices"][0]["text"] == plain.text
     until(lambda: is_empty(service))
 
