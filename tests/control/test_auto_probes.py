@@ -184,6 +184,7 @@ def test_greedy_and_drawn_texts_are_kept_apart():
     kept = keep_all({"one": policy._arms[0]})
     (again,) = recall_all(kept, ["one"], 256.0)
     assert again.hazards[False].hazards(0, 1)[0] < 0.1 < 0.9 < again.hazards[True].hazards(0, 1)[0]
+    assert [one.num_texts for one in again.hazards] == [4, 4], "few of the 40 texts of each sort count"
     (greedy, _) = kept["one"]["hazards"]
     with pytest.raises(ValueError):  # of a version that did not tell them apart
         recall_all({"one": {**kept["one"], "hazards": greedy}}, ["one"], 256.0)
