@@ -191,8 +191,24 @@ def test_all_texts_of_a_request_share_what_masks_may_cost(monkeypatch):
         two.allowed([])
     assert told(other.allowed([])) == {1, 2, 4, 5}
     other._budget.charge(0.11)
-    with pytest.raises(RequestError, match=r"one mask took 110 ms of processor time: 100 ms are the most"):
+    other.advance(1)
+    other._budget.charge(0.101)
+    with pytest.raises(RequestError, match=r"masks took up to 110 ms of processor time: 100 ms are the most"):
         other.advance(1)
+
+
+def test_a_pause_of_the_machine_ends_no_request():
+    """However long it is, and one for each 256 tokens more."""
+    form = begin(Params(regex="[ab]+"))
+    form._budget.charge(3.0)
+    form.allowed([])
+    for _ in range(budget.PAUSE_TOKENS):
+        form.advance(1)
+    form._budget.charge(3.0)
+    form.allowed([])
+    form._budget.charge(0.101)
+    with pytest.raises(RequestError, match=r"masks took up to 3000 ms"):
+        form.allowed([])
 
 
 def test_a_vocabulary_larger_than_a_pipe_reaches_the_child():
