@@ -25,10 +25,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "amphista": HEADS,
     "redrafter": {**COUNTED, "num_steps": 5, "own_projections": False},
     "blockwise": {**COUNTED, "num_heads": 4},
-    "ctc": {},
+    "ctc": COUNTED,
     "specdec": BLOCK,
     "falcon": {**COUNTED, "anchors": 128},
-    "kangaroo": {},
+    "kangaroo": COUNTED,
     "parallel_sampling": {},
     "draft_model": {"layers": [0, 1, 29], "borrow": True},
 }

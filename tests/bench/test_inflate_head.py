@@ -86,6 +86,8 @@ HEADS = [
     ("eagle", random_heads("eagle", draft_vocab_size=20), {"width": 1}),
     ("hydra", random_heads("hydra", draft_vocab_size=20, own_projections=False), {"width": 3, "nodes": 12}),
     ("hydra", random_heads("hydra", draft_vocab_size=20), {"width": 3, "nodes": 12}),
+    ("ctc", random_heads("ctc", draft_vocab_size=20), {"width": 4}),
+    ("kangaroo", random_heads("kangaroo", draft_vocab_size=20), {}),
     ("eagle1", eagle1_net, {"nodes": 12}),
     ("hass", eagle1_net, {"width": 3, "nodes": 12}),
     ("medusa", medusa_borrowed, {"width": 3, "nodes": 12}),

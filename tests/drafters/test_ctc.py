@@ -172,6 +172,28 @@ def test_the_loss_is_of_each_row_the_nats_a_token():
     assert own.rows.tolist() == (rows + 1).tolist() and bool(lesson.counts[own.rows].all())
 
 
+def test_in_a_part_of_the_vocabulary_slots_spell_what_stands_before_the_first_token_outside_it():
+    """Nothing at all where the first one is outside; the guesses are the target's ids."""
+    target = toy_decoder(1)
+    learner = LEARN.new(CtcLearning(draft_vocab_size=3), target, 0)
+    learner.choose_vocab(torch.tensor([0, 9, 0, 9, 9, 0, 0, 0]))
+    net = learner.module
+    assert net.vocab.tolist() == [1, 3, 4] and net.blank == 3
+    randomise(net, 3)
+    lesson = Teacher(target, learner.taps).lesson(lesson_rows(torch.tensor([[0, 5, 3, 4, 2, 1, 1, 4]])))
+    slots = net.slots(stem_outputs(net.stem, last_states(target, lesson, net.config), lesson, target))
+    wanted, nats = [[1, 2], [2], [], [0, 0, 2], [0, 2], [2]], []
+    for own, text in zip(net.logits(slots[: len(wanted)]).log_softmax(-1), wanted, strict=True):
+        spelt, lengths = torch.tensor(text, dtype=torch.long), (torch.tensor(len(own)), torch.tensor(len(text)))
+        nats.append(torch.nn.functional.ctc_loss(own, spelt, *lengths, blank=3, reduction="none") / max(1, len(text)))
+    outlook = learner.look(lesson)
+    torch.testing.assert_close(outlook.beside[0].values, torch.stack(nats))
+    outlook.beside[0].values.sum().backward()
+    assert all(one.grad is not None and one.grad.isfinite().all() for one in net.parameters())
+    said = {token for guess in outlook.guesses for token in guess.head(guess.states).argmax(-1).tolist()}
+    assert said and said <= {1, 3, 4}
+
+
 def test_beside_the_spelling_the_layer_learns_the_targets_next_state_and_distribution():
     """Its output at row r is compared with row r + 1, whose token is the first that the slots are to spell."""
     target = toy_decoder(1)

@@ -63,7 +63,7 @@ class CtcDrafter(StateDrafter):
         slots = iter(self._slots(asked) if asked else ())
         nodes = [usable_nodes(seq, budget, self._options.nodes) for seq, budget in zip(seqs, budgets, strict=True)]
         return [
-            _draft(seq, self._trie(next(slots), depth, most, cutoff) if depth else None, cutoff)
+            self._draft(seq, self._trie(next(slots), depth, most, cutoff) if depth else None, cutoff)
             for seq, depth, most, cutoff in zip(seqs, depths, nodes, cutoffs, strict=True)
         ]
 
@@ -93,17 +93,18 @@ class CtcDrafter(StateDrafter):
         strings = likeliest(slots, blank, self._options.beams)
         return trie_of(strings, depth=depth, nodes=nodes, token=cutoff.token, path=cutoff.path)
 
-
-def _draft(seq: Sequence, trie: StringTrie | None, cutoff: Cutoff) -> Draft:
-    """The tree below the pending token."""
-    if trie is None:
-        return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
-    shares = [1.0, *(trie.masses[i] / max(trie.masses[trie.parents[i]], 1e-300) for i in range(1, len(trie.tokens)))]
-    return Draft(
-        tokens=torch.tensor([seq.pending, *trie.tokens[1:]]),
-        parents=torch.tensor(trie.parents),
-        confidence=torch.tensor(shares) if cutoff.is_asked else None,
-    )
+    def _draft(self, seq: Sequence, trie: StringTrie | None, cutoff: Cutoff) -> Draft:
+        """The tree below the pending token."""
+        if trie is None:
+            return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
+        masses, parents = trie.masses, trie.parents
+        shares = [1.0, *(masses[i] / max(masses[parents[i]], 1e-300) for i in range(1, len(parents)))]
+        below = self._net.tokens_of(torch.tensor(trie.tokens[1:], dtype=torch.long))
+        return Draft(
+            tokens=torch.cat((torch.tensor([seq.pending]), below)),
+            parents=torch.tensor(parents),
+            confidence=torch.tensor(shares) if cutoff.is_asked else None,
+        )
 
 
 def build(options: CtcOptions, port: TargetPort) -> CtcDrafter:

@@ -2,7 +2,8 @@
 
 Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arxiv.org/abs/2412.00061.
 
-    row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens
+    row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens,
+             in a part of the vocabulary those before the first one that is outside it
 
 The loss is the kind's own, and the only one. To it may be added, as the paper's code does, what EAGLE's layer learns
 by, on the layer's output g_r below the slots: its smooth L1 distance to the target's state at row r + 1, and the soft
@@ -24,7 +25,7 @@ from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
 from outdraft.drafters.ctc.net import CtcNet
 from outdraft.drafters.shared.heads.files import save_heads
 from outdraft.drafters.shared.heads.layers import stem_sizes
-from outdraft.drafters.shared.heads.learn import last_states, learn_heads, rows_ahead, stem_outputs
+from outdraft.drafters.shared.heads.learn import choose_projected, last_states, learn_heads, rows_ahead, stem_outputs
 from outdraft.drafters.shared.learning.smooth_l1 import smooth_l1
 from outdraft.learn.losses import logs, soft_cross_entropy
 from outdraft.models.networks.base import Decoder
@@ -44,9 +45,11 @@ class CtcLearning:
     feature_weight: float = 0.0  # of the layer's distance to the target's next state, against 1 of the slots' spelling
     soft_weight: float = 0.0  # of the layer's soft cross-entropy to the target's next distribution
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
+    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; 0: all
 
     def __post_init__(self) -> None:
         check_range(self, "num_slots", "num_tokens", least=1, most=64)
+        check_range(self, "draft_vocab_size", least=0)
         check_range(self, "noise", "feature_weight", "soft_weight", least=0.0)
         _require_room(self.num_slots, self.num_tokens)
 
@@ -103,7 +106,7 @@ class CtcLearner:
         keep[:, 1:] &= best[:, 1:] != best[:, :-1]
         place = torch.where(keep, keep.cumsum(1) - 1, best.shape[1])  # what is dropped goes behind the end
         chains = best.new_full((len(best), best.shape[1] + 1), -1)
-        return chains.scatter(1, place, best)[:, :-1]
+        return chains.scatter(1, place, net.tokens_of(best.where(keep, 0)))[:, :-1]
 
     def _loss(self, g: Tensor, slots: Tensor, lesson: Lesson) -> Beside:
         """-log P(the next tokens), a token, of each row whose first one counts; and what the layer learns by."""
@@ -115,7 +118,7 @@ class CtcLearner:
         values, most = [slots[:0].sum((1, 2)).float()], self._options.num_tokens
         if not len(asked):
             return Beside(name=OWN, values=values[0], rows=asked)
-        wanted, lengths = next_tokens(lesson, asked, most)
+        wanted, lengths = self._sayable(*next_tokens(lesson, asked, most))
 
         def nats(own: Tensor, tokens: Tensor, counts: Tensor, layer: Tensor, rows: Tensor) -> Tensor:
             logits = self.module.logits(own.flatten(0, 1))
@@ -123,7 +126,7 @@ class CtcLearner:
             log_probs = log_probs.view(*own.shape[:2], -1).transpose(0, 1)  # [S, n, V + 1]
             spelled = torch.full((len(own),), own.shape[1], device=own.device)
             found = F.ctc_loss(log_probs, tokens, spelled, counts, blank=self.module.blank, reduction="none")
-            return found / counts + self._of_layer(layer, lesson, rows)
+            return found / counts.clamp_min(1) + self._of_layer(layer, lesson, rows)
 
         size = max(1, _CHUNK // (slots.shape[1] * (self.module.blank + 1)))
         with torch.autocast(slots.device.type, enabled=False):
@@ -133,6 +136,16 @@ class CtcLearner:
                 given = own[rows], wanted[part], lengths[part], g[rows], rows + 1
                 values.append(checkpoint(nats, *given, use_reentrant=False))
         return Beside(name=OWN, values=torch.cat(values), rows=asked + 1)
+
+    def _sayable(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Columns [n, m] of these tokens, and how many of them [n] stand before the first one that has none."""
+        vocab = self.module.vocab
+        if vocab is None:
+            return tokens, lengths
+        columns = vocab.new_full((self.module.config.vocab_size,), -1)
+        columns[vocab] = torch.arange(len(vocab), device=vocab.device)
+        found = columns[tokens]
+        return found.clamp_min(0), lengths.minimum((found >= 0).cumprod(1).sum(1))
 
     def _of_layer(self, g: Tensor, lesson: Lesson, rows: Tensor) -> Tensor | float:
         """What the layer's outputs [n, D] learn by, against the target's states of these rows [n]: [n]."""
@@ -145,6 +158,10 @@ class CtcLearner:
             log_p, log_q = logs(target.head(true)), logs(target.head((g / scale).to(true.dtype)))
             found = found + options.soft_weight * soft_cross_entropy(log_p, log_q, rows)
         return found
+
+    def choose_vocab(self, counts: Tensor) -> None:
+        """Spell the tokens that the texts ask for most often, if not all: counts [V]."""
+        choose_projected(self.module, self._target, counts)
 
     def save(self, directory: Path) -> None:
         save_heads(self.module, directory, self._target.dtype)

@@ -2,8 +2,9 @@
 
     h_0 .. h_i --(join e(x_{i+1}))-- layer --> g_i -- slots, which see each other -- projection --> V tokens and a blank
 
-Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arxiv.org/abs/2412.00061. The blank is
-column V. Untrained every slot says what the target said before, which collapses to one token.
+Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arxiv.org/abs/2412.00061. The blank stands
+behind the tokens: column V, or V' of a draft that says a part of them. Untrained every slot says what the target said
+before, which collapses to one token.
 """
 
 from dataclasses import dataclass, replace
@@ -31,12 +32,13 @@ class CtcNet(HeadNet):
     ) -> None:
         super().__init__(config, dtype, device)
         self.slots = GuessSlots(config, config.num_heads, dtype, self.place, bidirectional=True)
-        self.projections = Projections(replace(config, vocab_size=config.vocab_size + 1), 1, dtype, self.place)
+        wide = replace(config, vocab_size=self.blank + 1, draft_vocab_size=0)
+        self.projections = Projections(wide, 1, dtype, self.place)
 
     @property
     def blank(self) -> int:
         """The column of the blank."""
-        return int(self.config.vocab_size)
+        return int(self.config.draft_vocab_size or self.config.vocab_size)
 
     def finish(self, g: Tensor) -> Tensor:
         """All slots of a row, side by side: [N, D] -> [N, S * D]."""
@@ -44,8 +46,12 @@ class CtcNet(HeadNet):
         return slots.flatten(1)
 
     def logits(self, states: Tensor, head: int = 0) -> Tensor:
-        """Slots [N, D], whichever they are -> [N, V + 1]."""
+        """Slots [N, D], whichever they are -> [N, V + 1], or [N, V' + 1]."""
         return self.projections.project(states, 0)
+
+    def tokens_of(self, columns: Tensor) -> Tensor:
+        """The target's ids of columns that are no blanks, of any shape."""
+        return columns if self.vocab is None else self.vocab.to(columns.device)[columns]
 
     def begin(self, seed: int) -> None:
         """Every slot is the state itself."""

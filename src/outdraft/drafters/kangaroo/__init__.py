@@ -24,6 +24,7 @@ from outdraft.drafters.kangaroo.net import KangarooAdapter, load_adapter
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.networks.paired_text import PairedTexts
 from outdraft.drafters.shared.networks.prepare import prepare
@@ -76,7 +77,7 @@ class KangarooDrafter(StateDrafter):
         self._texts, self.exit_layer = AdapterTexts(adapter, port), adapter.config.exit_layer
         super().__init__(self._texts, (self.exit_layer,), traits)
         self.needs = Needs(taps=(self.exit_layer,), resume_layer=self.exit_layer)
-        self._options, self._port = options, port
+        self._options, self._adapter, self._port = options, adapter, port
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain for each text whose rows are known. Every node of it has been through the first layers."""
@@ -91,7 +92,8 @@ class KangarooDrafter(StateDrafter):
                 hidden[i].append(row)
             if not num_open:
                 return h
-            return self._port.layers.head(self._texts.guess([seq.id for seq in own[:num_open]], h[:num_open], step))
+            said = self._adapter.logits(self._texts.guess([seq.id for seq in own[:num_open]], h[:num_open], step))
+            return whole_logits(said, self._adapter.vocab, self._port.facts.vocab_size)
 
         network = ChainNetwork(feed=feed, feed_last=True)
         cutoffs = cutoffs_of(budgets, self._options.confidence_threshold)
@@ -111,7 +113,7 @@ class KangarooDrafter(StateDrafter):
 def build(options: KangarooOptions, port: TargetPort) -> KangarooDrafter:
     """Load the adapter, and check that it fits the target."""
     home, facts = chosen_model(options.model, "kangaroo"), port.facts
-    adapter = load_adapter(home, facts.dtype, facts.device)
+    adapter = load_adapter(home, facts.vocab_size, facts.dtype, facts.device)
     config = adapter.config
     if config.hidden_size != facts.hidden_size or not 0 < config.exit_layer < facts.num_layers:
         raise CapabilityError(
@@ -119,6 +121,7 @@ def build(options: KangarooOptions, port: TargetPort) -> KangarooDrafter:
             f"target is {facts.hidden_size} wide and has {facts.num_layers}: an adapter belongs to the target it was "
             "trained with"
         )
+    adapter.borrow(port)
     weights = prepare(adapter, port, options.quantization)
     return KangarooDrafter(options, adapter, port, Traits(weights=(weights,), home=home))
 

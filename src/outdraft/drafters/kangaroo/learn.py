@@ -14,6 +14,7 @@ from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
 from outdraft.drafters.kangaroo.net import MODEL_TYPE, KangarooAdapter, KangarooConfig, load_adapter, save_adapter
 from outdraft.drafters.shared.features.learn import begin
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
+from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import ConfigError
@@ -28,16 +29,18 @@ class KangarooLearning:
     num_heads: int = 0
     num_kv_heads: int = 0
     head_dim: int = 0
+    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; 0: all
 
     def __post_init__(self) -> None:
-        check_range(self, "exit_layer", "num_heads", "num_kv_heads", "head_dim", least=0)
+        check_range(self, "exit_layer", "num_heads", "num_kv_heads", "head_dim", "draft_vocab_size", least=0)
 
 
 class KangarooLearner:
     """An adapter under a frozen target."""
 
     def __init__(self, adapter: KangarooAdapter, target: Decoder) -> None:
-        self.module, self._target = adapter, target
+        adapter.borrow(target)
+        self.module, self.target = adapter, target
         self.taps = (adapter.config.exit_layer,)
 
     def look(self, lesson: Lesson) -> Outlook:
@@ -46,10 +49,11 @@ class KangarooLearner:
         context = PackedContext(batch, length, lesson.documents[:, :-1])
         states = self.module(lesson.taps[self.taps[0]], lesson.positions, context)
         rows = torch.arange(batch * length, device=states.device)
-        return Outlook(guesses=[Guess(states=states, head=self._target.head, rows=rows)], recurs=True)
+        guess = Guess(states=states, head=self.module.logits, rows=rows, vocab=self.module.vocab)
+        return Outlook(guesses=[guess], recurs=True)
 
     def save(self, directory: Path) -> None:
-        save_adapter(self.module, directory, self._target.dtype)
+        save_adapter(self.module, directory, self.target.config.vocab_size, self.target.dtype)
 
 
 def new(options: KangarooLearning, target: Decoder, seed: int) -> KangarooLearner:
@@ -60,6 +64,7 @@ def new(options: KangarooLearning, target: Decoder, seed: int) -> KangarooLearne
         raise ConfigError(f"exit_layer={layer} leaves nothing to verify with: the target has {known.num_layers} layers")
     heads = options.num_heads or known.num_heads
     kv_heads = options.num_kv_heads or (known.num_kv_heads if heads % known.num_kv_heads == 0 else heads)
+    vocab = first_vocab(options.draft_vocab_size, known.vocab_size, target.device)
     config = KangarooConfig(
         exit_layer=layer,
         hidden_size=known.hidden_size,
@@ -68,8 +73,9 @@ def new(options: KangarooLearning, target: Decoder, seed: int) -> KangarooLearne
         head_dim=options.head_dim or known.head_dim,
         norm_eps=known.norm_eps,
         rope_theta=10000.0 if known.rope is None else known.rope.theta,
+        draft_vocab_size=0 if vocab is None else len(vocab),
     )
-    adapter = KangarooAdapter(config, torch.float32, target.device)
+    adapter = KangarooAdapter(config, torch.float32, target.device, vocab)
     begin(adapter, seed)
     with torch.no_grad():
         adapter.attention.out.weight.zero_()  # type: ignore[operator]
@@ -79,7 +85,8 @@ def new(options: KangarooLearning, target: Decoder, seed: int) -> KangarooLearne
 
 def load(options: KangarooLearning, target: Decoder, directory: Path) -> KangarooLearner:
     """An adapter that was trained before. Raises `ConfigError` for one of another target."""
-    adapter, known = load_adapter(directory, torch.float32).to(target.device), target.config
+    known = target.config
+    adapter = load_adapter(directory, known.vocab_size, torch.float32, target.device)
     if adapter.config.hidden_size != known.hidden_size or not adapter.config.exit_layer < known.num_layers:
         raise ConfigError(
             f"{directory} holds an adapter of width {adapter.config.hidden_size} after {adapter.config.exit_layer} "
@@ -91,7 +98,7 @@ def load(options: KangarooLearning, target: Decoder, directory: Path) -> Kangaro
 @torch.no_grad()
 def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
     """Write to `out_dir` the adapter in `head_dir` for `target`, inflated by `width` and `depth`."""
-    small = load_adapter(head_dir, target.dtype)
+    small = load_adapter(head_dir, target.config.vocab_size, target.dtype, torch.device("cpu"))
     old = small.config
     config = replace(
         old,
@@ -100,11 +107,11 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
         num_heads=old.num_heads * width,
         num_kv_heads=old.num_kv_heads * width,
     )
-    big = KangarooAdapter(config, small.norm.weight.dtype)
+    big = KangarooAdapter(config, small.norm.weight.dtype, vocab=small.vocab)
     heights = [heads * old.head_dim for heads in (old.num_heads, old.num_kv_heads, old.num_kv_heads)]
     for name, parameter in big.named_parameters():
         parameter.copy_(widen(small.get_parameter(name), width, heights=heights if ".qkv." in name else None))
-    save_adapter(big, out_dir)
+    save_adapter(big, out_dir, target.config.vocab_size)
 
 
 LEARN = LearnMethod(
@@ -115,4 +122,5 @@ LEARN = LearnMethod(
     loss={"soft_cross_entropy": 1.0},
     model_type=MODEL_TYPE,
     inflate=inflate,
+    choose_vocab=lambda learner, counts: choose_vocab(learner.module, learner.target, counts),
 )

@@ -1,6 +1,6 @@
 """The adapter behind the first layers: one attention with a memory of its own, and two norms.
 
-    h_E --+-- norm -- attention --(+)-- norm --> the target's head
+    h_E --+-- norm -- attention --(+)-- norm --> the target's head, or its rows of the draft's tokens
           +------------------------+
 
 Liu et al., "Kangaroo: lossless self-speculative decoding via double early exiting", 2024,
@@ -13,11 +13,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from outdraft.drafters.shared.learning.vocab import CutHead, stored, vocab_in
 from outdraft.models.files.head_files import load_head, save_head
+from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Attention, make_linear
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.parts import PartPlace
+from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope, RopeConfig
 
@@ -35,6 +39,7 @@ class KangarooConfig:
     head_dim: int
     norm_eps: float = 1e-5
     rope_theta: float = 10000.0
+    draft_vocab_size: int = 0  # of the target's tokens those that can be guessed; 0: all
 
     @property
     def layers(self) -> ModelConfig:
@@ -55,14 +60,21 @@ class KangarooConfig:
 
 
 class KangarooAdapter(nn.Module):
-    """`exact`: no row's bits depend on the rows beside it (inference)."""
+    """`exact`: no row's bits depend on the rows beside it (inference). `vocab` [V']: the target's ids of its tokens."""
 
     def __init__(
-        self, config: KangarooConfig, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+        self,
+        config: KangarooConfig,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        vocab: Tensor | None = None,
     ) -> None:
         super().__init__()
         device, layers = torch.device(device), config.layers
         self.config = config
+        self.vocab: Tensor | None
+        self.register_buffer("vocab", vocab if vocab is None else vocab.to(device), persistent=False)
+        self.lm_head: Linear | None = None  # rows of the target's head, once they are lent
         place = PartPlace(
             index=0,
             width=config.hidden_size,
@@ -83,20 +95,31 @@ class KangarooAdapter(nn.Module):
         out: Tensor = self.norm(own + mixed)
         return out
 
+    def borrow(self, target: Decoder | TargetPort) -> None:
+        """Take the target's head, or its rows of the draft's tokens. Raises `CapabilityError` for one that caps."""
+        self._target_head = lent_parts(target).head  # a bound method: its weights are no parameters of this module
+        if self.vocab is not None:
+            self.lm_head = CutHead(target, self.vocab, self.norm.weight.dtype, None)
 
-def save_adapter(adapter: KangarooAdapter, directory: Path, dtype: torch.dtype | None = None) -> None:
-    """config.json and model.safetensors."""
-    save_head(adapter, adapter.config, directory, model_type=MODEL_TYPE, dtype=dtype)
+    def logits(self, states: Tensor) -> Tensor:
+        """[N, D] -> [N, V], or [N, V'] of its own vocabulary."""
+        return self._target_head(states) if self.lm_head is None else self.lm_head(states)  # type: ignore[no-any-return]
 
 
-def load_adapter(
-    directory: Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
-) -> KangarooAdapter:
-    """The adapter in `directory`; raises `ModelLoadError` if it is another kind of model."""
-    return load_head(
-        directory,
-        KangarooConfig,
-        lambda config, at: KangarooAdapter(config, dtype, at or device),
-        model_type=MODEL_TYPE,
-        what="Kangaroo adapter",
-    )
+def save_adapter(adapter: KangarooAdapter, directory: Path, vocab_size: int, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors. `vocab_size`: the target's."""
+    beside = stored(adapter.vocab, vocab_size)
+    save_head(adapter, adapter.config, directory, model_type=MODEL_TYPE, dtype=dtype, beside=beside)
+
+
+def load_adapter(directory: Path, vocab_size: int, dtype: torch.dtype, device: torch.device) -> KangarooAdapter:
+    """The adapter in `directory`, whatever its target, which has `vocab_size` tokens.
+
+    Raises `ModelLoadError` if it is another kind of model.
+    """
+
+    def make(config: KangarooConfig, at: torch.device | None) -> KangarooAdapter:
+        vocab = None if at else vocab_in(directory, config.draft_vocab_size, vocab_size)
+        return KangarooAdapter(config, dtype, at or device, vocab)
+
+    return load_head(directory, KangarooConfig, make, model_type=MODEL_TYPE, what="Kangaroo adapter")

@@ -7,7 +7,7 @@ head i    reads the state of row r and perhaps the text's tokens r + 1 .. r + i 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,15 @@ from outdraft.nn.linear import Linear
 from outdraft.nn.packed import PackedContext
 from outdraft.options.ranges import check_range
 
-Options = TypeVar("Options", bound=IsDataclass)
+
+class CountedOptions(IsDataclass, Protocol):
+    """Options of any kind whose heads may guess a part of the vocabulary."""
+
+    @property
+    def draft_vocab_size(self) -> int: ...
+
+
+Options = TypeVar("Options", bound=CountedOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +84,9 @@ class HeadLearner:
             guesses.append(Guess(states=states, head=says, rows=rows, weight=weight, vocab=vocab))
         return Outlook(guesses=guesses)
 
-    @torch.no_grad()
     def choose_vocab(self, counts: Tensor) -> None:
         """Guess the tokens that the texts ask for most often, if not all: counts [V]."""
-        if self._net.vocab is not None:
-            choose_vocab(self._net, self._target, counts)
-            project_as(self._net, self._target)
+        choose_projected(self._net, self._target, counts)
 
     def save(self, directory: Path) -> None:
         save_heads(self._net, directory, self._target.dtype)
@@ -111,6 +116,14 @@ def shared_states(net: HeadNet, target: Decoder, lesson: Lesson, noise: float = 
 
 
 @torch.no_grad()
+def choose_projected(net: HeadNet, target: Decoder, counts: Tensor) -> None:
+    """Guess the most frequent of the target's tokens [V], if not all; projections begin as the target's head anew."""
+    if net.vocab is not None:
+        choose_vocab(net, target, counts)
+        project_as(net, target)
+
+
+@torch.no_grad()
 def begin_as(net: HeadNet, target: Decoder) -> None:
     """Untrained, every head says what the target said before: its head, and nothing else yet."""
     for parameter in net.parameters():
@@ -119,7 +132,7 @@ def begin_as(net: HeadNet, target: Decoder) -> None:
 
 
 def project_as(net: HeadNet, target: Decoder) -> None:
-    """Projections of its own begin as the target's head; a column that the target does not have says nothing."""
+    """Projections of its own begin as the target's head; CTC's blank, which the target does not have, says nothing."""
     for projection in net.projections:
         assert isinstance(projection, Linear)
         head = target.head_matrix() if net.vocab is None else target.head_rows(net.vocab)
@@ -142,10 +155,8 @@ def learn_heads(
     learner: what trains the network, from a seed or from what lies in a directory.
     """
 
-    counted = issubclass(options, HeadLearning)  # not CTC's slots, which have a blank beside the tokens
-
     def new(chosen: Options, target: Decoder, seed: int) -> Learner:
-        known, size = target.config, chosen.draft_vocab_size if isinstance(chosen, HeadLearning) else 0
+        known, size = target.config, chosen.draft_vocab_size
         vocab = first_vocab(size, known.vocab_size, target.device)
         config = kind.sizes(
             tap=known.num_layers,
@@ -180,7 +191,7 @@ def learn_heads(
         model_type=f"outdraft_{kind.kind}",
         formats=formats,
         inflate=inflate,
-        choose_vocab=(lambda learner, counts: learner.choose_vocab(counts)) if counted else None,
+        choose_vocab=lambda learner, counts: learner.choose_vocab(counts),
         **{"drafts": {"width": 1, "sample": "match"}, **more},
     )
 
