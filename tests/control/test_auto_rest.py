@@ -112,7 +112,7 @@ def test_what_was_kept_spares_the_next_engine_its_trials():
     for curve, told in zip(
         (warm.costs.passes, *warm.costs.drafts), (first.costs.passes, *first.costs.drafts), strict=True
     ):
-        assert curve(3) == pytest.approx(told(3), rel=0.1)
+        assert curve(3) == pytest.approx(told(3), rel=0.15)  # of a few measurements a small one counts
 
 
 def test_a_machine_that_is_slower_now_is_noticed_within_three_rounds():

@@ -5,13 +5,15 @@
     probed    any other, and plain decoding, in turn: one sequence does otherwise for one round, when the likely loss
               has been saved up, and the last probe is some rounds ago
     credit    a share of all time, up to a few passes; what a probe wins or loses against the plan comes on top
+    doubted   what trials say of an arm that never pays since: the machine may have been busy then, and the probes of
+              an arm that seems dear are rare; so it guesses once more at the beginning of a few texts
 
 So a probe that pays earns credit for the next one, and an arm that never pays is looked at ever less than the saved
 time allows. Data in: what the plan is and what rounds cost; data out: one probe, and guesses in the texts' records.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -32,6 +34,13 @@ _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off
 _PLAIN = -1  # among the arms
 _PATIENCE = 8  # plans after which another probe is prepared, though this one has not been made
 _log = logging.getLogger(__name__)
+_DOUBTS = 3  # texts, of an arm
+_FRESH = 2  # rounds of a text
+_LONG = 48  # tokens that it may still have, to win that back
+_DEAR = 0.5  # of a pass, that a guess of one token takes with its row
+_HOPED = 8.0  # times as cheap as measured: such an arm is doubted if it would then ...
+_WELL = 1.1  # ... make so many times plain decoding's tokens a second
+_DOUBTED = (1, 3, 2, 3)  # depths: first it reads what it has missed, then it shows what guesses in a row cost
 _FREE = 0.02  # passes of one row: a guess that costs less may be made for nothing
 
 
@@ -126,6 +135,63 @@ class Probes:
         drafting = costs.drafts[used.arm](used.depth, 1) if used.depth else 0.0
         before = drafting + costs.passes(rows + arms[used.arm].nodes(used.depth))
         self._next = Probe(seq.id, choice, (seconds - before) - (tokens - usual) / rate)
+
+
+class Doubts:
+    """Rounds in which arms that are far from paying are measured once more."""
+
+    def __init__(self, num_arms: int) -> None:
+        self._left = [_DOUBTS] * num_arms
+        self.due: dict[int, list[ArmDepth]] = {}  # sequence -> what it is to do in its next rounds
+        self.now: set[int] = set()  # sequences that do so in the round under way: such a guess is made whole
+
+    def ask(
+        self,
+        seq: Sequence,
+        age: int,
+        arm: int,
+        count: int,
+        drafting: Callable[[int], float],
+        passing: Callable[[float], float],
+        search: Callable[..., tuple[int, float]],
+    ) -> None:
+        """A text of so many rounds, one of `count`, finds an arm far from paying: it tries the arm if guesses seem dear
+        and that alone may be why.
+
+        drafting, passing: measured seconds, by depth and by rows. search: `best_depth` of such costs.
+        """
+        if age >= _FRESH or seq.id in self.due or not self._left[arm] or allowed(seq, _LONG) < _LONG:
+            return
+        plain = passing(count)
+        if drafting(1) + passing(2 * count) < (1 + _DEAR) * plain:
+            return
+        _, hoped = search(
+            draft_cost=lambda depth: drafting(depth) / _HOPED,
+            pass_cost=lambda rows: plain + (passing(rows) - plain) / _HOPED,
+        )
+        if hoped > _WELL * count / plain:
+            self._left[arm] -= 1
+            self.due[seq.id] = [ArmDepth(arm, depth) for depth in _DOUBTED]
+
+    def arms(self, seq_id: int) -> set[int]:
+        """Those that the text is still to try."""
+        return {choice.arm for choice in self.due.get(seq_id, ())}
+
+    def begin(self) -> bool:
+        """A new round; returns whether the one before has shown what an arm costs."""
+        seen, self.now = any(not self.due.get(seq_id, True) for seq_id in self.now), set()
+        return seen
+
+    def take(self, seq_id: int) -> ArmDepth | None:
+        """What the text is to do in this round instead of the plan."""
+        if not (due := self.due.get(seq_id)):
+            return None
+        self.now.add(seq_id)
+        return due.pop(0)
+
+    def drop(self, seq_id: int) -> None:
+        """The sequence is over."""
+        self.due.pop(seq_id, None)
 
 
 class Watcher:

@@ -18,14 +18,14 @@ its distribution does not.
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import ceil
 from typing import Any
 
-from outdraft.control.auto.exploring import Probe, Probes, Watcher
+from outdraft.control.auto.exploring import Doubts, Probe, Probes, Watcher
 from outdraft.control.auto.gate import ended_costs, least_survival
 from outdraft.control.auto.records import FEWEST, TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
-from outdraft.control.auto.resting import Listeners, Nap
+from outdraft.control.auto.resting import FAR, Listeners, Nap
 from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth, divide_depths
@@ -76,6 +76,7 @@ class AutoPolicy:
         self._rate = 0.0  # tokens a second that the plan promises
         self._probes = Probes(options.exploration)
         self._probe: Probe | None = None  # of the round under way
+        self._doubts = Doubts(len(arms))
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
         self._tried: int | None = None  # the arm whose trial the round under way is
@@ -92,7 +93,7 @@ class AutoPolicy:
             return asleep
         if self._nap.num_slept:
             self._wake()
-        self._until_plan -= 1
+        self._until_plan = 0 if self._doubts.now and self._doubts.begin() else self._until_plan - 1
         self._probe = None
         choices = self._trial(seqs)
         if choices is None:
@@ -103,7 +104,7 @@ class AutoPolicy:
             arm, depth = text.fixed or choice
             depth = allowed(seq, depth if text.fixed else min(depth, limit)) if depth else 0
             self._chosen[seq.id] = ArmDepth(arm, depth)
-            whole = self._tried is not None or text.fixed
+            whole = self._tried is not None or text.fixed or seq.id in self._doubts.now
             survival = 0.0 if whole else self._survival.get(arm, 0.0)
             budget = Budget(depth=depth, arm=arm, survival=survival, resting=text.resting)
             budgets.append(budget if depth else _plain(text.resting))
@@ -171,6 +172,7 @@ class AutoPolicy:
             self._chosen.pop(seq.id, None)
             self.costs.forget(seq.id)
             self._probes.drop(seq.id)
+            self._doubts.drop(seq.id)
 
     def keep(self) -> dict[str, Any] | None:
         """What the next engine may begin with: the costs, and how each arm has fared; None before any trial is over."""
@@ -243,6 +245,10 @@ class AutoPolicy:
         if self._until_plan <= 0 or (ids != self._planned and not may_wait):
             self._make_plan(seqs)
         choices = [self._texts[i].choice for i in ids]
+        if self._doubts.due:
+            choices = [self._doubts.take(i) or choice for i, choice in zip(ids, choices, strict=True)]
+            if self._doubts.now:
+                return choices
         if (probe := self._probes.take()) is not None and probe.seq_id in ids:
             choices[ids.index(probe.seq_id)] = probe.choice
             self._probe = probe
@@ -272,16 +278,21 @@ class AutoPolicy:
                 drafting, passing, rows = drafts[index], passes, nodes[index]
                 if ends := self._ends_early[index]:
                     drafting, passing = ended_costs(drafting, passes, rows, count)
-                depth, rate = best_depth(
-                    own, draft_cost=drafting, pass_cost=passing, nodes=float if ends else rows, count=count, least=1
+                search = partial(
+                    best_depth, own, pass_cost=passing, nodes=float if ends else rows, count=count, least=1
                 )
+                depth, rate = search(draft_cost=drafting)
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
+                if rate <= FAR * plain and not text.is_asked:
+                    self._doubts.ask(seq, text.age, index, count, drafting, passing, search)
                 promises[index] = rate
                 if rate > most:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
             if not text.is_asked:
+                if self._doubts.due:
+                    promises = {arm: rate for arm, rate in promises.items() if arm not in self._doubts.arms(seq.id)}
                 self._listeners.let_go(
                     text, promises, plain, work=self._nap.work, passing=at_rest, deepest=deepest, limit=limit
                 )

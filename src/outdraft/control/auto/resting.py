@@ -24,7 +24,7 @@ _SHARE = 0.01  # of the time that the policy's own work may take
 _LONGEST = 24  # rounds of a nap
 _UNSEEN = 2.0  # a round's own work is about twice what shows before its pass: learning from it comes after
 _SHOWS = 0.005  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
-_FAR = 0.95  # of plain decoding's tokens a second
+FAR = 0.95  # of plain decoding's tokens a second
 _IN_A_ROW = 3  # texts
 _QUIET = 7  # texts, or batches
 _HEARING = 16  # rounds
@@ -125,7 +125,7 @@ class Listeners:
         used = text.choice.arm if text.choice.depth else None
         for arm in self.arms & promises.keys():
             ear = self._ears[arm, text.is_drawn]
-            is_near = arm == used or promises[arm] > _FAR * plain
+            is_near = arm == used or promises[arm] > FAR * plain
             if is_near:
                 text.counted |= {arm}
             if is_near or work < _SHOWS * passing:

@@ -3,11 +3,12 @@
     seconds(x) = level * shape(x)       level: follows the machine and the growing context within some ten measurements
                                         shape: slow, a mean for each x seen, pulled towards a line through all
 
-No x takes longer than what was measured of a larger one: where it seems to, the machine was busy. What was never
-measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
+No x takes longer than what was measured of a larger one, and a guess takes a piece at most twice as long as a smaller
+one: where it seems to, the machine was busy. What was never measured lies on the line, and the line begins as a prior;
+a fraction lies between its whole neighbours.
 A mean counts no measurement for more than three times the median, so that no hiccup of the machine decides, but a busy
-machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can
-be kept for another process (`kept`, `recall`).
+machine does, which stops short steps rarely and for long; of a few measurements one of the smallest counts. What was
+learned can be kept for another process (`kept`, `recall`).
 
 What the guesses of one arm cost depends also on how many sequences it guesses for in one step: a look-up takes as much
 again for each, a network hardly more, and a batch may change its size from one step to the next. So `DraftCost` has a
@@ -18,29 +19,34 @@ tries it, and then it is measured. Data in: counts with seconds; data out: secon
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import floor, isfinite
-from statistics import median, median_low
+from math import floor, inf, isfinite
+from statistics import median
 from typing import Any
 
 _FAST = 0.2  # share of the last measurements in the level
 _RECENT = 5  # measurements that the level follows
+_LEAP = 1.5  # times what was expected: the level follows no more at once, since hiccups come in crowds
 _KEPT = 25  # measurements that a shape is the mean of
 _CLIP = 3.0  # times the median: no measurement counts for more
 _PULL = 1.0  # the line weighs as much as so many measurements
 _FIT_EVERY = 16  # measurements between two fits, once an x is known
 _KNOWN = 3  # measurements after which an x may move the level
+_FEW = 6  # measurements from which a mean is taken
+_STEPS = 2.0  # times as long a piece as a smaller guess: drafters that make several tokens a pass go by steps
 _LEAST = 1e-9  # of a shape: the line may fall below 0 where a steep part begins
 _MOST_X = 64  # shapes that are kept for another process
 _MOST_KINDS = 16  # crowds of up to 65,535 sequences
 
 
 class CostCurve:
-    """`intercept`, `slope`: the prior's line; only their ratio matters."""
+    """`intercept`, `slope`: the prior's line, of which only the ratio matters. `most`: times as long a piece as a
+    smaller x."""
 
     __slots__ = (
         "_cells",
         "_counts",
         "_line",
+        "_most",
         "_num_added",
         "_prior",
         "_pulled",
@@ -50,7 +56,8 @@ class CostCurve:
         "quickest",
     )
 
-    def __init__(self, intercept: float, slope: float) -> None:
+    def __init__(self, intercept: float, slope: float, most: float = inf) -> None:
+        self._most = most
         self.level = 0.0  # 0: nothing measured
         self.quickest = 0.0  # seconds of the shortest measurement of any x
         self._prior = self._line = (intercept, slope)
@@ -87,15 +94,16 @@ class CostCurve:
             self.level = seconds / (self._line[0] + self._line[1] * x)
         cell = self._cells.setdefault(x, deque(maxlen=_KEPT))
         if len(cell) >= _KNOWN:
-            self._ratios.append(seconds / (self.level * self._shapes[x]))
+            self._ratios.append(_beyond(seconds / self.level, median(cell), self._shapes[x]))
             if len(self._ratios) == _RECENT:
-                self.level *= 1 + _FAST * (median(self._ratios) - 1)
+                self.level *= 1 + _FAST * (min(median(self._ratios), _LEAP) - 1)
         cell.append(seconds / self.level)
         self._shapes[x] = _typical(cell)
         self._num_added += 1
         if len(cell) <= _KNOWN or self._num_added % _FIT_EVERY == 0:
             self._fit()
-        self._pull((x,))
+        else:
+            self._pull(self._possible((x,)))
 
     def scale(self, factor: float) -> None:
         """The whole machine is so much slower now than when these were measured."""
@@ -128,7 +136,8 @@ class CostCurve:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
         intercept, slope = self._prior
         counts = {x: max(len(cell), self._counts.get(x, 0)) for x, cell in self._cells.items()}
-        points = [(float(counts[x]), x, shape) for x, shape in self._shapes.items()]
+        possible = self._possible(self._shapes)
+        points = [(float(counts[x]), x, shape) for x, shape in possible.items()]
         scale = sum([n * y for n, _, y in points]) / sum([n * (intercept + slope * x) for n, x, _ in points])
         points += [(0.5, x, scale * (intercept + slope * x)) for x in (1.0, 9.0)]
         total = sum_x = sum_y = sum_xx = sum_xy = 0.0
@@ -141,23 +150,38 @@ class CostCurve:
         spread = sum_xx - sum_x * sum_x / total
         tilt = max(0.0, (sum_xy - sum_x * sum_y / total) / spread)
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
-        self._pull(self._shapes)
+        self._pull(possible)
 
-    def _pull(self, places: Iterable[float]) -> None:
+    def _pull(self, possible: Mapping[float, float]) -> None:
         intercept, slope = self._line
-        for x in places:
+        for x, shape in possible.items():
             count, on_line = max(len(self._cells[x]), self._counts.get(x, 0)), max(_LEAST, intercept + slope * x)
+            self._pulled[x] = (count * shape + _PULL * on_line) / (count + _PULL)
+
+    def _possible(self, places: Iterable[float]) -> dict[float, float]:
+        """The shape at each x, as far as what was measured of other places allows."""
+        found = {}
+        for x in places:
             least = self._shapes[x]
             for y, shape in self._shapes.items():
-                if y > x and shape < least:
+                if y < x:
+                    shape *= self._most * x / y
+                if shape < least:
                     least = shape
-            self._pulled[x] = (count * least + _PULL * on_line) / (count + _PULL)
+            found[x] = least
+        return found
+
+
+def _beyond(found: float, one: float, other: float) -> float:
+    """Times the nearer of two expectations; 1 between them: hiccups draw a mean and a median apart."""
+    low, high = min(one, other), max(one, other)
+    return found / low if found < low else found / high if found > high else 1.0
 
 
 def _typical(cell: Collection[float]) -> float:
     """The mean of what was measured at one x, as it counts."""
-    if len(cell) < _KNOWN:
-        return median_low(cell)
+    if len(cell) < _FEW:
+        return sorted(cell)[(len(cell) - 1) // 3]
     most = _CLIP * median(cell)
     return sum([min(one, most) for one in cell]) / len(cell)
 
@@ -174,7 +198,7 @@ class DraftCost:
     """A curve for each kind of crowd. `is_flat`: it begins as if depth cost nothing, else as nearly proportional."""
 
     def __init__(self, *, is_flat: bool = False) -> None:
-        self._prior = (1.0, 0.0) if is_flat else (0.1, 0.9)
+        self._prior = (*((1.0, 0.0) if is_flat else (0.1, 0.9)), _STEPS)
         self._curves: dict[int, CostCurve] = {}  # bit length of the number of sequences -> seconds by depth
 
     @property

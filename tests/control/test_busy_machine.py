@@ -1,0 +1,144 @@
+"""A busy machine stops a guess for longer than it takes: costs and the policy `auto` do not believe the first ones."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from control.world import World, sequence
+
+from outdraft.control.auto.exploring import Probe
+from outdraft.control.auto.policy import AutoOptions, AutoPolicy
+from outdraft.control.shared.costs import PLAIN
+from outdraft.control.shared.curve import CostCurve, DraftCost
+from outdraft.core.events import StepTimes
+from outdraft.core.policy import Arm
+from outdraft.core.sequence import Settled
+
+QUICK, STOPPED = 0.1, 5.0  # passes: of a token's drafting, and of a guess that another program stops
+
+
+def test_of_a_few_measurements_a_small_one_counts():
+    cost = DraftCost()
+    for seconds in (0.5, 0.05, 0.4, 0.7, 0.06):
+        cost.add(2, seconds)
+    assert 0.04 < cost(2) < 0.09
+
+
+def test_a_guess_takes_a_token_at_most_twice_as_long_as_a_shorter_guess():
+    """A drafter of two tokens a pass needs two for three tokens and one for two; no row of a target does so."""
+    cost, passes = DraftCost(), CostCurve(0.98, 0.02)
+    for curve in (cost, passes):
+        curve.add(4, 9.0)
+        for _ in range(6):
+            curve.add(1, 0.1)
+    assert 0.5 < cost(4) < 0.9 and cost(8) < 2 and passes(4) > 4
+
+
+def test_hiccups_in_a_row_raise_no_cost_tenfold():
+    cost = DraftCost()
+    for seconds in [0.1] * 20 + [2.0] * 3:
+        cost.add(2, seconds)
+    assert cost(2) < 0.2
+    for _ in range(20):
+        cost.add(2, 0.4)  # the whole machine is slower from now on
+    assert cost(2) > 0.3
+
+
+def test_a_cost_does_not_sink_below_all_that_was_measured():
+    """Two of five passes are stopped, so that the mean stands far above what most of them take."""
+    dice, curve = random.Random(3), CostCurve(0.98, 0.02)
+    for _ in range(400):
+        curve.add(1, 2.5 if dice.random() < 0.4 else 1.0)
+        assert curve(1) > 0.99
+    assert curve(1) < 2
+
+
+class Stopped(World):
+    """`is_busy`: other programs stop every guess, or its pass. `unit`: seconds of a pass. `work`: before each pass."""
+
+    is_busy, in_pass, unit, work = True, False, 1.0, 0.0
+
+    def step(self, seqs, budgets, number):
+        (event,) = super().step(seqs, budgets, number)
+        stopped = STOPPED * (self.is_busy and budgets[0].depth > 0)
+        drafting = event.times.draft + self.work + stopped * (not self.in_pass)
+        times = StepTimes(draft=self.unit * drafting, target=self.unit * (event.times.target + stopped * self.in_pass))
+        return [replace(event, times=times)]
+
+
+def write(policy, world, number, tokens, settled=None):
+    """Tokens of one text for each pass that its seconds would have been, and its budgets."""
+    seq, seconds, budgets = sequence(number, max_tokens=tokens), 0.0, []
+    seq.settled = settled or seq.settled
+    begun = len(seq.tokens)
+    while seq.room > 0:
+        (budget,) = policy.plan([seq])
+        (event,) = world.step([seq], [budget], number)
+        policy.update([event])
+        budgets.append(budget)
+        seconds += event.times.draft + event.times.target
+    policy.end([seq])
+    return (len(seq.tokens) - begun) / seconds * world.unit, budgets
+
+
+def began(alpha=0.8, unit=1.0, work=0.0, in_pass=False, **arm):
+    """The first text was written while other programs ran."""
+    world = Stopped([alpha], [QUICK])
+    world.unit, world.work, world.in_pass = unit, work, in_pass
+    policy = AutoPolicy(AutoOptions(), [Arm(name="head", **arm)])
+    assert write(policy, world, 0, 64)[0] < 0.9
+    assert (policy.costs.passes(3) if in_pass else policy.costs.drafts[0](2)) > unit, "what it believes"
+    world.is_busy = False
+    return policy, world
+
+
+def doubts(policy, world, number, tokens=120, **more):
+    """Whether the text begins with other guesses than are planned."""
+    return [budget.depth for budget in write(policy, world, number, tokens, **more)[1][:4]] == [1, 3, 2, 3]
+
+
+@pytest.mark.parametrize("in_pass", [False, True])
+@pytest.mark.parametrize("unit", [1.0, 2.5e-4])  # where a pass is short, plans are rare
+@pytest.mark.parametrize(("listens", "work"), [(False, 0.0), (True, 0.0), (True, 0.05)])
+def test_what_was_measured_of_an_arm_in_a_bad_moment_is_doubted_in_the_next_text(listens, work, unit, in_pass):
+    policy, world = began(listens=listens, work=work, unit=unit, in_pass=in_pass, ends_early=True)
+    rate, budgets = write(policy, world, 1, 120)
+    assert [(budget.depth, budget.survival, len(budget.resting)) for budget in budgets[:4]] == [
+        (depth, 0.0, 0) for depth in (1, 3, 2, 3)
+    ]
+    assert any(budget.depth for budget in budgets[4:6]) and rate > 0.8 * world.best(0)[0]
+    assert not policy._doubts.due
+
+
+def test_no_probe_comes_between(monkeypatch):
+    policy, world = began()
+    monkeypatch.setattr(policy._probes, "take", lambda: Probe(1, PLAIN, 0.0))
+    assert doubts(policy, world, 1)
+
+
+def test_what_would_not_pay_at_an_eighth_of_its_costs_is_not_doubted():
+    """Which several texts must have shown: one says little of the next."""
+    policy, world = began(0.02)
+    world.is_busy, policy._doubts._left = True, [0]
+    for number in range(1, 9):
+        write(policy, world, number, 2000)
+    policy._doubts._left = [3]
+    assert policy.costs.drafts[0](1) > 1 and not doubts(policy, world, 9) and policy._doubts._left == [3]
+
+
+def test_a_short_text_doubts_nothing():
+    policy, world = began()
+    assert not doubts(policy, world, 1, tokens=40)
+    assert doubts(policy, world, 2)
+
+
+def test_a_text_that_names_its_drafter_doubts_nothing():
+    policy, world = began()
+    assert not doubts(policy, world, 1, settled=Settled(arm=0))
+
+
+def test_three_texts_doubt_an_arm_and_no_more():
+    """Where the guess is as dear as it seemed."""
+    policy, world = began()
+    world.is_busy = True
+    assert [doubts(policy, world, 1 + number, 64) for number in range(6)] == [True] * 3 + [False] * 3
