@@ -15,6 +15,7 @@ from outdraft.drafters.dspark.kind import DsparkSizes
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.drafters.eagle3.formats import save_eagle3
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
+from outdraft.drafters.kangaroo.net import KangarooAdapter, KangarooConfig, save_adapter
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
 from outdraft.drafters.p_eagle.formats import save_p_eagle
 from outdraft.drafters.shared.blocks.config import BlockConfig
@@ -63,6 +64,24 @@ def exit_head(target, directory: Path):
 def last_tokens(target, share):
     """So many of the last tokens of the target's vocabulary; None: all."""
     return None if share == 1 else torch.arange(target.config.vocab_size)[-int(target.config.vocab_size * share) :]
+
+
+def exit_adapter(target, directory: Path, *, share=1.0):
+    """Kangaroo's, with another norm's epsilon than the target's."""
+    vocab = last_tokens(target, share)
+    config = KangarooConfig(
+        exit_layer=2,
+        hidden_size=64,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=32,
+        norm_eps=1e-3,
+        draft_vocab_size=0 if vocab is None else len(vocab),
+    )
+    adapter = KangarooAdapter(config, torch.bfloat16, vocab=vocab)
+    randomise(adapter, seed=15)
+    save_adapter(adapter, directory / "adapter", target.config.vocab_size)
+    return {"model": str(directory / "adapter")}
 
 
 def eagle_net(target, directory: Path, *, share=1.0):
@@ -266,6 +285,8 @@ ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
+    DrafterRow(drafter="kangaroo", side=exit_adapter),
+    DrafterRow(drafter="kangaroo", label="fewer tokens", side=partial(exit_adapter, share=0.7)),
     DrafterRow(drafter="draft_verify", options={"skip_attention": (1,), "skip_mlp": (2,)}),
     DrafterRow(drafter="magicdec", options={"select": "snapkv", "budget": 6, "observe": 3, "refresh": 4}),
     *FEATURES,

@@ -20,14 +20,15 @@ from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.kangaroo.net import KangarooAdapter, load_adapter
+from outdraft.drafters.kangaroo.native import NativeAdapter, on_kernels
+from outdraft.drafters.kangaroo.net import KangarooAdapter, KangarooConfig, load_adapter
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.networks.paired_text import PairedTexts
-from outdraft.drafters.shared.networks.prepare import prepare
+from outdraft.drafters.shared.networks.prepare import pack_net, round_net
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import NetworkOptions
@@ -48,8 +49,7 @@ class KangarooOptions(DrawOptions, NetworkOptions):
 class AdapterTexts(PairedTexts):
     """The adapter's rows of each text: committed ones, and behind them those of a guess."""
 
-    def __init__(self, adapter: KangarooAdapter, port: TargetPort) -> None:
-        config = adapter.config
+    def __init__(self, config: KangarooConfig, adapter: KangarooAdapter | NativeAdapter, port: TargetPort) -> None:
         super().__init__(port, num_layers=1, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim)
         self._adapter, self._tap = adapter, config.exit_layer
 
@@ -73,11 +73,22 @@ class AdapterTexts(PairedTexts):
 class KangarooDrafter(StateDrafter):
     """Sequences whose chain ends early drop out of the drafting passes; the others go on together."""
 
-    def __init__(self, options: KangarooOptions, adapter: KangarooAdapter, port: TargetPort, traits: Traits) -> None:
-        self._texts, self.exit_layer = AdapterTexts(adapter, port), adapter.config.exit_layer
+    def __init__(
+        self,
+        options: KangarooOptions,
+        adapter: KangarooAdapter,
+        native: NativeAdapter | None,
+        port: TargetPort,
+        traits: Traits,
+    ) -> None:
+        """`native`: the adapter on the kernels, where they hold the target."""
+        self._texts, self.exit_layer = (
+            AdapterTexts(adapter.config, native or adapter, port),
+            adapter.config.exit_layer,
+        )
         super().__init__(self._texts, (self.exit_layer,), traits)
         self.needs = Needs(taps=(self.exit_layer,), resume_layer=self.exit_layer)
-        self._options, self._adapter, self._port = options, adapter, port
+        self._options, self._port, self._vocab, self._logits = options, port, adapter.vocab, (native or adapter).logits
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain for each text whose rows are known. Every node of it has been through the first layers."""
@@ -92,8 +103,8 @@ class KangarooDrafter(StateDrafter):
                 hidden[i].append(row)
             if not num_open:
                 return h
-            said = self._adapter.logits(self._texts.guess([seq.id for seq in own[:num_open]], h[:num_open], step))
-            return whole_logits(said, self._adapter.vocab, self._port.facts.vocab_size)
+            said = self._logits(self._texts.guess([seq.id for seq in own[:num_open]], h[:num_open], step))
+            return whole_logits(said, self._vocab, self._port.facts.vocab_size)
 
         network = ChainNetwork(feed=feed, feed_last=True)
         cutoffs = cutoffs_of(budgets, self._options.confidence_threshold)
@@ -122,8 +133,11 @@ def build(options: KangarooOptions, port: TargetPort) -> KangarooDrafter:
             "trained with"
         )
     adapter.borrow(port)
-    weights = prepare(adapter, port, options.quantization)
-    return KangarooDrafter(options, adapter, port, Traits(weights=(weights,), home=home))
+    weights, target = round_net(adapter, port, options.quantization)
+    native = None if target is None else on_kernels(adapter, target)
+    if native is None:
+        pack_net(adapter, target)
+    return KangarooDrafter(options, adapter, native, port, Traits(weights=(weights,), home=home))
 
 
 METHOD = DrafterMethod(

@@ -14,6 +14,7 @@ from torch import nn
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.remake.packed_map import pack_maps
 from outdraft.nn.invariance import find_tile
@@ -38,6 +39,13 @@ def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:
 
     Raises `ConfigError` where a map's inputs do not come in groups.
     """
+    weights, target = round_net(net, port, quantization)
+    pack_net(net, target)
+    return weights
+
+
+def round_net(net: nn.Module, port: TargetPort, quantization: str) -> tuple[Weights, NativeDecoder | None]:
+    """The first half: the maps are rounded, and the target is returned if the kernels may take them."""
     target = port.layers.native
     if target is not None and port.facts.dtype != torch.bfloat16:
         target = None
@@ -46,8 +54,11 @@ def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:
         grid = replace(grid, layer_bits=(("projections.*", 8), *grid.layer_bits))
     if grid is not None:
         round_linears(net, grid)
-    weights = module_weights(net, native=target is not None, grid=grid)
+    return module_weights(net, native=target is not None, grid=grid), target
+
+
+def pack_net(net: nn.Module, target: NativeDecoder | None) -> None:
+    """The other half: the maps are computed by the kernels, or by PyTorch alone."""
     if target is not None:
         pack_maps(net, target)
     make_exact(net)
-    return weights
