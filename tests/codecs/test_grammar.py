@@ -197,6 +197,15 @@ def test_all_texts_of_a_request_share_what_masks_may_cost(monkeypatch):
         other.advance(1)
 
 
+def test_a_pause_of_the_machine_makes_no_mask_dear():
+    form = begin(Params(regex="[ab]+"))
+    for seconds in (0.0002, 0.0002, 3.0):
+        form._budget.charge(seconds, is_mask=True)
+    assert not form.is_dear
+    form._budget.charge(0.01, is_mask=True)
+    assert form.is_dear, "two in a row"
+
+
 def test_a_pause_of_the_machine_ends_no_request():
     """However long it is, and one for each 256 tokens more."""
     form = begin(Params(regex="[ab]+"))

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from control.world import World, sequence
+from control.world import World, drive, sequence
 
 from outdraft.control.auto.exploring import Probe
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
@@ -59,11 +59,19 @@ class Stopped(World):
     is_busy, in_pass, unit, work = True, False, 1.0, 0.0
 
     def step(self, seqs, budgets, number):
-        (event,) = super().step(seqs, budgets, number)
-        stopped = STOPPED * (self.is_busy and budgets[0].depth > 0)
-        drafting = event.times.draft + self.work + stopped * (not self.in_pass)
-        times = StepTimes(draft=self.unit * drafting, target=self.unit * (event.times.target + stopped * self.in_pass))
-        return [replace(event, times=times)]
+        made = super().step(seqs, budgets, number)
+        stopped = STOPPED * (self.is_busy and any(budget.depth for budget in budgets)) / len(seqs)
+        before = self.work / len(seqs) + stopped * (not self.in_pass)
+        return [
+            replace(
+                event,
+                times=StepTimes(
+                    draft=self.unit * (event.times.draft + before),
+                    target=self.unit * (event.times.target + stopped * self.in_pass),
+                ),
+            )
+            for event in made
+        ]
 
 
 def write(policy, world, number, tokens, settled=None):
@@ -135,6 +143,41 @@ def test_a_short_text_doubts_nothing():
 def test_a_text_that_names_its_drafter_doubts_nothing():
     policy, world = began()
     assert not doubts(policy, world, 1, settled=Settled(arm=0))
+
+
+def test_a_limit_of_the_request_forbids_no_doubt():
+    policy, world = began()
+    seq = sequence(1, max_tokens=120, asks=2)
+    depths = []
+    for number in range(4):
+        (budget,) = policy.plan([seq])
+        depths.append(budget.depth)
+        policy.update(world.step([seq], [budget], number))
+    assert depths == [1, 2, 2, 2] and policy._doubts._left == [2]
+
+
+def test_a_pass_that_reads_a_prompt_shows_no_costs_and_the_doubt_waits():
+    policy, world = began()
+    seq, depths = sequence(1, max_tokens=120), []
+    for number in range(9):
+        (budget,) = policy.plan([seq])
+        (event,) = world.step([seq], [budget], number)
+        policy.update([replace(event, num_certain=5 * (number < 3))])
+        depths.append(budget.depth)
+    assert depths == [1, 0, 0, 0, 1, 3, 2, 3, depths[8]] and depths[8]
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_a_batch_doubts_as_one(count):
+    """What a guess costs is known by the number of texts that it is made for."""
+    world, policy = Stopped([0.8], [QUICK]), AutoPolicy(AutoOptions(), [Arm(name="head")])
+    for turn in range(3):
+        world.is_busy = turn == 0
+        seqs = [sequence(10 * turn + i, max_tokens=10_000) for i in range(count)]
+        run = drive(policy, world, 60, seqs)
+        policy.end(seqs)
+    depths = [[budget.depth for budget in budgets] for budgets in run.budgets[:4]]
+    assert policy._doubts._left == [2] and run.rate(8) > 1.3 * count / world.pass_cost(count), depths
 
 
 def test_three_texts_doubt_an_arm_and_no_more():

@@ -67,6 +67,7 @@ def test_it_is_kept_by_kind():
         {"99": cost.kept()["1"]},
         {"level": 3.0},
         {"1": {"level": 0, "shapes": []}},
+        {"1": {"level": 1.0, "shapes": [[0, 1.0, 3], [2, 1.0, 3]]}},
     ):
         with pytest.raises((ValueError, KeyError, TypeError)):
             DraftCost.recalled(damaged)

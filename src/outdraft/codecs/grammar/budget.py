@@ -17,6 +17,7 @@ REQUEST_SECONDS = 0.25  # for all calls of a request, however many texts it has,
 TOKEN_SECONDS = 0.01  # ... for each token of their output more
 DEAR_SECONDS = 0.001  # of a mask, in the mean of those before: a guess needs one for each of its nodes
 _SHARE = 0.25  # of the newest mask in that mean
+_PAUSE = 3.0  # times as long as a dear one: no mask counts for more there, so that a pause makes none dear
 
 
 class MaskBudget:
@@ -41,7 +42,7 @@ class MaskBudget:
 
     def charge(self, seconds: float, *, is_mask: bool = False) -> None:
         """Count the processor time of one call, in seconds."""
-        self._mask += _SHARE * (seconds - self._mask) if is_mask else 0.0
+        self._mask += _SHARE * (min(seconds, _PAUSE * DEAR_SECONDS) - self._mask) if is_mask else 0.0
         self._spent += min(seconds, CALL_SECONDS)
         self._longest = max(self._longest, seconds)
         self._num_long += seconds > CALL_SECONDS

@@ -145,8 +145,9 @@ class AutoPolicy:
         tried, self._tried = self._tried, None
         if num_certain:
             self._waits |= tried is not None
+            self._doubts.put_back()
             return
-        self._waits = False
+        self._waits = self._doubts.waits = False
         if tried is not None:
             record, draft = self._arms[tried], self.costs.drafts[tried]
             is_dear = record.num_tried + 1 >= FEWEST and 2 * draft(1) > self.costs.passes(1)
@@ -267,6 +268,7 @@ class AutoPolicy:
         at_rest = passes(count)
         plain = count / at_rest
         survivals = []
+        doubted: int | None = None
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)
             best, most, alive = PLAIN, _MARGIN * plain, [0.0]
@@ -283,19 +285,24 @@ class AutoPolicy:
                 )
                 depth, rate = search(draft_cost=drafting)
                 rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
-                if rate <= FAR * plain and not text.is_asked:
-                    self._doubts.ask(seq, text.age, index, count, drafting, passing, search)
+                far = doubted is None and rate <= FAR * plain and not text.is_asked
+                if far and self._doubts.may(seq, text.age, index, count, drafting, passing, search):
+                    doubted = index
                 promises[index] = rate
                 if rate > most:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
             if not text.is_asked:
-                if self._doubts.due:
-                    promises = {arm: rate for arm, rate in promises.items() if arm not in self._doubts.arms(seq.id)}
+                if doubted is not None or self._doubts.due:
+                    tried = {doubted, *(choice.arm for choice in self._doubts.due.get(seq.id, ()))}
+                    promises = {arm: rate for arm, rate in promises.items() if arm not in tried}
                 self._listeners.let_go(
                     text, promises, plain, work=self._nap.work, passing=at_rest, deepest=deepest, limit=limit
                 )
+        if doubted is not None:
+            texts = [(seq.id, self._texts[seq.id]) for seq in seqs]
+            self._doubts.start(doubted, [i for i, text in texts if not (text.is_asked or doubted in text.resting)])
         if not best.depth:
             most = plain
         if count > 1:

@@ -124,7 +124,7 @@ class CostCurve:
         cells: dict[float, deque[float]] = {
             int(x): deque([_number(shape)], maxlen=_KEPT) for x, shape, _ in kept["shapes"][:_MOST_X]
         }
-        if not level or not cells or min(cells) < 0:
+        if not level or not cells or min(cells) < 1:
             raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")
         self.level, self._cells = level, cells
         self._counts = {int(x): min(int(count), _KNOWN) for x, _, count in kept["shapes"][:_MOST_X]}

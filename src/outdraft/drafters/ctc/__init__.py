@@ -54,6 +54,7 @@ class CtcDrafter(StateDrafter):
         self._states = states_of(net, port)
         super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,)))
         self._options, self._net = options, net
+        self._ids = None if net.vocab is None else net.vocab.cpu()  # of the columns
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose states are known."""
@@ -99,7 +100,8 @@ class CtcDrafter(StateDrafter):
             return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
         masses, parents = trie.masses, trie.parents
         shares = [1.0, *(masses[i] / max(masses[parents[i]], 1e-300) for i in range(1, len(parents)))]
-        below = self._net.tokens_of(torch.tensor(trie.tokens[1:], dtype=torch.long))
+        below = torch.tensor(trie.tokens[1:], dtype=torch.long)
+        below = below if self._ids is None else self._ids[below]
         return Draft(
             tokens=torch.cat((torch.tensor([seq.pending]), below)),
             parents=torch.tensor(parents),

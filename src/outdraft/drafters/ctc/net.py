@@ -51,7 +51,7 @@ class CtcNet(HeadNet):
 
     def tokens_of(self, columns: Tensor) -> Tensor:
         """The target's ids of columns that are no blanks, of any shape."""
-        return columns if self.vocab is None else self.vocab.to(columns.device)[columns]
+        return columns if self.vocab is None else self.vocab[columns]
 
     def begin(self, seed: int) -> None:
         """Every slot is the state itself."""

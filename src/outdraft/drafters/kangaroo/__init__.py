@@ -82,13 +82,12 @@ class KangarooDrafter(StateDrafter):
         traits: Traits,
     ) -> None:
         """`native`: the adapter on the kernels, where they hold the target."""
-        self._texts, self.exit_layer = (
-            AdapterTexts(adapter.config, native or adapter, port),
-            adapter.config.exit_layer,
-        )
+        self.exit_layer = adapter.config.exit_layer
+        self._texts = AdapterTexts(adapter.config, native or adapter, port)
         super().__init__(self._texts, (self.exit_layer,), traits)
         self.needs = Needs(taps=(self.exit_layer,), resume_layer=self.exit_layer)
-        self._options, self._port, self._vocab, self._logits = options, port, adapter.vocab, (native or adapter).logits
+        self._options, self._port, self._vocab = options, port, adapter.vocab
+        self._logits = (native or adapter).logits
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain for each text whose rows are known. Every node of it has been through the first layers."""

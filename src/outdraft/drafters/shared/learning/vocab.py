@@ -39,7 +39,8 @@ class CutHead(Linear):
         if (cap := facts_of(target).logit_cap) is not None:
             raise CapabilityError(
                 f"a draft of {len(vocab)} tokens reads their rows of its target's head, which caps its logits "
-                f"(logit_cap={cap:g}): train it without draft_vocab_size, or a head of its own (own_projections=true)"
+                f"(logit_cap={cap:g}): train it without draft_vocab_size, or, if it may have them, with "
+                "projections of its own (own_projections=true)"
             )
         rows = lent_parts(target).head_rows(vocab)
         super().__init__(rows.shape[1], 0, False, dtype, rows.device)
