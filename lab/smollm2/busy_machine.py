@@ -56,7 +56,7 @@ def texts(model: str) -> list[float]:
 
 
 def multiply(over: Signal) -> None:
-    """Another program, until told otherwise."""
+    """A program that takes one core, until this one is done."""
     torch.set_num_threads(1)
     matrix = torch.randn(512, 512)
     while not over.is_set():
