@@ -66,21 +66,25 @@ def last_tokens(target, share):
     return None if share == 1 else torch.arange(target.config.vocab_size)[-int(target.config.vocab_size * share) :]
 
 
-def exit_adapter(target, directory: Path, *, share=1.0):
-    """Kangaroo's, with another norm's epsilon than the target's."""
+def kangaroo_adapter(target, *, share=1.0, head_dim=32) -> KangarooAdapter:
+    """With another norm's epsilon than the target's."""
     vocab = last_tokens(target, share)
     config = KangarooConfig(
         exit_layer=2,
         hidden_size=64,
         num_heads=4,
         num_kv_heads=2,
-        head_dim=32,
+        head_dim=head_dim,
         norm_eps=1e-3,
         draft_vocab_size=0 if vocab is None else len(vocab),
     )
     adapter = KangarooAdapter(config, torch.bfloat16, vocab=vocab)
     randomise(adapter, seed=15)
-    save_adapter(adapter, directory / "adapter", target.config.vocab_size)
+    return adapter
+
+
+def exit_adapter(target, directory: Path, *, share=1.0):
+    save_adapter(kangaroo_adapter(target, share=share), directory / "adapter", target.config.vocab_size)
     return {"model": str(directory / "adapter")}
 
 

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from contracts.native_rows import last_tokens, small
-from contracts.sides import randomise
+from contracts.native_rows import kangaroo_adapter, small
 
 from outdraft.cache.static import StaticCache
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.kangaroo.native import NativeAdapter
-from outdraft.drafters.kangaroo.net import KangarooAdapter, KangarooConfig, save_adapter
+from outdraft.drafters.kangaroo.net import KangarooAdapter, save_adapter
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
 from outdraft.kernels.threads import torch_threads
@@ -25,19 +24,7 @@ def made(share=1.0, head_dim=32):
     """An adapter for a target of the kernels, and that target."""
     with torch_threads(1):
         target = NativeDecoder(small(61))
-    vocab = last_tokens(target, share)
-    config = KangarooConfig(
-        exit_layer=2,
-        hidden_size=64,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=head_dim,
-        norm_eps=1e-3,
-        draft_vocab_size=0 if vocab is None else len(vocab),
-    )
-    adapter = KangarooAdapter(config, torch.bfloat16, vocab=vocab)
-    randomise(adapter, seed=15)
-    return adapter.requires_grad_(False), target
+    return kangaroo_adapter(target, share=share, head_dim=head_dim).requires_grad_(False), target
 
 
 def said(run, logits, h, *, dtype):

@@ -5,15 +5,13 @@
     probed    any other, and plain decoding, in turn: one sequence does otherwise for one round, when the likely loss
               has been saved up, and the last probe is some rounds ago
     credit    a share of all time, up to a few passes; what a probe wins or loses against the plan comes on top
-    doubted   what trials say of an arm that never pays since: the machine may have been busy then, and the probes of
-              an arm that seems dear are rare; so it guesses once more at the beginning of a few texts
 
 So a probe that pays earns credit for the next one, and an arm that never pays is looked at ever less than the saved
 time allows. Data in: what the plan is and what rounds cost; data out: one probe, and guesses in the texts' records.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -32,13 +30,6 @@ _APART = 4  # rounds between two probes, at least
 _SAVED = 8.0  # passes of one row that may be saved up for probes
 _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off needs no probe
 _PLAIN = -1  # among the arms
-_DOUBTS = 3  # of an arm, by new texts or batches
-_FRESH = 2  # rounds of a new text
-_LONG = 48  # tokens that a text must still have room for, to win a doubt back
-_DOUBTED = (1, 3, 2, 3)  # depths: first it reads what it has missed, then it shows what guesses in a row cost
-_DEAR = 0.5  # of a pass: an arm is dear that takes so much for one token and the row of that token
-_HOPED = 8.0  # times as cheap as measured: such an arm is doubted if it would then ...
-_WELL = 1.1  # ... make so many times plain decoding's tokens a second
 _PATIENCE = 8  # plans after which another probe is prepared, though this one has not been made
 _log = logging.getLogger(__name__)
 _FREE = 0.02  # passes of one row: a guess that costs less may be made for nothing
@@ -135,71 +126,6 @@ class Probes:
         drafting = costs.drafts[used.arm](used.depth, 1) if used.depth else 0.0
         before = drafting + costs.passes(rows + arms[used.arm].nodes(used.depth))
         self._next = Probe(seq.id, choice, (seconds - before) - (tokens - usual) / rate)
-
-
-class Doubts:
-    """Rounds in which arms are measured once more that are far from paying."""
-
-    def __init__(self, num_arms: int) -> None:
-        self._left = [_DOUBTS] * num_arms
-        self.due: dict[int, list[ArmDepth]] = {}  # sequence -> what it is to do in its next rounds
-        self.now: dict[int, ArmDepth] = {}  # what sequences do so in the round under way: such a guess is made whole
-        self.waits = False  # a round fell into a pass that read a prompt, which shows no costs
-
-    def may(
-        self,
-        seq: Sequence,
-        age: int,
-        arm: int,
-        count: int,
-        drafting: Callable[[int], float],
-        passing: Callable[[float], float],
-        search: Callable[..., tuple[int, float]],
-    ) -> bool:
-        """Whether a text of so many rounds, one of `count`, that finds an arm far from paying doubts it: the text is
-        new and long, guesses seem dear, and that alone may be why.
-
-        drafting, passing: measured seconds, by depth and by rows. search: `best_depth` of such costs.
-        """
-        if age >= _FRESH or seq.id in self.due or not self._left[arm] or seq.room <= _LONG or not allowed(seq, 1):
-            return False
-        plain = passing(count)
-        if drafting(1) + passing(2 * count) < (1 + _DEAR) * plain:
-            return False
-        _, hoped = search(
-            draft_cost=lambda depth: drafting(depth) / _HOPED,
-            pass_cost=lambda rows: plain + (passing(rows) - plain) / _HOPED,
-        )
-        return hoped > _WELL * count / plain
-
-    def start(self, arm: int, ids: Collection[int]) -> None:
-        """All of these sequences are to try the arm, since costs are those of the whole batch."""
-        self._left[arm] -= 1
-        self.due.update((seq_id, [ArmDepth(arm, depth) for depth in _DOUBTED]) for seq_id in ids)
-
-    def begin(self) -> bool:
-        """A new round; returns whether the one before has shown what an arm costs."""
-        seen, self.now = any(not self.due.get(seq_id, True) for seq_id in self.now), {}
-        return seen
-
-    def take(self, seq_id: int) -> ArmDepth | None:
-        """What the text is to do in this round instead of the plan."""
-        if self.waits or not (due := self.due.get(seq_id)):
-            return None
-        self.now[seq_id] = due.pop(0)
-        return self.now[seq_id]
-
-    def put_back(self) -> None:
-        """The round has shown nothing, and is to come again."""
-        for seq_id, choice in self.now.items():
-            if seq_id in self.due:
-                self.due[seq_id].insert(0, choice)
-                self.waits = True
-        self.now = {}
-
-    def drop(self, seq_id: int) -> None:
-        """The sequence is over."""
-        self.due.pop(seq_id, None)
 
 
 class Watcher:

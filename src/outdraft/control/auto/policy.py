@@ -5,6 +5,7 @@
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
     explored   what the other choices are worth: guesses that cost nothing are compared with the text, any other guess
                is made for one round in 1 % of the time, `exploring.py`
+    doubted    costs of an arm that seems too dear are measured again when a new text begins, `doubts.py`
     ended      a guess ends where its next token no longer pays, if its drafter knows at no cost, `gate.py`
     at rest    where plain decoding is best, most rounds are not looked at, and arms that need hidden states leave
                texts, `resting.py`
@@ -22,7 +23,8 @@ from functools import cache, lru_cache, partial
 from math import ceil
 from typing import Any
 
-from outdraft.control.auto.exploring import Doubts, Probe, Probes, Watcher
+from outdraft.control.auto.doubts import Doubts
+from outdraft.control.auto.exploring import Probe, Probes, Watcher
 from outdraft.control.auto.gate import ended_costs, least_survival
 from outdraft.control.auto.records import FEWEST, TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
 from outdraft.control.auto.resting import FAR, Listeners, Nap
