@@ -57,8 +57,8 @@ def test_with_tools_the_template_of_that_name_is_taken():
     listed = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "{{ tools | length }} tools"}]
     template = ChatTemplate.from_config(listed, {})
     assert template is not None and template.render(TALK).text == "d" == template.render(TALK, tools=None).text
-    assert render_chat(template, TALK, tools=[]).text == "0 tools"
-    assert render_chat(template, TALK, tools=[{}]).text == "1 tools"
+    assert render_chat(template, TALK, {"tools": []}).text == "0 tools"
+    assert render_chat(template, TALK, {"tools": [{}]}).text == "1 tools"
     alone = ChatTemplate.from_config(listed[:1], {})
     assert alone is not None and alone.render(TALK, tools=[{}]).text == "d"
 
@@ -94,12 +94,12 @@ def test_a_template_has_a_longest_source():
 
 @pytest.mark.parametrize("name", ["template", "self", "mood"])
 def test_variables_may_have_any_name_but_messages(name: str):
-    shown = render_chat(ChatTemplate("{{ " + name + " }}", {}), TALK, **{name: "calm"}).text
+    shown = render_chat(ChatTemplate("{{ " + name + " }}", {}), TALK, {name: "calm"}).text
     assert shown == "calm" or name == "self"  # which is Jinja's own word within a template
     with pytest.raises(RequestError, match=f"{name}= is for a chat template"):
-        render_chat(None, TALK, **{name: "calm"})
+        render_chat(None, TALK, {name: "calm"})
     with pytest.raises(RequestError, match="messages is the conversation itself"):
-        render_chat(None, TALK, **{"messages": []})
+        render_chat(None, TALK, {"messages": []})
 
 
 def test_the_sandbox_holds():

@@ -131,7 +131,7 @@ def codec(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def ids(codec: TextCodec, source: str, messages: Any, **variables: Any) -> list[int]:
     template = ChatTemplate(source, codec.special_tokens)
-    return codec.encode_chat(render_chat(template, messages, control=codec.control, **variables))
+    return codec.encode_chat(render_chat(template, messages, variables, control=codec.control))
 
 
 def controls(codec: TextCodec, found: list[int]) -> list[str]:
@@ -302,7 +302,7 @@ def test_what_is_nested_without_end_is_refused(codec: TextCodec) -> None:
     for _ in range(5000):
         deep = [deep]
     with pytest.raises(RequestError, match="nested too deeply"):
-        render_chat(ChatTemplate("a", {}), talk("a"), control=codec.control, tools=deep)
+        render_chat(ChatTemplate("a", {}), talk("a"), {"tools": deep}, control=codec.control)
 
 
 def test_every_private_character_is_too_many(codec: TextCodec) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -306,8 +307,17 @@ def test_chat_is_generate_over_the_template(llm: LLM):
     assert llm.chat(talk, params).token_ids == expected.token_ids
     assert [one.token_ids for one in llm.chat([talk, talk], sampling_params=params)] == [expected.token_ids] * 2
     assert codec.apply_chat_template(talk, tokenize=False) == "User: hello\nAssistant:"
-    for words in ({"tools": [{}]}, {"chat_template_kwargs": {"tools": [{}]}}):
-        with pytest.raises(RequestError, match="tools= is for a chat template"):
+    for words, says in (
+        ({"tools": [{}]}, "tools= is for a chat template"),
+        ({"tools": "abc"}, "tools='abc' must be"),
+        ({"chat_template_kwargs": {"tools": [{}]}}, "chat_template_kwargs holds tools"),
+        ({"chat_template_kwargs": "x"}, "chat_template_kwargs='x' must be"),
+        ({"chat_template_kwargs": {1: 2}}, "chat_template_kwargs={1: 2} must be"),
+        ({"chat_template_kwargs": {"control": 5}}, "control= is for a chat template"),
+        ({"special_tokens_in_messages": "no"}, "special_tokens_in_messages='no' must be true or false"),
+        ({"add_generation_prompt": "no"}, "add_generation_prompt='no' must be true or false"),
+    ):
+        with pytest.raises(RequestError, match=re.escape(says)):
             llm.chat(talk, **words)
     with pytest.raises(RequestError, match="messages is the conversation itself"):
         llm.chat(talk, chat_template_kwargs={"messages": []})

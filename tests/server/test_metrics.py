@@ -105,6 +105,10 @@ def test_who_leaves_counts_as_aborted(client: httpx.Client, scrape: Scrape) -> N
 
 def test_a_trace_is_recorded_beside(llm: LLM, scrape: Scrape, tmp_path: Path) -> None:
     before = scrape()
+    size = llm.generate("It was late when", SamplingParams(max_tokens=4, ignore_eos=True))
+    rows = scrape()["iteration_tokens_total_sum"] - before["iteration_tokens_total_sum"]
+    assert rows == len(size.prompt_token_ids) + 4
+    before = scrape()
     with record_trace(llm, tmp_path / "trace.jsonl"):
         llm.generate("It was late when", SamplingParams(max_tokens=4, ignore_eos=True))
     llm.generate("It was late when", SamplingParams(max_tokens=3, ignore_eos=True))

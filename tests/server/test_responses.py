@@ -136,6 +136,17 @@ def test_log_probabilities_are_those_of_the_text(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, 1, 50])
+@pytest.mark.parametrize("begun", ["<table>", "<th", "‹"])
+def test_log_probabilities_of_what_begins_like_a_thought(http: httpx.Client, begun: str, interval: int) -> None:
+    asked = {"forced_prefix": begun, "max_output_tokens": 8, "include": ["message.output_text.logprobs"]}
+    told = stream(http, **asked, stream_interval=interval)[-1]["response"]["output"]
+    for (message,) in (told, ask(http, **asked)["output"]):
+        content = message["content"][0]
+        assert b"".join(bytes(one["bytes"]) for one in content["logprobs"]).decode() == content["text"]
+        assert content["text"].startswith(begun)
+
+
+@pytest.mark.parametrize("interval", [0, 1, 50])
 def test_log_probabilities_of_a_call_belong_to_no_message(http: httpx.Client, interval: int) -> None:
     """Wherever a pass, or a chunk, ends: the tokens of each message alone are reported."""
     prefix, size = f"Look.\n{CALL}\nNow día.\n{CALL}", 120
@@ -268,6 +279,7 @@ def test_items_of_a_turn_are_one_message(thought: dict[str, Any]) -> None:
         ({"max_output_tokens": 3, "min_tokens": 4}, "min_tokens", "max_output_tokens"),
         ({"n": 2}, "n", "one text"),
         ({"top_logprobs": 2}, "top_logprobs", "needs include"),
+        ({"input": [{"role": "user", "content": "a"}] * 4096, "instructions": "x"}, "input", "4097 messages"),
         ({"include": ["file_search_call.results"]}, "include.0", "file_search_call.results"),
         ({"stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation", "no padding"),
     ],

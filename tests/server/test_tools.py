@@ -9,11 +9,13 @@ import httpx
 import openai
 import pytest
 
-from outdraft import LLM
+from outdraft import LLM, SamplingParams
+from outdraft.options.errors import RequestError
 from tests.server.chatty import CLOCK, HELLO, QWEN, WEATHER, events, served, write_model
 
 PATH = "/v1/chat/completions"
 STILL = {"chat_template_kwargs": {"enable_thinking": False}}  # the prompt closes the thought
+CALLING = {"type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>'
 
 
@@ -181,6 +183,12 @@ def test_thoughts_are_kept_apart_and_counted(http: httpx.Client) -> None:
     assert streamed["reasoning_tokens"] == usage["reasoning_tokens"]
 
 
+@pytest.mark.parametrize("text", ["<table>", "<", "\n<th", "It"])
+def test_an_answer_that_begins_like_a_thought_is_none(http: httpx.Client, text: str) -> None:
+    usage = ask(http, forced_prefix=text, max_tokens=8)["usage"]["completion_tokens_details"]
+    assert usage["reasoning_tokens"] == 0
+
+
 def test_template_arguments_reach_the_template(http: httpx.Client) -> None:
     def size(**more: Any) -> int:
         return int(ask(http, max_tokens=1, **more)["usage"]["prompt_tokens"])
@@ -240,7 +248,7 @@ def max_tokens_of(count: int) -> Any:
 
 
 def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) -> None:
-    call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
+    call = {"id": "call_1", **CALLING, "function": dict(CALLING["function"])}
     messages = [
         *HELLO,
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -250,7 +258,34 @@ def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) ->
     prompt = chat_llm.get_tokenizer().decode(reply["prompt_token_ids"])
     assert '<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>' in prompt
     call["function"]["arguments"] = "{"  # type: ignore[index]
-    assert "no JSON object" in refused(http, messages=messages)["message"]
+    error = refused(http, messages=messages)
+    assert "no JSON object" in error["message"] and error["param"] == "messages"
+    with pytest.raises(RequestError, match="no JSON object"):
+        chat_llm.chat(messages)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"role": "user", "content": [{"type": "text", "text": "two "}, {"type": "text", "text": "parts"}]},
+        {"role": "developer", "content": "Be kind."},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", **CALLING}]},
+        {"role": "assistant", "content": "hi", "name": None, "tool_calls": None},
+    ],
+    ids=["parts", "a developer", "a call", "nothing said"],
+)
+def test_the_front_door_writes_the_same_prompt(http: httpx.Client, chat_llm: LLM, last: dict[str, Any]) -> None:
+    messages = [*HELLO, last]
+    reply = ask(http, messages=messages, max_tokens=1, return_token_ids=True)
+    assert list(chat_llm.chat(messages, SamplingParams(max_tokens=1)).prompt_token_ids) == reply["prompt_token_ids"]
+
+
+def test_the_front_door_refuses_what_the_template_does_not_use(chat_llm: LLM) -> None:
+    for more in ({"mood": 1}, {"control": 5}):
+        with pytest.raises(RequestError, match="template does not use it"):
+            chat_llm.chat(HELLO, chat_template_kwargs=more)
+    with pytest.raises(RequestError, match="'image_url' is not for this model"):
+        chat_llm.chat([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])
 
 
 @pytest.mark.parametrize(
@@ -274,6 +309,8 @@ def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) ->
         ({"chat_template": "{% if %}"}, "chat_template", "does not compile"),
         ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message", "leave one out"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"max_tokens": 4, "max_completion_tokens": 9}, "max_completion_tokens", "leave one out"),
+        *[({"logit_bias": {key: 1}}, "logit_bias", "token ids") for key in ("05", "1_0", " 5 ", "٥", "", "+5")],
         ({"structured_outputs": {"grammar": 'start: "a"'}}, "structured_outputs", "behind a thought"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs", "non-empty texts"),
         ({"structured_outputs": {}}, "structured_outputs", "takes exactly one of"),

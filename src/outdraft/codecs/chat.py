@@ -12,6 +12,8 @@ A model without a template is no chat model. `render_plain` writes a transcript 
 and the answer ends where the model writes the next "User:".
 """
 
+import json
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
@@ -23,6 +25,7 @@ from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError, RequestError
 from outdraft.options.shown import shown
 
+_DEVELOPER = re.compile(r"""(['"])developer\1""")  # a template that knows the role compares with its name
 _END = "\ue000end of the message\ue001"  # stands behind a message that is to be continued, while it is rendered
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | ..., "content": str, ...}
 
@@ -78,6 +81,13 @@ class ChatTemplate:
         """The one that writes a conversation with these tools; None: without any."""
         return self if tools is None or self.tool_use is None else self.tool_use
 
+    def require_used(self, variables: Mapping[str, Any]) -> None:
+        """Raise `RequestError` for one that the template does not name."""
+        given = [name for name, value in variables.items() if value is not None]
+        source = self.for_tools(variables.get("tools")).source
+        if unused := [name for name in given if not re.search(rf"\b{re.escape(name)}\b", source)]:
+            raise RequestError(f"{unused[0]}: this model's chat template does not use it, so leave it out")
+
     def render(self, messages: Seq[Message], /, **variables: Any) -> ChatPrompt:
         """The prompt that asks for the next answer. Raises `RequestError` if the template refuses the conversation."""
         given = {**self._special, "tools": None, "documents": None, "add_generation_prompt": True, **variables}
@@ -111,13 +121,13 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
 def render_chat(
     template: ChatTemplate | None,
     messages: Seq[Message],
-    /,
+    variables: Mapping[str, Any] | None = None,
     *,
     control: ControlTokens | None = None,
     continue_final_message: bool = False,
-    **variables: Any,
 ) -> ChatPrompt:
     """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`.
+    Messages are as OpenAI's clients write them.
 
     `continue_final_message`: the prompt ends within the last message, which is the beginning of the answer.
     `control`: the model's; a name of one in messages and variables is text. None: it is a token wherever it stands.
@@ -126,9 +136,11 @@ def render_chat(
         raise RequestError(f"messages={shown(messages)} must be a list of tables, each with a role and its content")
     if not messages:
         raise RequestError("the conversation is empty: give at least one message")
-    if "messages" in variables:
+    given = {name: value for name, value in (variables or {}).items() if value is not None}
+    if "messages" in given:
         raise RequestError("messages is the conversation itself, and no variable of the chat template: leave it out")
-    given = {name: value for name, value in variables.items() if value is not None}
+    source = "" if template is None else template.for_tools(given.get("tools")).source
+    messages = [_readable(one, knows_developer=_DEVELOPER.search(source) is not None) for one in messages]
     if control is None:
         return _written(template, messages, given, continue_final_message=continue_final_message)
     found: list[ChatPrompt] = []
@@ -145,6 +157,36 @@ def render_chat(
     except RecursionError as error:
         raise RequestError("the messages, or what stands beside them, are nested too deeply") from error
     return replace(found[-1], text=text, own=own)
+
+
+def _readable(message: Message, *, knows_developer: bool) -> Message:
+    """As templates read it: nothing that is None, the arguments of calls as tables, which templates write as JSON, and
+    a developer as the system where the template would drop it, or show it without a role."""
+    told = {name: value for name, value in message.items() if value is not None}
+    if told.get("role") == "developer" and not knows_developer:
+        told["role"] = "system"
+    if isinstance(calls := told.get("tool_calls"), list | tuple) and calls:
+        told["tool_calls"] = [_with_table(call) for call in calls]
+        told.setdefault("content", "")
+    return told
+
+
+def _with_table(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(text := function.get("arguments"), str):
+        return call
+    try:
+        read = json.loads(text or "{}", parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        read = None
+    if not isinstance(read, dict):
+        name = shown(function.get("name"))
+        raise RequestError(f"messages: the arguments of {name} are no JSON object: {text!r:.80}")
+    return {**call, "function": {**function, "arguments": read}}
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)  # NaN, which JSON does not have
 
 
 def _written(

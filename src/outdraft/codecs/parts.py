@@ -85,8 +85,8 @@ class PromptParts:
         self._readers[kind] = reader
 
     def take(self, messages: Seq[Message]) -> Taken:
-        """Read the parts in messages, if any reader is registered. Raises `RequestError` for an unknown one."""
-        if not self._readers or not isinstance(messages, list | tuple):
+        """Read the parts in messages, and join their texts. Raises `RequestError` for an unknown one."""
+        if not isinstance(messages, list | tuple):
             return Taken(messages=messages)
         secret, rows = token_hex(16), list[PartRows]()
         made: list[Message] = []

@@ -183,10 +183,10 @@ class TextCodec:
 
         `special_tokens_in_messages`: the name of a control token in a message is that token, and not text.
         """
-        plain = self.chat_template is None
-        more = {} if plain and add_generation_prompt else {"add_generation_prompt": add_generation_prompt}
+        if not add_generation_prompt:
+            variables["add_generation_prompt"] = False
         control = None if special_tokens_in_messages else self.control
-        asked = render_chat(self.chat_template, messages, control=control, **more, **variables)
+        asked = render_chat(self.chat_template, messages, variables, control=control)
         return self.encode_chat(asked) if tokenize else asked.text
 
     @property

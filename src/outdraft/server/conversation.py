@@ -4,9 +4,9 @@ messages, tools ... -> chat template -> prompt      what binds the answer -> Sam
 text of the answer  -> MessageReader -> reasoning, content, calls
 """
 
-import re
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
@@ -24,7 +24,6 @@ from outdraft.server.parsers.thinking import ReasoningFormat, ThinkingReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
 
-_DEVELOPER = re.compile(r"""(['"])developer\1""")  # a template that knows the role compares with its name
 _RESERVED = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 
 
@@ -53,7 +52,7 @@ class Conversation:
         if self.reasoning is None:
             return 0
         texts = [text for one in results for text in one.outputs]
-        return sum(sum(map(self.thoughts().push, text.token_ids)) for text in texts)
+        return sum(sum(chain.from_iterable(map(self.thoughts().push, text.token_ids))) for text in texts)
 
     def thoughts(self) -> Thoughts:
         """For one answer: which of its tokens are a thought."""
@@ -108,21 +107,15 @@ def _refuse_unknown(body: ChatRequest, parts: PromptParts) -> None:
 
 
 def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None, messages: Seq[Message]) -> ChatPrompt:
-    variables = _variables(body, tools)
-    template = _template(service, body)
-    template = None if template is None else template.for_tools(variables.get("tools"))
-    if template is None or not _DEVELOPER.search(template.source):  # it would be dropped, or shown without a role
-        messages = [{**one, "role": "system"} if one["role"] == "developer" else one for one in messages]
+    variables, template = _variables(body, tools), _template(service, body)
     if template is not None:
-        for name in variables:
-            if not re.search(rf"\b{re.escape(name)}\b", template.source):
-                raise ApiError(400, f"{name}: this model's chat template does not use it, so leave it out", param=name)
+        template.require_used(variables)
     return render_chat(
         template,
         messages,
+        variables,
         control=None if _holds_tokens(service, body) else service.codec.control,
         continue_final_message=body.continue_final_message,
-        **variables,
     )
 
 

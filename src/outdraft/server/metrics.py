@@ -151,15 +151,18 @@ class EngineWatch:
                 self._begin(text, now - seconds)
         if not events:
             return
-        self._to.pass_tokens.observe(sum(event.num_certain + len(event.tokens) for event in events))
+        size = 0
         for event in events:
+            size += event.num_certain + len(event.tokens)
             if (text := self._texts.get(event.seq_id)) is None:
                 continue
             self._count_preemptions(text)
             if event.tokens:
+                size += text.first is None  # the prompt's last token is read where the first one is written
                 self._write(text, event, now)
             if event.num_draft_tokens:
                 self._count_draft(event)
+        self._to.pass_tokens.observe(size)
         self._compare(events)
         self._tell_load()
         self._tell_cache()

@@ -15,8 +15,17 @@ from outdraft.engine.callers.prompts import Prompt, PromptReader, one_of, read_s
 from outdraft.engine.callers.result import Result, all_whole
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.engine.loop import Engine
+from outdraft.options.checked import check_value
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
+
+_BESIDE: dict[str, Any] = {  # what stands beside the variables of a template
+    "tools": Seq[Mapping[str, Any]] | None,
+    "chat_template_kwargs": Mapping[str, Any] | None,
+    "add_generation_prompt": bool,
+    "continue_final_message": bool,
+    "special_tokens_in_messages": bool,
+}
 
 
 class Conversational(OneProcess):
@@ -84,16 +93,21 @@ class Conversational(OneProcess):
         Raises `RequestError` for what is no conversation, or a model without a tokenizer.
         """
         many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
-        own = {
-            **({} if tools is None else {"tools": tools}),
-            **({"continue_final_message": True} if continue_final_message else {}),
-            **({} if add_generation_prompt else {"add_generation_prompt": False}),
+        given = {
+            "tools": tools,
+            "chat_template_kwargs": chat_template_kwargs,
+            "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": continue_final_message,
+            "special_tokens_in_messages": special_tokens_in_messages,
         }
-        variables = {**(chat_template_kwargs or {}), **own}
-        if "special_tokens_in_messages" in variables:
-            raise RequestError("special_tokens_in_messages is no variable of a template: give it beside them")
-        names = {"special_tokens_in_messages": special_tokens_in_messages}
-        asked = [conversation(self._prompts, one, **names, **variables) for one in (messages if many else [messages])]
+        for name, hint in _BESIDE.items():
+            check_value(name, given[name], hint, error=RequestError)
+        variables = dict(chat_template_kwargs or {})
+        if wrong := [name for name in variables if name in _BESIDE]:
+            raise RequestError(f"chat_template_kwargs holds {wrong[0]}, which stands beside it: give it there")
+        variables |= {"tools": tools, **({} if add_generation_prompt else {"add_generation_prompt": False})}
+        words = {"continue_final_message": continue_final_message, "as_tokens": special_tokens_in_messages}
+        asked = [conversation(self._prompts, one, variables, **words) for one in (messages if many else [messages])]
         settings = read_settings(one_of(params, sampling_params), len(asked))
         stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
         results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
@@ -138,13 +152,23 @@ class Conversational(OneProcess):
 
 
 def conversation(
-    reader: PromptReader, messages: Seq[Message], /, *, special_tokens_in_messages: bool = False, **variables: Any
+    reader: PromptReader,
+    messages: Seq[Message],
+    variables: Mapping[str, Any] | None = None,
+    *,
+    continue_final_message: bool = False,
+    as_tokens: bool = False,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Messages as a prompt, by the model's chat template, and the stop strings of its answer."""
+    """Messages as a prompt, by the model's chat template, and the stop strings of its answer. `as_tokens`: the name of
+    a control token in a message is that token."""
     codec = tokenizer_of(reader, "a conversation", " to chat")
-    control = None if special_tokens_in_messages else codec.control
+    control = None if as_tokens else codec.control
+    if codec.chat_template is not None:
+        codec.chat_template.require_used(variables or {})
     taken = reader.parts.take(messages)
-    asked = render_chat(codec.chat_template, taken.messages, control=control, **variables)
+    asked = render_chat(
+        codec.chat_template, taken.messages, variables, control=control, continue_final_message=continue_final_message
+    )
     return taken.encode(codec, asked), asked.stop
 
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers
 from outdraft.engine.callers.result import Chunk, Result
 from outdraft.options.errors import OutdraftError
@@ -61,6 +62,7 @@ class Responding(ReplyShape):
         self._reader, self._thoughts = asked.reader(), asked.thoughts()
         self._items = ResponseItems(seals=body.wants(SEALED))
         self._by_token = ByToken(service.codec)
+        self._waiting: list[TokenLogprobs | None] = []  # of tokens that may be the beginning of a thought
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         (text,) = results
@@ -132,11 +134,14 @@ class Responding(ReplyShape):
         }
 
     def _logprobs(self, chunk: Chunk) -> Logprobs:
-        """Of the tokens that are no thought."""
-        spoken = [not self._thoughts.push(token) for token in chunk.token_ids]
-        if not self._body.wants(LOGPROBS) or not chunk.logprobs:  # a piece that was resumed has none
+        """Of the tokens that are known by now to be no thought."""
+        if not self._body.wants(LOGPROBS):
             return []
-        shown = [one for one, is_spoken in zip(chunk.logprobs, spoken, strict=True) if is_spoken]
+        self._waiting += chunk.logprobs or [None] * len(chunk.token_ids)  # a piece that was resumed has none
+        known = [thought for token in chunk.token_ids for thought in self._thoughts.push(token)]
+        known += self._thoughts.finish() if chunk.finish_reason is not None else []
+        due, self._waiting = self._waiting[: len(known)], self._waiting[len(known) :]
+        shown = [one for one, thought in zip(due, known, strict=True) if one is not None and not thought]
         told: Logprobs = of_chat(shown, self.service.codec, self._body.top_logprobs or 0)["content"]
         return told
 

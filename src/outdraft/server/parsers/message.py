@@ -102,14 +102,24 @@ class Thoughts:
 
     def __init__(self, codec: TextCodec, marks: dict[int, str], thinking: ThinkingReader | None) -> None:
         self._stream, self._marks, self._thinking = codec.stream(), marks, thinking
+        self._num_unsure = 0  # tokens at the beginning that may be that of a mark
 
-    def push(self, token: int) -> bool:
-        """Whether this token, the next one, is."""
+    def push(self, token: int) -> list[bool]:
+        """What is known after this token, the next one: of each that was not known before, whether it is."""
         if self._thinking is None:
-            return False
+            return [False]
         was = self._thinking.is_thinking
         self._thinking.push(self._marks.get(token) or self._stream.push(token))
-        return was or self._thinking.is_thinking
+        self._num_unsure += 1
+        return [] if self._thinking.is_unsure else self._known(was or self._thinking.is_thinking)
+
+    def finish(self) -> list[bool]:
+        """Likewise of the rest, which was the beginning of no mark."""
+        return self._known(False)
+
+    def _known(self, thought: bool) -> list[bool]:
+        known, self._num_unsure = [thought] * self._num_unsure, 0
+        return known
 
 
 def special_marks(codec: TextCodec, marks: Iterable[str]) -> dict[int, str]:

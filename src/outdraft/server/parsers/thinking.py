@@ -73,7 +73,12 @@ class ThinkingReader:
     @property
     def is_thinking(self) -> bool:
         """Whether what comes next is a thought, for all that is known."""
-        return self._state == "inside" or (self._state == "begins" and (self._inside or bool(self._held.strip())))
+        return self._state == "inside" or (self._state == "begins" and self._inside)
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether what has come so far may be the beginning of a thought, or of what is said."""
+        return self._state == "begins" and not self._inside
 
     @property
     def may_think(self) -> bool:

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from outdraft.options.limits import MOST_PARTS
 from outdraft.options.params import SamplingParams
 from outdraft.server.errors import ApiError
-from outdraft.server.parsers.json_text import read_json
 from outdraft.server.schema.base import NO_BREAKPOINT, JsonTable, Name, No, otherwise
 from outdraft.server.schema.conversation_size import CallId, Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import SamplingFields
@@ -56,16 +55,9 @@ class ToolCall(JsonTable):
     function: Called
 
     def told(self, spell: Callable[[str], str]) -> dict[str, Any]:
-        """As chat templates read it: the arguments are a table, which they write as JSON."""
-        read = read_json(self.function.arguments or "{}")
-        if not isinstance(read, dict):
-            raise ApiError(
-                400,
-                f"tool_calls: the arguments of {self.function.name} are no JSON object: "
-                f"{self.function.arguments!r:.80}",
-                param="messages",
-            )
-        return {"id": spell(self.id), "type": self.type, "function": {"name": self.function.name, "arguments": read}}
+        """Without what clients add."""
+        function = self.function.model_dump(include={"name", "arguments"})
+        return {"id": spell(self.id), "type": self.type, "function": function}
 
 
 class Message(JsonTable):
@@ -88,18 +80,11 @@ class Message(JsonTable):
     parsed: Any = None  # OpenAI's client has read the content; it is not taken from here
 
     def told(self, call_id: Callable[[str], str] | None = None) -> dict[str, Any]:
-        """As chat templates read it: the parts of a text joined, and nothing that was not sent. Parts that are not text
-        keep all of them apart.
-
-        `call_id`: the id of a call as the template wants it. Raises `ApiError` for calls that are none.
-        """
+        """Nothing that was not sent. `call_id`: the id of a call as the template wants it."""
         spell = call_id or str
         sent = self.model_dump(exclude_none=True, exclude={"parsed"})
-        if isinstance(self.content, list) and all(isinstance(part, TextPart) for part in self.content):
-            sent["content"] = "".join(part["text"] for part in sent["content"])
         if self.tool_calls:
             sent["tool_calls"] = [one.told(spell) for one in self.tool_calls]
-            sent.setdefault("content", "")
         if self.tool_call_id is not None:
             sent["tool_call_id"] = spell(self.tool_call_id)
         return sent
@@ -172,7 +157,10 @@ class ChatRequest(SamplingFields):
     def params(self, stop: tuple[str, ...], **more: Any) -> SamplingParams:
         """`stop`: what ends an answer by the chat template."""
         asked = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        limit = self.max_completion_tokens or self.max_tokens
+        limit, older = self.max_completion_tokens or self.max_tokens, self.max_tokens or self.max_completion_tokens
+        if limit != older:
+            told = f"max_completion_tokens={limit} and max_tokens={older} limit the same: leave one out"
+            raise ApiError(400, told, param="max_completion_tokens")
         logprobs = (self.top_logprobs or 0) if self.logprobs else None
         if self.top_logprobs is not None and not self.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")

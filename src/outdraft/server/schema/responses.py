@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from outdraft.options.limits import MOST_PARTS
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import JsonTable, Metadata, Name, No, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
@@ -165,7 +166,11 @@ class ResponsesRequest(ChoiceFields):
         before = [] if self.instructions is None else [Message(role="system", content=self.instructions)]
         if isinstance(self.input, str):
             return [*before, Message(role="user", content=self.input)]
-        return [*before, *messages_of(self.input)]
+        messages = [*before, *messages_of(self.input)]
+        if (count := len(messages)) > MOST_PARTS:
+            told = f"input: with instructions it has {count} messages: {MOST_PARTS} are the most; send fewer"
+            raise ApiError(400, told, param="input")
+        return messages
 
     def _choice(self) -> Literal["none", "auto", "required"] | ToolChoice | None:
         if isinstance(self.tool_choice, FunctionChoice):

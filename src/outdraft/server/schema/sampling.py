@@ -77,6 +77,7 @@ def _numbers(given: Any) -> Any:
 
 _Biases = Annotated[dict[str, float], Field(max_length=MOST_BIASES), BeforeValidator(_numbers)]
 _Reference = Annotated[str, Field(max_length=ALL_REFERENCES)]
+_TOKEN_ID = re.compile(r"0|-?[1-9][0-9]{0,11}")
 _OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
 _GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server made means nothing to the reader
 
@@ -168,13 +169,11 @@ class ChoiceFields(AskFields):
 
     def biases(self) -> dict[int, float] | None:
         """The ids are JSON's keys, so they are text; -100, which OpenAI's users send for a ban, is one."""
-        try:
-            read = {int(token): bias for token, bias in (self.logit_bias or {}).items()}
-        except ValueError as error:
-            raise ApiError(
-                400, f"logit_bias={self.logit_bias!r:.80}: its keys are token ids", param="logit_bias"
-            ) from error
-        return {token: -inf if bias <= -100 else bias for token, bias in read.items()} or None
+        given = self.logit_bias or {}
+        if (wrong := next((one for one in given if not _TOKEN_ID.fullmatch(one)), None)) is not None:
+            told = f"logit_bias has the key {shown(wrong)}: its keys are token ids, in digits alone"
+            raise ApiError(400, told, param="logit_bias")
+        return {int(token): -inf if bias <= -100 else bias for token, bias in given.items()} or None
 
 
 class SamplingFields(ChoiceFields):
