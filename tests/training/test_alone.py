@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import time
 
 import pytest
 
@@ -26,3 +27,14 @@ def test_a_second_process_is_refused_until_the_first_has_ended_however_it_ends(t
     first.wait()
     with alone(tmp_path / "run"):
         pass
+
+
+def test_what_a_killed_run_has_left_unfinished_is_removed(tmp_path: Path):
+    run, old = tmp_path / "run" / "states", time() - 3600
+    run.mkdir(parents=True)
+    for name in ("a.npy.part-12-3", "b.npy.part-12-4", "c.npy"):
+        (run / name).touch()
+    for name in ("a.npy.part-12-3", "c.npy"):
+        os.utime(run / name, (old, old))
+    with alone(tmp_path / "run"):
+        assert {one.name for one in run.iterdir()} == {"b.npy.part-12-4", "c.npy"}

@@ -77,6 +77,8 @@ def test_other_answers_and_other_files_are_left_alone(llm, tmp_path):
     ):
         with pytest.raises(ConfigError, match="name another file"):
             write_answers(llm, prompts, asking, path, lambda line: None)
+    with pytest.raises(ConfigError, match="holds 1 answers more than there are prompts"):
+        write_answers(llm, [[1, 2]], ASKING, path, lambda line: None)
     for text in ('{"text": "mine"}\n{"text": "without an end"}', "notes\n", "half a line"):
         (tmp_path / "mine.jsonl").write_text(text)
         with pytest.raises(ConfigError, match="name another"):

@@ -138,9 +138,26 @@ def test_files_of_every_kind_are_read(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"text": "one"}\n{"text\n')
     with pytest.raises(ConfigError, match="line 2 is not JSON"):
         list(read_records(tmp_path / "c.jsonl"))
+    (tmp_path / "c.jsonl").write_text('{"text": "one"}\n' + "[" * 200_000 + "\n")
+    with pytest.raises(ConfigError, match="line 2 is not JSON"):
+        list(read_records(tmp_path / "c.jsonl"))
     (tmp_path / "d.jsonl").write_text("[1]\n")
     with pytest.raises(ConfigError, match="no table"):
         list(read_records(tmp_path / "d.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.JSONL", "a.jsonl.GZ"])
+def test_lines_of_json_are_known_by_their_names(name, tmp_path):
+    with gzip.open(tmp_path / name, "wt") if name.endswith("GZ") else (tmp_path / name).open("w") as out:
+        out.write('{"text": "one"}\n{"text": "two"}\n')
+    assert [record for _, record in read_records(tmp_path / name)] == [{"text": "one"}, {"text": "two"}]
+    assert find_files([tmp_path]) == [tmp_path / name]
+
+
+def test_half_a_character_is_named_with_its_line(codec, tmp_path):
+    path = write(tmp_path / "x.jsonl", [{"text": "ab"}, {"text": "ab \ud800 cd"}])
+    with pytest.raises(ConfigError, match=r"x\.jsonl, line 2: .*half a character: write the whole one"):
+        open_corpus([path], codec, codec.vocab_size, tmp_path / "cache")
 
 
 def test_a_byte_order_mark_is_read_over_and_what_is_damaged_is_named(tmp_path):
@@ -205,6 +222,19 @@ def test_the_accounts_add_up_and_a_corpus_is_made_once(file, tmp_path):
     texts = {tuple(one.ids[one.starts[i] : one.starts[i + 1]]) for one in (train,) for i in range(one.num_examples)}
     held = {tuple(valid.ids[valid.starts[i] : valid.starts[i + 1]]) for i in range(valid.num_examples)}
     assert not texts & held, "an example that comes twice is in one split"
+
+
+@pytest.mark.parametrize("name", ["train-ids.npy", "valid-starts.npy", "about.json"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "other"])
+def test_a_damaged_corpus_is_made_again(file, tmp_path, name, damage):
+    train, _, told = open_corpus([file], None, 50, tmp_path / "cache", held_out=0.3)
+    (place,) = (tmp_path / "cache").rglob(name)
+    whole = place.read_bytes()
+    place.unlink()
+    if damage != "gone":
+        place.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "other": b"{}"}[damage])
+    again, _, same = open_corpus([file], None, 50, tmp_path / "cache", held_out=0.3)
+    assert same == told and np.array_equal(again.ids, train.ids) and place.read_bytes() == whole
 
 
 def test_a_corpus_without_examples_is_refused(tmp_path):

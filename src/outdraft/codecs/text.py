@@ -128,7 +128,7 @@ class TextCodec:
 
     def _read(self, tokenizer: Tokenizer, text: str, *, add_special: bool) -> list[int]:
         if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):
-            raise RequestError(f"the text holds {half!r}, half a character: it was not read as UTF-8")
+            raise RequestError(f"the text holds {half!r}, half a character: write the whole one, or leave it out")
         if self._add_bos is None or not add_special:
             ids = self._without_end(encoded(tokenizer, text, add_special=add_special))
             return ids[1:] if add_special and self._starts_twice(tokenizer, ids, text) else ids

@@ -7,9 +7,12 @@ workers running: a run that resumes finds them here. Where there are no locks, n
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import time
 from typing import IO, Any
 
 from outdraft.options.errors import ConfigError
+
+_OLD = 60.0  # seconds: a worker of this run may be writing what is newer
 
 
 @contextmanager
@@ -22,6 +25,9 @@ def alone(run_dir: Path) -> Iterator[None]:
                 f"another process trains in {run_dir}: wait until it ends, or stop it (a launcher that was killed may "
                 "have left its workers running)"
             )
+        for left in run_dir.rglob("*.part-*"):  # what a run that was killed had not finished (`options/new_file.py`)
+            if time() - left.stat().st_mtime > _OLD:
+                left.unlink()
         yield
 
 

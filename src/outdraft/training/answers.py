@@ -118,6 +118,11 @@ def write_answers(
                 tokens += len(line["token_ids"])
             out.flush()
             tell(f"{done} answers, {tokens} tokens")
+        if there:
+            raise ConfigError(
+                f"{path} holds {len(there)} answers more than there are prompts: give the prompts that it was begun "
+                "with, or name another file"
+            )
     return Answered(read=read, done=done, failed=failed, skipped=skipped, tokens=tokens)
 
 

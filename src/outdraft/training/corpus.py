@@ -80,10 +80,11 @@ def open_corpus(
     Raises `ConfigError` for files that hold no example.
     """
     place = cache / _digest(files, codec, vocab_size, held_out)
-    if not (place / "about.json").is_file():
+    try:
+        return _load_all(place)
+    except (OSError, ValueError, EOFError, TypeError):  # it is not there yet, or damaged
         _make(files, codec, vocab_size, place, held_out)
-    accounts = Accounts(**load_json(place / "about.json"))
-    return _load(place, "train"), _load(place, "valid"), accounts
+    return _load_all(place)
 
 
 def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out: float) -> str:
@@ -211,6 +212,11 @@ def _save(examples: Seq[_Example], place: Path, split: str) -> None:
     ):
         with new_file(place / f"{split}-{name}.npy") as beside, beside.open("wb") as file:
             np.save(file, array)
+
+
+def _load_all(place: Path) -> tuple[TrainingCorpus, TrainingCorpus, Accounts]:
+    accounts = Accounts(**load_json(place / "about.json"))
+    return _load(place, "train"), _load(place, "valid"), accounts
 
 
 def _load(place: Path, split: str) -> TrainingCorpus:

@@ -6,8 +6,8 @@
     {"conversations": [{"from": "human", "value": "..."}]} the same in ShareGPT's words
     {"prompt_token_ids": [..], "token_ids": [..]}          what an engine wrote: the latter
 
-JSON lines (.jsonl, .jsonl.gz) and Parquet; any other file is one text. A field that is null is not there: Parquet gives
-every row every column. Raises `ConfigError` naming file and line.
+JSON lines (.jsonl, .ndjson, .jsonl.gz) and Parquet; any other file is one text. A field that is null is not there:
+Parquet gives every row every column. Raises `ConfigError` naming file and line.
 """
 
 import json
@@ -20,8 +20,8 @@ from typing import Any
 
 from outdraft.codecs.chat import ChatTemplate, render_plain
 from outdraft.codecs.text import TextCodec
+from outdraft.drafters.shared.look_up.datastore.documents import LINES, kind_of, open_text
 from outdraft.drafters.shared.look_up.datastore.documents import find_files as find_texts
-from outdraft.drafters.shared.look_up.datastore.documents import open_text
 from outdraft.options.errors import ConfigError, RequestError
 from outdraft.options.paths import user_path
 from outdraft.options.shown import shown
@@ -52,18 +52,18 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def _holds_records(path: Path) -> bool:
-    return path.suffix == ".parquet" or path.name.endswith((".jsonl", ".jsonl.gz"))
+    return kind_of(path) in (".parquet", *LINES)
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where each stands, for errors, and what it says."""
-    if path.suffix == ".parquet":
+    if kind_of(path) == ".parquet":
         yield from _read_parquet(path)
         return
     with open_text(path) as lines:
-        if ".jsonl" not in path.suffixes:
+        if kind_of(path) not in LINES:
             text = lines.read()
-            if path.name.endswith((".json", ".json.gz")) and text.lstrip().startswith(("[", "{")):
+            if kind_of(path) == ".json" and text.lstrip().startswith(("[", "{")):
                 raise ConfigError(
                     f"{path} holds JSON, which is no text to learn: write its examples one object a line into a file "
                     "whose name ends in .jsonl"
@@ -75,7 +75,7 @@ def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             if line.strip():
                 try:
                     record = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise ConfigError(f"{where} is not JSON ({error}): mend it, or fetch the file again") from error
                 if not isinstance(record, dict):
                     raise ConfigError(f"{where}: {shown(record)} is no table of fields")
@@ -185,7 +185,10 @@ def encode(pieces: Seq[Piece], codec: TextCodec | None, where: str) -> tuple[lis
         if isinstance(piece.content, str):
             if codec is None:
                 raise ConfigError(f"{where} holds text, and the target has no tokenizer: give token_ids")
-            own = codec.encode(piece.content, add_special=piece.special and not ids)
+            try:
+                own = codec.encode(piece.content, add_special=piece.special and not ids)
+            except RequestError as error:  # it holds half a character
+                raise ConfigError(f"{where}: {error}") from error
         else:
             own = list(piece.content)
             if not all(type(one) is int for one in own):

@@ -2,7 +2,7 @@
 
     notes.txt, module.py, ...   one document a file; .gz is unpacked
     corpus.jsonl, corpus.jsonl.gz   one document a line: {"text": "..."}, or {"token_ids": [1, 2, 3]}, a model's own
-                                    output; of a record with neither, all strings in it
+                                    output; of a record with neither, all strings in it; .ndjson too
     a directory                 all files in it that have one of these names, in alphabetical order
 
 Data in: paths; data out: strings, or lists of ids. Errors name file and line.
@@ -21,7 +21,7 @@ from outdraft.options.paths import user_path
 
 Document = str | list[int]
 TEXTS = (".txt", ".md", ".rst", ".html", ".py", ".c", ".h", ".cpp", ".rs", ".go", ".java", ".js", ".ts", ".sh", ".sql")
-LINES = ".jsonl"
+LINES = (".jsonl", ".ndjson")
 
 
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
@@ -30,7 +30,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     for given in paths:
         path = user_path(given)
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and _kind(file) in (LINES, *TEXTS))
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file) in (*LINES, *TEXTS))
             if not inside:
                 raise ConfigError(
                     f"{path} holds no text: files are known by their names, such as .txt, .md or .jsonl.gz"
@@ -50,7 +50,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
     Raises `ConfigError` for what cannot be read, also while it is read.
     """
     try:
-        packed, encoding = path.suffix == ".gz", "utf-8-sig"
+        packed, encoding = path.suffix.lower() == ".gz", "utf-8-sig"
         with gzip.open(path, "rt", encoding=encoding) if packed else path.open(encoding=encoding) as file:
             yield file  # type: ignore[misc]
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
@@ -63,22 +63,24 @@ def read_documents(path: Path, skip: Callable[[str], object] | None = None) -> I
     `skip` is called for each line that is not JSON, which is then left out; without it such a line is an error.
     """
     with open_text(path) as file:
-        if _kind(path) != LINES:
+        if kind_of(path) not in LINES:
             yield file.read()
             return
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
                     yield _document(json.loads(line))
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     damaged = f"{path}, line {number} is not JSON: {error}"
                     if skip is None:
                         raise ConfigError(damaged) from error
                     skip(damaged)
 
 
-def _kind(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+def kind_of(path: Path) -> str:
+    """The end of its name, as .txt, whether or not it is packed."""
+    name = Path(path.name.lower())
+    return Path(name.stem).suffix if name.suffix == ".gz" else name.suffix
 
 
 def _document(record: Any) -> Document:
