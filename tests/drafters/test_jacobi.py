@@ -6,9 +6,11 @@ import pytest
 import torch
 from drafters.drafting import make, sequence, states, write
 
+from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
 from outdraft.core.verdict import Verdict
+from outdraft.decode.fit import first_nodes
 from outdraft.options.errors import ConfigError
 from outdraft.testing.table_target import TableTarget
 
@@ -100,6 +102,43 @@ def test_what_the_budget_hides_waits_in_the_window():
     write([plain], target, make("none"))
     write([short], target, make("jacobi", port(9), window=5), k=2)
     assert short.output == plain.output
+
+
+@pytest.mark.parametrize("left", [1, 2, 5, 6])
+def test_what_is_left_of_a_guess_teaches_as_if_no_more_had_been_shown(left):
+    """A policy, a grammar or memory may leave the first nodes of a guess, as another draft."""
+    drafter, seq = make("jacobi", port(9), window=5, fill="constant", fill_token=4), sequence([1, 2])
+    drafter.begin([seq])
+    drafter._states[seq.id].window = [0, 5, 6, 7, 8]
+    draft = first_nodes(drafter.propose([seq], [Budget(depth=9)])[0], left)
+    answers = torch.eye(9)[[0, 1, 3, 2, 1, 0][:left]]
+    path = (1,) if left > 1 else ()  # 0 is right
+    seq.tokens += [0, 1][: len(path) + 1]
+    verdict = Verdict(path, seq.tokens[-1], bonus=False)
+    drafter.observe([Seen(seq=seq, start=1, num_committed=1, draft=draft, logits=answers, verdict=verdict)])
+    moved = len(path) + 1
+    expected = [*[0, 1, 3, 2, 1, 0][moved:left], *[0, 5, 6, 7, 8][max(left, moved) :]]
+    assert drafter._states[seq.id].window[: len(expected)] == expected and len(drafter._states[seq.id].window) == 5
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_window_moves_on_with_a_text_that_others_guess(shown):
+    drafter, seq = make("jacobi", port(9), window=5, fill="constant", fill_token=4), sequence([1, 2])
+    drafter.begin([seq])
+    drafter._states[seq.id].window = [0, 5, 6, 7, 8]
+    if shown:
+        drafter.propose([seq], [Budget(depth=9)])
+    seq.tokens += [3, 1]
+    seen = Seen(
+        seq=seq,
+        start=1,
+        num_committed=2,
+        draft=chain([2, 3]),
+        logits=torch.eye(9)[[3, 1]],
+        verdict=Verdict((1,), 1, False),
+    )
+    drafter.observe([seen])
+    assert drafter._states[seq.id].window == [6, 7, 8, 4, 4]
 
 
 @pytest.mark.parametrize(("fill", "among"), [("prompt", {1, 2, 4}), ("random", set(range(9))), ("constant", {5})])

@@ -7,7 +7,8 @@ import torch
 from drafters.drafting import make, sequence, write
 from drafters.test_draft_model import DECODER, DecoderTarget, Port, small_decoder
 
-from outdraft.core.draft import Draft, chain, host_tree
+from outdraft import LLM
+from outdraft.core.draft import chain, host_tree
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.room import Unbounded
@@ -210,8 +211,12 @@ def test_refusals():
         make("merge", Port, drafters=())
     with pytest.raises(ConfigError, match="method"):
         make("merge", Port, drafters=({"model": "x"},))
-    with pytest.raises(CapabilityError, match="roles"):
-        merged(Draft(tokens=torch.tensor([9]), parents=torch.tensor([-1]), roles=torch.tensor([0])))
+
+
+@pytest.mark.parametrize("other", ["lookahead", "early_exit", {"method": "sam", "otherwise": "lookahead"}], ids=str)
+def test_what_brings_more_than_tokens_is_refused_before_any_text(other):
+    with pytest.raises(CapabilityError, match="cannot be merged: leave it out"):
+        LLM("zoo:target", drafter={"name": "merge", "drafters": [other, "ngram"]})
 
 
 def test_the_first_of_several_drafters_sees_the_sequence_itself():

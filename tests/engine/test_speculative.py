@@ -8,7 +8,7 @@ import pytest
 from outdraft import LLM, Result, SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.requests.speculative import read_speculative, settle
-from outdraft.options.errors import RequestError
+from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.options.params import SamplingParams as Params
 from outdraft.options.speculative import Held, Settled, Speculative
 
@@ -109,6 +109,23 @@ def test_false_is_plain_and_an_engine_of_one_method_tells_it(llm):
         assert single.generate(PROMPT, GREEDY, speculative={"num_speculative_tokens": 2}).speculative == Speculative(
             method="ngram", num_speculative_tokens=2, verifier="auto", policy="fixed"
         )
+
+
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_a_rule_for_chains_is_refused_beside_a_drafter_of_trees(rule):
+    eagle = {"name": "eagle", "model": "zoo:eagle"}
+    for drafter in ({**eagle, "width": 4}, "lookahead", {"name": "several", "drafters": ["ngram", "lookahead"]}):
+        with pytest.raises(CapabilityError, match=f"{rule!r} judges chains only, and drafter .* drafts trees here"):
+            LLM("zoo:target", drafter=drafter, verifier=rule)
+    for width in (0, 1):  # 0: a chain or a tree, by the kernels
+        with LLM("zoo:target", drafter={**eagle, "width": width}, num_speculative_tokens=4) as llm:
+            (shape,) = llm.engine.parts.held.shapes
+            if shape == "chain":
+                assert llm.generate(PROMPT, GREEDY, speculative={"verifier": rule}).speculative.verifier == rule
+            else:
+                assert not width
+                with pytest.raises(RequestError, match="may draft trees"):
+                    llm.generate(PROMPT, GREEDY, speculative={"verifier": rule})
 
 
 def test_a_lossy_engine_and_a_request_that_wants_none_of_it():

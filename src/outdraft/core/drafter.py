@@ -19,6 +19,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.core.weights import Weights
+from outdraft.options.base import DraftShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class Traits:
     one_pass: bool = False  # a guess of any depth takes the same pass of its network
     foretells: bool = False  # its confidence in a token of a chain does not depend on which token was drawn
     hands_states: bool = False  # it heeds `Budget.judge`: its network has a hidden state for every token of a chain
+    shape: DraftShape | None = None  # what it proposes as it was built; None: what its options say
+    merges: bool = True  # its guesses are tokens and their ancestors alone, so that those of others may stand beside
     adopt: Adoption | None = None  # its weights may be replaced between two steps; the same object each time
 
 
@@ -138,5 +141,6 @@ def arm_of(drafter: Drafter, name: str) -> Arm:
         one_pass=traits.one_pass,
         hands_states=traits.hands_states,
         foretells=traits.foretells,
+        shape=traits.shape,
         listens=may_leave(drafter),
     )

@@ -17,6 +17,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
+
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
 from outdraft.core.method import DrafterMethod, arxiv
@@ -78,14 +80,14 @@ class JacobiDrafter(OneByOne):
         """Answers behind the accepted ones become guesses; the places that the text has passed go."""
         for one in seen:
             state = self._states.get(one.seq.id)
-            if state is None or one.draft is None or one.draft is not state.draft or one.logits is None:
+            if state is None or one.verdict is None:
                 continue
-            assert one.verdict is not None
-            passed = len(one.verdict.path) + 1
-            answers: list[int] = one.logits[passed:].argmax(-1).tolist()
-            state.window = answers + state.window[one.draft.num_nodes :]
+            passed = known = len(one.verdict.path) + 1
+            answers = list[int]()
+            if one.logits is not None and one.draft is not None and _begins(one.draft, state.draft):
+                answers, known = one.logits[passed:].argmax(-1).tolist(), one.draft.num_nodes
+            state.window, state.draft = answers + state.window[known:], None
             self._fill(one.seq, state)
-            state.draft = None
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
@@ -101,6 +103,14 @@ class JacobiDrafter(OneByOne):
                 state.window.append(state.dice.randrange(self._vocab_size))
             else:
                 state.window.append(state.dice.choice(prompt))
+
+
+def _begins(judged: Draft, shown: Draft | None) -> bool:
+    """Whether what was judged is the window as it was shown, or what a policy or memory has left of it."""
+    if judged is shown or shown is None:
+        return shown is not None
+    count = judged.num_nodes
+    return torch.equal(judged.tokens, shown.tokens[:count]) and torch.equal(judged.parents, shown.parents[:count])
 
 
 def build(options: JacobiOptions, port: TargetPort) -> JacobiDrafter:

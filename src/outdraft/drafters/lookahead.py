@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import torch
 
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -123,6 +123,8 @@ class _Lookahead:
 
 class LookaheadDrafter(OneByOne):
     """One window and one pool for each sequence."""
+
+    traits = Traits(merges=False)  # it brings probes
 
     def __init__(self, options: LookaheadOptions) -> None:
         self._options = options

@@ -152,7 +152,6 @@ class MergeDrafter:
             ]
             found = drafter.propose([in_lane(seq, lane) for seq in seqs], asked)
             for i, draft in enumerate(found):
-                self._check(draft, lane)
                 own[i].append(draft)
                 left[i] -= draft.num_nodes - 1
         return [self._join(seq, drafts) for seq, drafts in zip(seqs, own, strict=True)]
@@ -170,14 +169,6 @@ class MergeDrafter:
             drafter.end(seqs)
         for seq in seqs:
             self._guesses.pop(seq.id, None)
-
-    def _check(self, draft: Draft, lane: int) -> None:
-        for name in ("roles", "mask", "embeds", "resume"):
-            if getattr(draft, name) is not None:
-                raise CapabilityError(
-                    f"drafter {self.names[lane]!r} brings {name!r} with its guess, which cannot be merged with others: "
-                    "merge drafters of plain chains and trees"
-                )
 
     def _join(self, seq: Sequence, drafts: list[Draft]) -> Draft:
         as_certain = seq.coupled or all(draft.q is None for draft in drafts)
@@ -214,9 +205,19 @@ class MergeDrafter:
 
 
 def build(options: MergeOptions, port: TargetPort) -> MergeDrafter:
-    """Build the inner drafters."""
+    """Build the inner drafters. Raises `CapabilityError` for one whose guesses cannot stand beside others."""
     made = [build_nested(described, port) for described in options.drafters]
+    for drafter, method in made:
+        if not _merges(drafter):
+            raise CapabilityError(
+                f"drafter {method.name!r} brings more with its guess than tokens (probes, vectors or states of the "
+                "target's first layers), so it cannot be merged: leave it out of 'drafters'"
+            )
     return MergeDrafter([drafter for drafter, _ in made], [method.name for _, method in made])
+
+
+def _merges(drafter: Drafter) -> bool:
+    return drafter.traits.merges and not drafter.needs.resume_layer and all(map(_merges, drafter.traits.inner))
 
 
 def describe(drafter: MergeDrafter) -> Mapping[str, Any]:

@@ -114,7 +114,7 @@ class SamDrafter(IndexDrafter[RequestIndex, StaticText]):
 
     def __init__(self, options: SamOptions, static: StaticText | None, inner: Drafter) -> None:
         super().__init__(self._new, _static)
-        self.needs, self.traits = inner.needs, Traits(inner=(inner,), quotes=True)
+        self.needs, self.traits = inner.needs, Traits(inner=(inner,), quotes=True, shape=inner.traits.shape)
         self._options, self._static, self._inner = options, static, inner
 
     def _new(self, seq: Sequence) -> RequestIndex:

@@ -117,7 +117,7 @@ def arms(drafter: SeveralDrafter) -> tuple[Arm, ...]:
         name if names.count(name) == 1 else f"{name}#{1 + names[:i].count(name)}" for i, name in enumerate(names)
     ]
     listed = zip(drafter.drafters, numbered, drafter.shapes, strict=True)
-    return tuple(replace(arm_of(inner, name), shape=shape) for inner, name, shape in listed)
+    return tuple(replace(arm_of(one, name), shape=one.traits.shape or shape) for one, name, shape in listed)
 
 
 def describe(drafter: SeveralDrafter) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from outdraft import LLM
+from outdraft.core.learner_registry import find_learner
+from outdraft.models.files.load import load_model
 from outdraft.models.networks.mark import norm_mark
 from outdraft.testing.tiny import tiny_model
 from outdraft.weights.hub import resolve
@@ -44,6 +46,16 @@ def test_a_draft_of_another_target_is_named_with_the_cure(draft, caplog):
     (said,) = served(place, caplog)
     assert f"{place} was trained for another target" in said and "0123456789abcdef" in said
     assert f"--init {place}" in said
+
+
+@pytest.mark.logs_faults
+@pytest.mark.parametrize("kind", ["ctc", "early_exit"])
+def test_heads_of_another_target_are_named_too(kind, tmp_path, caplog):
+    learner = find_learner(kind)
+    learner.new(learner.options(), load_model(resolve("zoo:target"), torch.float32), 0).save(tmp_path)
+    (tmp_path / "training.json").write_text(json.dumps({"target": {"norm": "0123456789abcdef"}}))
+    with LLM("zoo:target", drafter={"name": kind, "model": str(tmp_path)}):
+        assert [f"{tmp_path} was trained for another target" in one.getMessage() for one in caplog.records] == [True]
 
 
 @pytest.mark.logs_faults

@@ -22,7 +22,7 @@ from outdraft.drafters.ctc.net import CtcNet
 from outdraft.drafters.shared.heads.drafter import open_heads
 from outdraft.drafters.shared.heads.states import states_of
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_nodes
-from outdraft.drafters.shared.state_drafter import StateDrafter
+from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import RoundedOptions
 from outdraft.options.errors import NumericsError
@@ -52,7 +52,8 @@ class CtcDrafter(StateDrafter):
 
     def __init__(self, options: CtcOptions, net: CtcNet, port: TargetPort, weights: Weights) -> None:
         self._states = states_of(net, port)
-        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,)))
+        home = chosen_model(options.model, "ctc")
+        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,), home=home))
         self._options, self._net = options, net
         self._ids = None if net.vocab is None else net.vocab.cpu()  # of the columns
 

@@ -69,7 +69,7 @@ class EarlyExitDrafter(PlainDrafter):
         """`native`: layers and head on the kernels, where they hold the target. `weights`: the head's."""
         self._native = native
         self.needs = Needs(resume_layer=layer)
-        self.traits = Traits(weights=weights)
+        self.traits = Traits(weights=weights, home=resolve(options.model) if options.model else None)
         self.exit_layer = layer
         self._options = options
         self._port = port

@@ -97,7 +97,7 @@ class FalconDrafter(StateDrafter):
 
     def __init__(self, options: BlockOptions, net: FalconNet, port: TargetPort, weights: Weights, home: Path) -> None:
         net.exact, self._texts = True, FalconTexts(net, port)
-        super().__init__(self._texts, (net.config.tap,), Traits(weights=(weights,), home=home))
+        super().__init__(self._texts, (net.config.tap,), Traits(weights=(weights,), home=home, shape=options.drafts))
         self._options, self._net = options, net
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:

@@ -79,9 +79,8 @@ def build(chosen: BlockOptions, port: TargetPort) -> MaskedDrafter:
     home = chosen_model(chosen.model, "p_eagle", also=[PICKLED])
     net = load_p_eagle(home, port.facts, lent=lent_by(port))
     options, native, weights = on_kernels(net, chosen, port)
-    return MaskedDrafter(
-        options, MaskedPairs(net, port, native), net.config.num_depths, Traits(weights=(weights,), home=home)
-    )
+    traits = Traits(weights=(weights,), home=home, shape=options.drafts)
+    return MaskedDrafter(options, MaskedPairs(net, port, native), net.config.num_depths, traits)
 
 
 METHOD = DrafterMethod(

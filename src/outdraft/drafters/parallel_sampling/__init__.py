@@ -111,7 +111,7 @@ class ParallelSamplingDrafter(PlainDrafter):
             if probes is None or one.logits is None or one.verdict is None or one.seq.finish_reason is not None:
                 continue
             rows = probes[one.verdict.path[-1] if one.verdict.path else 0]
-            if rows:
+            if rows and rows[-1] < len(one.logits):  # else memory had no room for them
                 self._said[one.seq.id] = len(one.seq.tokens), one.logits[rows]
 
     def end(self, seqs: Seq[Sequence]) -> None:
@@ -132,7 +132,7 @@ def build(options: ParallelSamplingOptions, port: TargetPort) -> ParallelSamplin
             f"{config.hidden_size}, and this one has {facts.num_layers} and {facts.hidden_size}: take its own"
         )
     weights: Weights = module_weights(net, native=False)
-    return ParallelSamplingDrafter(options, net, Traits(weights=(weights,), home=home))
+    return ParallelSamplingDrafter(options, net, Traits(weights=(weights,), home=home, merges=False))
 
 
 METHOD = DrafterMethod(

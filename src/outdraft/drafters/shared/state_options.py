@@ -6,7 +6,7 @@ from typing import Self
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.trees.tree import TreeShape
-from outdraft.options.base import NetworkOptions
+from outdraft.options.base import DraftShape, NetworkOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
 # Where a pass over 17 rows is not much dearer than one over a row: on a matrix unit, and through PyTorch, on a GPU
@@ -43,6 +43,11 @@ class StateOptions(DrawOptions, NetworkOptions):
     def is_chain(self) -> bool:
         """Whether a guess is a chain."""
         return self.width == 1
+
+    @property
+    def drafts(self) -> DraftShape:
+        """What a guess is, of options that are fitted."""
+        return "chain" if self.is_chain else "tree"
 
     @property
     def keeps_form(self) -> bool:

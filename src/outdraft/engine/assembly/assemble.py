@@ -195,6 +195,12 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     if drafter.traits.home or drafter.traits.inner:
         note_other_target(drafter, runner.decoder)
     arms = arms_of(method, drafter)
+    for arm in arms:
+        if (arm.shape or whole) == "tree" and "tree" not in rule.judges:
+            raise CapabilityError(
+                f"verifier {rule.name!r} judges chains only, and drafter {arm.name!r} drafts trees here: let it draft "
+                "chains (an option as width=1), or take a verifier for trees, such as 'auto'"
+            )
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
     return Parts(

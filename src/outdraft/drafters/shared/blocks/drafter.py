@@ -109,7 +109,9 @@ def block_method(
         blocks, weights = on_kernels(net, port, chosen.quantization)
         options = chosen.fitted(None if native is None else native.kernels)
         foretells = options.width == 1 and net.correction is not None and net.correction.chance is not None
-        traits = Traits(weights=(weights,), home=home, foretells=foretells, one_pass=not net.can_shorten)
+        traits = Traits(
+            weights=(weights,), home=home, shape=options.drafts, foretells=foretells, one_pass=not net.can_shorten
+        )
         return BlockDrafter(options, net, port, traits, blocks)
 
     return DrafterMethod(

@@ -51,7 +51,13 @@ class FeatureDrafter(StateDrafter):
     def __init__(self, options: StateOptions, pairs: Pairs, weights: tuple[Weights, ...] = ()) -> None:
         home = None if options.model is None else resolve(options.model, also=[PICKLED])
         is_chain = options.width == 1
-        traits = Traits(weights=weights, home=home, ends_early=is_chain and pairs.runs_chains, hands_states=is_chain)
+        traits = Traits(
+            weights=weights,
+            home=home,
+            shape=options.drafts,
+            ends_early=is_chain and pairs.runs_chains,
+            hands_states=is_chain,
+        )
         super().__init__(pairs, pairs.net.form.taps, traits)
         self._options, self._pairs, self._shape = options, pairs, options.shape
 

@@ -41,7 +41,7 @@ class HeadDrafter(StateDrafter):
 
     def __init__(self, options: HeadOptions, net: HeadNet, port: TargetPort, weights: Weights, home: Path) -> None:
         self._states = states_of(net, port)
-        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,), home=home))
+        super().__init__(self._states, (net.config.tap,), Traits(weights=(weights,), home=home, shape=options.drafts))
         self._options, self._net, self._port = options, net, port
         self._template = None if options.tree is None else read_template(user_path(options.tree)).paths
 
