@@ -119,7 +119,10 @@ def _tables() -> Iterator[str]:
     for kind in KINDS:
         drafts = kind == "drafter"
         columns = ("name", "what it does", *("needs", f"on {read_measured()['target']}") * drafts, "paper")
-        yield f"\n## {TITLES[kind]}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}\n"
+        yield f"\n## {TITLES[kind]}\n\n"
+        if drafts:
+            yield _measured_by()
+        yield f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}\n"
         for name in names(kind):
             method = find(kind, name)
             link = f"[{name}](methods/{name}.md)" if (PAGES / f"{name}.md").exists() else name
@@ -129,6 +132,16 @@ def _tables() -> Iterator[str]:
             cells.append(f"[{method.paper.year}]({method.paper.link})" if method.paper else "")
             yield f"| {' | '.join(cells)} |\n".replace("|  |", "| |").replace("|  |", "| |")
     yield "\n"
+
+
+def _measured_by() -> str:
+    """What the column of gains holds."""
+    told = read_measured()
+    return (
+        f"The column *on {told['target']}* has seconds of plain decoding over seconds with the drafter, the best set "
+        f"of prompts first: {told['machine']}, {told['made']}, one round of eight chats a set "
+        "(`lab/smollm2/measure_methods.py`). [Performance](performance.md) has other runs, whose figures differ by some hundredths to a tenth.\n\n"
+    )
 
 
 def current() -> Iterator[tuple[Path, str]]:

@@ -16,9 +16,9 @@ from outdraft.options.speculative import Settled
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import draft_coins
 from outdraft.testing.accept_all import accept_all
-from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
-from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.enumerate_distribution import exact_distribution, target_distribution, total_variation
+from tests.helpers.tables import drafts_from, one_sequence, random_table, score
 
 TARGET, DRAFTER = random_table(3, 2, 1), random_table(3, 2, 2)
 CHAIN, TREE = (-1, 0, 1), (-1, 0, 0, 1)

@@ -7,7 +7,7 @@ from outdraft.core.packing import pack
 from outdraft.decode import distributions
 from outdraft.decode.distributions import target_distributions
 from outdraft.options.errors import NumericsError
-from outdraft.testing.tables import drafts_from, one_sequence, random_table
+from tests.helpers.tables import drafts_from, one_sequence, random_table
 
 VOCAB = 61
 DRAFTER = random_table(VOCAB, 2, 2)

@@ -22,7 +22,7 @@ from outdraft.models.networks.port import TargetPort
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import draft_coins
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 _ids = itertools.count()
 

@@ -14,17 +14,17 @@ from outdraft.decode.step import step
 from outdraft.drafters import pearl, run_ahead
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
-from outdraft.testing.enumerate_distribution import (
+from outdraft.testing.sample_distribution import judge_counts
+from outdraft.verify import block, rejection
+from tests.helpers.enumerate_distribution import (
     BranchingCoins,
     BranchingDraftCoins,
     outcomes,
     target_distribution,
     total_variation,
 )
-from outdraft.testing.sample_distribution import judge_counts
-from outdraft.testing.tables import Table, blend, context_index, one_sequence, random_table
-from outdraft.verify import block, rejection
 from tests.helpers.fakes import ConstantPolicy, TableTarget
+from tests.helpers.tables import Table, blend, context_index, one_sequence, random_table
 
 MAKERS = {
     "pearl": pearl.over,

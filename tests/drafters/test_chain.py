@@ -9,7 +9,7 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.options.errors import NumericsError
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=7, order=2, sharpness=1.5)
 

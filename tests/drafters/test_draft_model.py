@@ -21,8 +21,8 @@ from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tiny import random_decoder, tiny_config
+from tests.helpers.table_target import TableTarget
 
 V = 23
 

@@ -11,9 +11,9 @@ from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.testing.accept_all import METHOD as ACCEPT_ALL
-from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.rejection import METHOD as REJECTION
+from tests.helpers.table_target import TableTarget
 
 V = 8
 TARGET = TableTarget(vocab_size=V, order=0, sharpness=1.0, seed=1)  # ignores the past: acceptance is i.i.d.

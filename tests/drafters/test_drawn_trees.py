@@ -24,10 +24,10 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.options.speculative import Speculative
 from outdraft.testing import planted
-from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.subject import Subject
-from outdraft.testing.tables import one_sequence, random_table
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.enumerate_distribution import exact_distribution, target_distribution, total_variation
+from tests.helpers.tables import one_sequence, random_table
 
 KINDS = (
     "amphista",

@@ -17,8 +17,8 @@ from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tiny import tiny_model
+from tests.helpers.table_target import TableTarget
 
 V, D = 13, 13
 

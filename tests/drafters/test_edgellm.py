@@ -14,7 +14,7 @@ from outdraft.drafters.draft_model import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.edgellm import EdgeLlmDrafter, EdgeLlmOptions, PacedTree
 from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.options.errors import ConfigError
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 PROMPTS = ([1, 2, 3], [4], [5, 6, 7, 8])
 

@@ -28,7 +28,7 @@ from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.ssd import SsdDrafter, SsdOptions
 from outdraft.options.errors import CacheFullError
 from outdraft.sampling.draft_coins import draft_coins
-from outdraft.testing.enumerate_distribution import (
+from tests.helpers.enumerate_distribution import (
     BranchingCoins,
     BranchingDraftCoins,
     exact_distribution,
@@ -36,7 +36,7 @@ from outdraft.testing.enumerate_distribution import (
     target_distribution,
     total_variation,
 )
-from outdraft.testing.tables import blend, one_sequence, random_table
+from tests.helpers.tables import blend, one_sequence, random_table
 
 VOCAB, DEPTH = 4, 2
 TARGET = random_table(VOCAB, 1, 1, spread=2.0)

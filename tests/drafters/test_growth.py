@@ -14,7 +14,7 @@ from outdraft.drafters.shared.trees.growth import Alike, grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, BestPaths, Levels, Template, num_nodes
 from outdraft.drafters.shared.trees.tree import GREEDY, Tree
 from outdraft.options.errors import NumericsError
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)
 

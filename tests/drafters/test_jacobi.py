@@ -12,7 +12,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.verdict import Verdict
 from outdraft.decode.fit import first_nodes
 from outdraft.options.errors import ConfigError
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 FILLS = {"pad": {"fill": "constant"}, "random": {"fill": "random"}, "copy": {"fill": "prompt"}}
 

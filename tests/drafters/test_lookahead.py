@@ -8,7 +8,7 @@ from outdraft.core.draft import Role, host_tree
 from outdraft.core.policy import Budget
 from outdraft.drafters.lookahead import Pool, Window
 from outdraft.options.errors import ConfigError
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 
 def loop_table(period=7, vocab_size=11):

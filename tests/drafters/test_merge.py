@@ -21,10 +21,10 @@ from outdraft.drafters.shared.composed.nested import in_lane
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
-from outdraft.testing.tables import drafts_from, random_table
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto
+from tests.helpers.enumerate_distribution import exact_distribution, target_distribution, total_variation
+from tests.helpers.tables import drafts_from, random_table
 
 V = 23
 

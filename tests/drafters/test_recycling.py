@@ -13,7 +13,7 @@ from outdraft.core.policy import Budget
 from outdraft.drafters.recycling import RecyclingOptions, share, template
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import MOST_NODES
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 VOCAB = 40
 

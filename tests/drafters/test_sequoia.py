@@ -13,11 +13,11 @@ from outdraft.drafters.sequoia import RankRates, SequoiaDrafter, SequoiaOptions,
 from outdraft.drafters.shared.networks.own_model import DraftModel
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
-from outdraft.testing.enumerate_distribution import expected_accepted
-from outdraft.testing.table_target import TableTarget
-from outdraft.testing.tables import Table, drafts_from
 from outdraft.verify.auto import Auto
 from outdraft.verify.shared.best_trees import BestTrees
+from tests.helpers.enumerate_distribution import expected_accepted
+from tests.helpers.table_target import TableTarget
+from tests.helpers.tables import Table, drafts_from
 
 RATES = (0.55, 0.2, 0.1, 0.04)
 

@@ -16,7 +16,7 @@ from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.specexec import BestFirst, SpecExecDrafter, SpecExecOptions
 from outdraft.options.errors import ConfigError
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)
 

@@ -24,11 +24,11 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.audit import AuditError
 from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
-from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
-from outdraft.testing.tables import Table, blend, drafts_from, one_sequence, random_table
+from tests.helpers.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from tests.helpers.fakes import ConstantPolicy, TableTarget
+from tests.helpers.tables import Table, blend, drafts_from, one_sequence, random_table
 
 
 class Draws:

@@ -14,15 +14,15 @@ from outdraft.drafters.shared.limits import MAX_NODES, Cutoff
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import JointBeam
 from outdraft.drafters.shared.trees.tree import Tree
-from outdraft.testing.enumerate_distribution import (
+from outdraft.testing.statistics import chi_square_tail, two_sample
+from tests.helpers.enumerate_distribution import (
     BranchingDraftCoins,
     exact_distribution,
     outcomes,
     target_distribution,
     total_variation,
 )
-from outdraft.testing.statistics import chi_square_tail, two_sample
-from outdraft.testing.tables import one_sequence, random_table
+from tests.helpers.tables import one_sequence, random_table
 
 CONTEXT = (0, 1)
 DRAFTER = random_table(3, 2, 7, spread=2)

@@ -16,8 +16,8 @@ from outdraft.drafters.triforce import retrieve_rows
 from outdraft.engine.runner import Runner
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CacheFullError, CapabilityError, ConfigError
-from outdraft.testing.enumerate_distribution import BranchingDraftCoins, outcomes
 from outdraft.testing.tiny import tiny_model
+from tests.helpers.enumerate_distribution import BranchingDraftCoins, outcomes
 
 MODEL = tiny_model(layers=3, vocab=31)
 PROMPTS = ([1, 2, 3] * 7, [4, 4], [5, 6] * 15)

@@ -15,7 +15,7 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Replay, TargetOutput
 from outdraft.sampling.noise import fold, uniforms
-from outdraft.testing.table_target import TableTarget
+from tests.helpers.table_target import TableTarget
 
 
 class DriftingTarget(TableTarget):

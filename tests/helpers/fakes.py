@@ -3,9 +3,9 @@
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.testing.audit import AuditedTarget, AuditError
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
-from outdraft.testing.table_target import TableTarget
 from tests.helpers.recurrent_target import RecurrentTarget
 from tests.helpers.scripted import RandomTreeDrafter, ScriptedDrafter, alternating, liar, oracle
+from tests.helpers.table_target import TableTarget
 
 __all__ = [
     "AuditError",

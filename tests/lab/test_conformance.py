@@ -26,11 +26,11 @@ from outdraft.engine.naming.recipe import Choice, read_recipe, recipe_names
 from outdraft.options.params import SamplingParams
 from outdraft.testing import planted
 from outdraft.testing.audit import AuditError
-from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import run
-from outdraft.testing.tables import drafts_from, random_table
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.enumerate_distribution import exact_distribution, target_distribution, total_variation
+from tests.helpers.tables import drafts_from, random_table
 
 ROOT = Path(__file__).parents[2]
 TABLE = [*GROUNDS, *ROWS]

@@ -12,7 +12,7 @@ from outdraft.sampling.coins import KeyedCoins, target_key, verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
 from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
-from outdraft.testing.tables import one_sequence
+from tests.helpers.tables import one_sequence
 
 
 def chi_square(counts: torch.Tensor, distribution: torch.Tensor) -> float:

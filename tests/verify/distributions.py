@@ -3,7 +3,7 @@
 import torch
 
 from outdraft.core.registry import find
-from outdraft.testing.tables import Table, blend, random_table
+from tests.helpers.tables import Table, blend, random_table
 
 RULES = ("auto", "block", "coupled", "gated", "multi_draft", "rejection", "sequential", "traversal")
 CHAINS = {"nothing": (-1,), "one": (-1, 0), "three": (-1, 0, 1, 2)}

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from outdraft.testing.enumerate_distribution import exact_distribution, rounds, target_distribution, total_variation
-from outdraft.testing.tables import drafts_from
+from tests.helpers.enumerate_distribution import exact_distribution, rounds, target_distribution, total_variation
+from tests.helpers.tables import drafts_from
 
 CONTEXT = [0, 1]
 

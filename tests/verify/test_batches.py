@@ -13,8 +13,8 @@ from outdraft.options.errors import CapabilityError, NumericsError
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import KeyedCoins, verifier_coins
 from outdraft.sampling.draft_coins import draft_coins
-from outdraft.testing.enumerate_distribution import BranchingCoins, Chance
-from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
+from tests.helpers.enumerate_distribution import BranchingCoins, Chance
+from tests.helpers.tables import drafts_from, one_sequence, random_table, score
 
 TARGET, DRAFTER = PAIRS["similar"]
 P = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)

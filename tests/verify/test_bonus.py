@@ -10,11 +10,11 @@ from verify.measuring import CONTEXT, deviation
 from outdraft.core.draft import Continuation, chain, host_tree
 from outdraft.options.errors import CapabilityError
 from outdraft.sampling.draft_coins import draft_coins
-from outdraft.testing.enumerate_distribution import rounds
-from outdraft.testing.tables import drafts_from, one_sequence, score
 from outdraft.verify import block, rejection, traversal
 from outdraft.verify.shared import in_turn, relaxed, siblings
 from outdraft.verify.shared.proposal import draw_bonus
+from tests.helpers.enumerate_distribution import rounds
+from tests.helpers.tables import drafts_from, one_sequence, score
 
 RULES = {
     "auto": "two",

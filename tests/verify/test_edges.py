@@ -9,10 +9,10 @@ from verify.measuring import CONTEXT, deviation
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.options.errors import NumericsError
-from outdraft.testing.enumerate_distribution import rounds
-from outdraft.testing.tables import Table, one_sequence, score
 from outdraft.verify.shared.chain import rows_of
 from outdraft.verify.shared.proposal import ratio
+from tests.helpers.enumerate_distribution import rounds
+from tests.helpers.tables import Table, one_sequence, score
 
 P = Table(torch.tensor([[0.5, 0.4, 0.1]], dtype=torch.float64), 0)
 

@@ -7,7 +7,8 @@ from verify.distributions import CHAINS, PAIRS, RULES, TREES, judged_by, rule
 from verify.measuring import CONTEXT, deviation
 
 from outdraft.testing import planted
-from outdraft.testing.enumerate_distribution import (
+from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.enumerate_distribution import (
     Chance,
     exact_distribution,
     outcomes,
@@ -15,8 +16,7 @@ from outdraft.testing.enumerate_distribution import (
     target_distribution,
     total_variation,
 )
-from outdraft.testing.tables import drafts_from, random_table
-from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.tables import drafts_from, random_table
 
 CASES = [(name, shape) for name in RULES for shape in judged_by(name)]
 

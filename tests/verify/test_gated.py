@@ -9,10 +9,10 @@ from outdraft.engine.naming.recipe import read_recipe
 from outdraft.options.errors import ConfigError
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.draft_coins import KeyedDraftCoins
-from outdraft.testing.enumerate_distribution import expected_accepted
-from outdraft.testing.sample_distribution import sample_distribution
-from outdraft.testing.tables import blend, drafts_from, one_sequence, random_table, score
 from outdraft.verify.gated import GatedOptions, open_tokens
+from tests.helpers.enumerate_distribution import expected_accepted
+from tests.helpers.sample_distribution import sample_distribution
+from tests.helpers.tables import blend, drafts_from, one_sequence, random_table, score
 
 GATES = {
     "top_k": {"top_k": 2},

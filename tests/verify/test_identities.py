@@ -6,8 +6,8 @@ from verify.distributions import CHAINS, PAIRS, TREES, rule
 
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.draft_coins import KeyedDraftCoins
-from outdraft.testing.enumerate_distribution import expected_accepted
-from outdraft.testing.tables import Table, drafts_from, one_sequence, random_table, score
+from tests.helpers.enumerate_distribution import expected_accepted
+from tests.helpers.tables import Table, drafts_from, one_sequence, random_table, score
 
 CONTEXT = [0, 1]
 CHAIN = CHAINS["three"]

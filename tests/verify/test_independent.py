@@ -8,8 +8,8 @@ from verify.distributions import PAIRS, rule
 from verify.measuring import CONTEXT
 
 from outdraft.core.draft import Draft
-from outdraft.testing.enumerate_distribution import expected_accepted
-from outdraft.testing.tables import drafts_from, random_table
+from tests.helpers.enumerate_distribution import expected_accepted
+from tests.helpers.tables import drafts_from, random_table
 
 RULES = ("auto", "multi_draft", "traversal")
 

@@ -14,11 +14,11 @@ from outdraft.core.verdict import Verdict
 from outdraft.options.errors import ConfigError
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.draft_coins import KeyedDraftCoins
-from outdraft.testing.enumerate_distribution import exact_distribution
-from outdraft.testing.sample_distribution import sample_distribution
-from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
 from outdraft.verify.shared.case import Case, follow_draws
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.enumerate_distribution import exact_distribution
+from tests.helpers.sample_distribution import sample_distribution
+from tests.helpers.tables import drafts_from, one_sequence, random_table, score
 
 KNOBS = {  # from the identity, or the strictest value, outwards
     "typical": [{"epsilon": 1.0, "delta": d} for d in (4.0, 2.0, 1.0, 0.5, 0.0)],

@@ -6,9 +6,9 @@ from verify.distributions import rule
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
 from outdraft.testing import planted
-from outdraft.testing.sample_distribution import sample_distribution
-from outdraft.testing.tables import blend, drafts_from, random_table
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers.sample_distribution import sample_distribution
+from tests.helpers.tables import blend, drafts_from, random_table
 
 CHAIN, TREE = (-1, 0, 1, 2), (-1, 0, 0, 1, 1, 2)
 TARGET, DRAFTER = random_table(4, 1, 1), random_table(4, 1, 2)  # unlike each other: rejections are frequent

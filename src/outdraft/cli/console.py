@@ -33,10 +33,17 @@ MEANINGS = {
 }
 
 
+class _Pipe(Console):
+    """Leaves it to `main` what the exit code is where the reader of a pipe has left."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704 - rich calls it where it has caught the error
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr."""
     bare = bool(os.environ.get("NO_COLOR"))
-    return Console(stderr=stderr, highlight=False, soft_wrap=False, color_system=None if bare else "auto")
+    return _Pipe(stderr=stderr, highlight=False, soft_wrap=False, color_system=None if bare else "auto")
 
 
 def has_style(console: Console) -> bool:

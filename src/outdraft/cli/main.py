@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
+from pathlib import Path
 from typing import NoReturn
 
 from outdraft import __version__
@@ -48,7 +49,17 @@ def _add_commands(parser: "_Parser", what: str, found: Iterable[Command]) -> Non
 
 def main(words: Seq[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
-    words = sys.argv[1:] if words is None else words
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who began the process
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+    try:
+        return _run(sys.argv[1:] if words is None else words)
+    except KeyboardInterrupt:
+        _complain("")
+        return 130
+
+
+def _run(words: Seq[str]) -> int:
     parser = make_parser()
     _check_names(parser, words)
     given, unknown = parser.parse_known_args(words)
@@ -76,9 +87,6 @@ def main(words: Seq[str] | None = None) -> int:
     except OSError as error:
         _complain(f"{named}: {error}; choose another path, or free space there")
         return 2
-    except KeyboardInterrupt:
-        _complain("")
-        return 130
 
 
 def _check_names(parser: "_Parser", words: Seq[str]) -> None:

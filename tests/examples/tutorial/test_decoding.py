@@ -22,8 +22,8 @@ from verify.measuring import CONTEXT, deviation
 from outdraft import LLM, SamplingParams
 from outdraft.core.events import Source
 from outdraft.options.errors import ConfigError
-from outdraft.testing.enumerate_distribution import expected_accepted
-from outdraft.testing.tables import drafts_from
+from tests.helpers.enumerate_distribution import expected_accepted
+from tests.helpers.tables import drafts_from
 
 PROMPTS = [{"prompt_token_ids": ids} for ids in ([5, 6, 7, 8] * 3, [1, 2, 3], [9] * 7, [4])]
 

@@ -185,6 +185,8 @@ def _room(named: str | None) -> "AdaptRoom":
     found = sorted(home.glob("*/room.json"))
     if len(found) != 1:
         listed = "".join(f"\n  {one.parent}" for one in found)
+        if not found:
+            raise ConfigError(f"no draft learns yet in {home}: outdraft serve MODEL --adapt lets one learn")
         raise ConfigError(f"{home} holds {len(found)} rooms of drafts that learn: name one{listed}")
     return AdaptRoom(found[0].parent)
 

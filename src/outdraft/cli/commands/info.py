@@ -113,6 +113,7 @@ def _models() -> dict[str, Any]:
     import os
 
     from outdraft import zoo
+    from outdraft.weights.known import KNOWN
     from outdraft.weights.user_cache import user_cache
 
     hub = os.environ.get("HF_HUB_CACHE") or os.path.join(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub")
@@ -121,6 +122,7 @@ def _models() -> dict[str, Any]:
     size = sum(file.stat().st_size for file in own.rglob("*") if file.is_file()) if own.is_dir() else 0
     return {
         "ship with it": ", ".join(f"zoo:{name}" for name in zoo.names()),
+        "installed": ", ".join(name for name, one in KNOWN.items() if one.places()) or "none",
         "in the hub's cache": ", ".join(cached) or "none",
         "our own cache": f"{own}, {size / 2**20:.0f} MiB",
     }

@@ -83,7 +83,7 @@ def run(options: Options) -> int:
         gained = not options.options and any(entry.get("measured") for entry in shown)
         table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         for heading in ("name", "lossless", *([f"on {measured['target']}"] * gained), "what it does", "paper"):
-            table.add_column(heading, no_wrap=heading in ("name", "lossless"))
+            table.add_column(heading, no_wrap=heading in ("name", "lossless"), overflow="fold")
         for entry in shown:
             best = in_words(entry.get("measured") or {}).partition(",")[0]
             lossless = "yes" if entry["lossless"] else "NO"
@@ -235,8 +235,11 @@ def _heading(entry: dict[str, Any]) -> str:
         return "no options"
     if entry["kind"] == RECIPE:
         return "what it sets; copy the recipe's file to set something else:"
-    kind = entry["kind"]
-    return f"options with their defaults (give one as --{kind}-options NAME=VALUE, in Python {kind}_options={{...}}):"
+    kind, name = entry["kind"], entry["name"]
+    return (
+        f"options with their defaults (give one as --{kind}-options NAME=VALUE, in Python {kind}="
+        f"{{'name': {name!r}, NAME: VALUE}}):"
+    )
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:

@@ -21,7 +21,7 @@ from outdraft.core.draft import Draft
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.verdict import Verdict
 from outdraft.core.verifier import Verifier
-from outdraft.testing.tables import Distribution, DraftFunction, one_sequence, score
+from tests.helpers.tables import Distribution, DraftFunction, one_sequence, score
 
 T = TypeVar("T")
 
