@@ -13,9 +13,9 @@ HEAD = """# Command line
 
 This page is written by `python -m lab.cli_page` from the options themselves; do not edit it.
 
-Every command ends with 0 when it is done, 1 when a proof failed (`audit`, `demo`, `bench`), said too little (`audit`) or
-a promise was broken (`train check`, which ends with 3 where it cannot say), 2 after an error (one line on stderr), 130
-after Ctrl-C, and 141 where the reader of a pipe left. `--json` writes one JSON value to stdout and nothing else.
+Every command ends with 0 when it is done, 1 when a proof failed (`audit`, `demo`, `bench`), said too little (`audit`)
+or a promise was broken (`train check`, which ends with 3 where it cannot say), 2 after an error (one line on stderr),
+130 after Ctrl-C, and 141 where the reader of a pipe left. `--json` writes one JSON value to stdout and nothing else.
 Colours appear on a terminal only, and not at all where `NO_COLOR` is set. An option of a plug-in is given as
 `--drafter-options key=value`, which may be repeated, or as one JSON object: `--drafter-options '{"max_ngram": 4}'`;
 `outdraft methods --options` lists them.

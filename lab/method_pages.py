@@ -140,7 +140,8 @@ def _measured_by() -> str:
     return (
         f"The column *on {told['target']}* has seconds of plain decoding over seconds with the drafter, the best set "
         f"of prompts first: {told['machine']}, {told['made']}, one round of eight chats a set "
-        "(`lab/smollm2/measure_methods.py`). [Performance](performance.md) has other runs, whose figures differ by some hundredths to a tenth.\n\n"
+        "(`lab/smollm2/measure_methods.py`). [Performance](performance.md) has other runs, whose figures differ by "
+        "some hundredths to a tenth.\n\n"
     )
 
 

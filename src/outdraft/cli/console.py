@@ -37,7 +37,7 @@ class _Pipe(Console):
     """Leaves it to `main` what the exit code is where the reader of a pipe has left."""
 
     def on_broken_pipe(self) -> None:
-        raise  # noqa: PLE0704 - rich calls it where it has caught the error
+        raise
 
 
 def make_console(*, stderr: bool = False) -> Console:
