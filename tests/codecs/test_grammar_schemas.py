@@ -191,3 +191,90 @@ def test_what_no_text_can_hold_is_refused_with_the_fault(name):
 )
 def test_what_can_be_held_is_taken(schema):
     assert check(schema)
+
+
+def only(kind, number):
+    """A schema of one number."""
+    return {"type": kind, "minimum": number, "maximum": number}
+
+
+TOO_LARGE = {
+    "const=9007199254740993": {"const": 2**53 + 1},
+    "const=9007199254740995": {"properties": {"const": {"const": [{"a": 2**53 + 3}]}}},
+    "const=9223372036854775808": {"const": 2**63},
+    "const=-9223372036854775807": {"const": -(2**63) + 1},
+    r"const=1e\+19": {"type": "integer", "const": 1e19},
+    "enum=100000000000000001": {"anyOf": [{"type": "null"}, {"enum": ["a", 10**17 + 1]}]},
+    "minimum=100000000000000001": only("integer", 10**17 + 1),
+    "minimum=1152921504606846976": only("number", 2**60),
+    "minimum=9223372036854775808": {"type": "integer", "minimum": 2**63},
+    "minimum=-9223372036854775808": {"type": "integer", "minimum": -(2**63)},
+    "maximum=18446744073709551615": {"type": ["null", "integer"], "maximum": 2**64 - 1},
+    "maximum=1152921504606847000": {"type": "number", "maximum": 1152921504606847000},
+    "maximum=9223372036854775807": {"allOf": [{"type": "integer"}, {"maximum": 2**63 - 1}]},
+    "maximum=9007199254740993": {"$ref": "#x", "$defs": {"maximum": {"$anchor": "x", "maximum": 2**53 + 1}}},
+    "exclusiveMinimum=9007199254740992": {"type": "integer", "exclusiveMinimum": 2**53},
+    "exclusiveMaximum=9007199254740995": {"type": "integer", "exclusiveMaximum": 2**53 + 3},
+    "multipleOf=9007199254740993": {"type": "integer", "multipleOf": 2**53 + 1},
+    "maximum=1000": {"type": "number", "maximum": 10**400},
+}
+
+
+@pytest.mark.parametrize("told", TOO_LARGE)
+def test_a_number_that_floats_would_round_is_refused_with_its_keyword(told):
+    schema = TOO_LARGE[told]
+    lark = Params(grammar=f"start: %json {json.dumps(schema)}")
+    for form in (Params(json=schema), Params(json=json.dumps(schema)), lark):
+        with pytest.raises(
+            RequestError, match=f"json of structured_outputs has {told}.* kept exactly: make an id a st"
+        ):
+            grammars().constraint(form, ignore_eos=False)
+
+
+LARGE = [
+    (only("integer", 2**63 - 1), "9223372036854775807"),
+    ({"type": "integer", "exclusiveMaximum": -(2**53) + 1, "minimum": -(2**53)}, "-9007199254740992"),
+    (only("number", 10**17), "100000000000000000"),
+    (only("number", 1e20), "100000000000000000000"),
+    ({"const": 2**60}, "1152921504606846976"),
+    ({"enum": [-(2**62)], "type": "number"}, "-4611686018427387904"),
+    ({"const": 1e20}, "100000000000000000000"),
+    ({"const": "a", "default": 2**53 + 1, "examples": [{"const": 2**53 + 1}]}, '"a"'),
+    (
+        {**CLOSED, "properties": {"const": only("number", 1e20)}, "required": ["const"]},
+        '{"const":100000000000000000000}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "text"), LARGE, ids=str)
+def test_large_numbers_that_are_taken_are_written_as_they_are(schema, text):
+    form = grammars().constraint(Params(json=schema, disable_any_whitespace=True), ignore_eos=False)()
+    assert CODEC.decode(walk(form, random.Random(0))[0]) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "number"),
+    [
+        ("integer", "minimum", 9 * 10**17),
+        ("integer", "minimum", -(2**63) + 1024),
+        ("integer", "maximum", 2**63 - 1),
+        ("integer", "exclusiveMaximum", 2**63),
+        ("number", "minimum", -7 * 10**17),
+        ("number", "maximum", 10**17),
+        ("number", "exclusiveMinimum", 3 * 10**16),
+    ],
+)
+def test_large_bounds_that_are_taken_leave_out_no_neighbour(kind, word, number):
+    schema = {"type": kind, word: number}
+    make = grammars().constraint(Params(json=schema), ignore_eos=False)
+    for near in (number + step for step in (-1024, -2, -1, 0, 1, 2, 1024)):
+        assert fits(make(), str(near)) == jsonschema.Draft202012Validator(schema).is_valid(near)
+
+
+def fits(form, text):
+    for token in CODEC.encode(text):
+        if not form.allowed([])[token]:
+            return False
+        form.advance(token)
+    return bool(form.allowed([])[0])

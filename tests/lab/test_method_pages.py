@@ -42,7 +42,7 @@ def test_a_page_gets_its_lines_behind_its_first_paragraph():
 def test_what_was_measured_is_said(tmp_path: Path, monkeypatch, request):
     path = tmp_path / "measured.json"
     rows = {"ngram": {"GSM8K": {"tau": 1.7, "speedup": 1.3}, "HumanEval": {"tau": 2.1, "speedup": 1.48}}}
-    path.write_text(json.dumps({"target": "smollm2", "rows": rows}))
+    path.write_text(json.dumps({"target": "smollm2", "machine": "two cores", "made": "2026-11-28", "rows": rows}))
     monkeypatch.setattr(measured, "FILE", path)
     request.addfinalizer(measured.read_measured.cache_clear)
     measured.read_measured.cache_clear()

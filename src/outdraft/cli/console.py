@@ -37,6 +37,7 @@ class _Pipe(Console):
     """Leaves it to `main` what the exit code is where the reader of a pipe has left."""
 
     def on_broken_pipe(self) -> None:
+        """Called where rich has caught the error: it goes on."""
         raise
 
 

@@ -9,6 +9,7 @@ written.
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -17,6 +18,7 @@ from outdraft.codecs.grammar.counting.lark import count_lark
 from outdraft.codecs.grammar.counting.regex import count_regex
 from outdraft.codecs.grammar.counting.schema import count_schema
 from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
+from outdraft.codecs.grammar.exact_numbers import check_numbers
 from outdraft.codecs.grammar.library import llguidance
 from outdraft.options.errors import RequestError
 from outdraft.options.shown import shown
@@ -34,6 +36,7 @@ WHITESPACE = r" |\n[ \t]{0,40}"
 _UNFORCED = '\n%llguidance {"no_forcing": true}\n'  # the library looks no further than a token (`forced_text.py`)
 _BLANK_LINES = re.compile(r"\n\s++")
 _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*+"?+|/(?:[^/\\\n]|\\.)*+/?+')  # without a step back, closed or not
+_CODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(?s:.))")  # of GBNF, a character by its number
 MOST_OPTIONAL = 250  # fields of one object: compiling takes time quadratic in their number
 _LETTERS = re.compile(r"\^[^*+?{}.\[\]\\^$]{1,64}\$")  # a pattern of finitely many names, matched in no time
 
@@ -94,6 +97,7 @@ def read_schema(schema: str | Mapping[str, Any]) -> Any:
     if not isinstance(schema, dict):
         raise RequestError(f"json of structured_outputs must be a schema, a table, not {type(schema).__name__}")
     _measure(schema)
+    check_numbers(schema)
     _require_few("json", count_schema(schema))
     return schema
 
@@ -171,14 +175,25 @@ def _lark(grammar: str) -> str:
     if "::=" not in bare:
         _require_few("grammar", count_lark(grammar, _count_inside))
         return grammar
-    from llguidance.gbnf_to_lark import any_to_lark
+    from llguidance.gbnf_to_lark import gbnf_to_lark, is_lark_syntax
 
     try:
-        lark = str(any_to_lark(_BLANK_LINES.sub("\n", grammar)))  # which takes time quadratic in their number
+        short = _BLANK_LINES.sub("\n", grammar)  # as it takes time quadratic in their number
+        lark = short if is_lark_syntax(short) else str(gbnf_to_lark(_CODE.sub(_character, short)))
     except Exception as error:  # the library raises what comes
         raise RequestError(f"grammar of structured_outputs is taken for GBNF, and cannot be read: {error}") from error
     _require_few("grammar", count_lark(lark, _count_inside))
     return lark
+
+
+def _character(found: re.Match[str]) -> str:
+    """A character in place of its number, as the library drops the number's zeros; ASCII as `\\xHH`, which it keeps."""
+    if not (digits := found[1] or found[2]):
+        return found[0]
+    code = int(digits, 16)
+    if code > sys.maxunicode or 0xD800 <= code < 0xE000:
+        raise ValueError(f"{found[0]} is no character: write the number of a whole one, as in \\U0001F600")
+    return chr(code) if code > 127 else f"\\x{code:02x}"
 
 
 def _count_inside(schema: Any) -> int:
