@@ -50,6 +50,8 @@ def _is_exact(keyword: str, number: float, types: Seq[Any]) -> bool:
         return True
     is_value = keyword in _VALUES
     is_whole = "integer" in types or (isinstance(number, int) if is_value else not types)
+    if is_whole and first >= _END and keyword in ("maximum", "exclusiveMaximum"):
+        return True  # all that is written is below it
     if is_whole and (abs(first) >= _END or min(int(float(number) + _STEPS[keyword]), _END - 1) != first):
         return False
     if is_value or isinstance(number, float) or (types and "number" not in types):
