@@ -151,6 +151,17 @@ def test_a_body_that_is_none(guarded: str, content: bytes, kind: str, status: in
     assert reply.json()["error"]["message"].strip()
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("br, gzip", 415), ("identity", 200), ("Identity", 200)])
+def test_a_compressed_body_is_refused_by_its_coding(guarded: str, coding: str, status: int) -> None:
+    headers = {"Authorization": "Bearer first-key", "Content-Encoding": coding}
+    reply = http.post(f"{guarded}/v1/completions", json=BODY, headers=headers)
+    assert reply.status_code == status, reply.text
+    if status == 415:
+        assert f"Content-Encoding: {coding} is not read here" in reply.json()["error"]["message"]
+        assert reply.headers["accept-encoding"] == "identity"
+    assert http.get(f"{guarded}/v1/models", headers=headers).is_success  # there is no body
+
+
 def test_origins_that_are_not_named_may_not_ask(guarded: str) -> None:
     def asked(origin: str) -> httpx.Response:
         return http.options(

@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -146,6 +147,31 @@ def test_a_second_sigterm_ends_it_at_once(tmp_path: Path, rights: list[str]) -> 
             one.join(60)
             assert not one.is_whole
             assert all(whole.startswith(text) for whole, text in zip(rights, one.texts, strict=True))
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_what_the_drain_cuts_off_is_refused_as_unavailable(tmp_path: Path) -> None:
+    with running(tmp_path / "cache", "--drain-timeout", "0") as server, ThreadPoolExecutor(4) as threads:
+        address = server.ready()
+        asked = [
+            threads.submit(httpx.post, f"{address}/v1/{path}", json=body, timeout=60)
+            for path, body in (
+                ("completions", {**LONG, "max_tokens": 900}),
+                ("completions", {**LONG, "max_tokens": 900, "stream": False}),
+                ("responses", {"input": PROMPT, "ignore_eos": True}),
+            )
+        ]
+        end = monotonic() + 60
+        while httpx.get(f"{address}/load").json()["num_requests_running"] < 9 and monotonic() < end:
+            sleep(0.01)
+        server.made.send(signal.SIGTERM)
+        stream, *wholes = (one.result() for one in asked)
+        assert server.made.end() == 0
+    *_, last, done = stream.text.split("\n\n")[:-1]
+    errors = [json.loads(last.removeprefix("data: "))["error"], *(one.json()["error"] for one in wholes)]
+    assert done == "data: [DONE]" and [one.status_code for one in wholes] == [503, 503]
+    for one in errors:
+        assert (one["type"], one["code"]) == ("unavailable_error", "draining") and "--drain-timeout" in one["message"]
     assert "Traceback" not in server.log.read_text()
 
 

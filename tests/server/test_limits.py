@@ -21,6 +21,11 @@ from tests.server.chatty import HELLO
 http = httpx.Client(timeout=60)
 RECURSIVE = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
 PROMPT = "It was late when"
+PATHS: dict[str, tuple[str, dict[str, Any]]] = {
+    "completions": ("/v1/completions", {"prompt": PROMPT}),
+    "chat": ("/v1/chat/completions", {"messages": HELLO}),
+    "generate": ("/inference/v1/generate", {"token_ids": [1]}),
+}
 SCHEMAS = {
     one.__name__: one for one in (CompletionRequest, ChatRequest, ResponsesRequest, TokenizeRequest, GenerateRequest)
 }
@@ -84,6 +89,54 @@ def test_too_much_is_refused(limited: str, body: dict[str, Any], says: str) -> N
     reply = http.post(f"{limited}/v1/completions", json={"prompt": PROMPT, **body})
     assert reply.status_code == 400, reply.text
     assert says in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "says"),
+    [
+        ("completions", {"logit_bias": {"-1": 1}}, "logit_bias", "logit_bias names token -1"),
+        ("completions", {"stop_token_ids": [5000]}, "stop_token_ids", "stop_token_ids names token 5000"),
+        ("completions", {"forced_prefix": "x y " * 20}, "forced_prefix", "tokens, more than max_tokens="),
+        ("completions", {"banned_token_ids": [*range(4096)]}, "banned_token_ids", "forbids all 4096 tokens"),
+        ("completions", {"prompt": ""}, "prompt", "the prompt is empty"),
+        ("completions", {"prompt": [1, 5000]}, "prompt", "the prompt has token id 5000"),
+        ("completions", {"negative_prompt": [5000], "guidance_scale": 2}, "negative_prompt", "the negative prompt has"),
+        ("completions", {"resume_token_ids": [[1], [2]]}, "resume_token_ids", "resume_token_ids has 2 lists"),
+        ("generate", {"token_ids": [5000]}, "token_ids", "the prompt has token id 5000"),
+        ("completions", {"max_tokens": 60, "min_tokens": 50}, "min_tokens", "at most 5 (the server's --max-tokens)"),
+        ("completions", {"max_tokens": 60, "forced_prefix": "x y " * 20}, "forced_prefix", "--max-tokens)"),
+        ("chat", {"min_tokens": 50}, "min_tokens", "at most 5 (the server's --max-tokens)"),
+        ("completions", {"prompt": [[1, 2], [1, 2], [1, 2], "a"]}, "prompt.3", "prompt.3='a': input should be a valid"),
+        ("completions", {"prompt": ["a", [1]]}, "prompt.1", "prompt.1=[1]: input should be a valid string"),
+        ("completions", {"prompt": [5, "a"]}, "prompt.1", "prompt.1='a': input should be a valid integer"),
+        ("completions", {"prompt": [[1, 2], [1, "a"]]}, "prompt.1.1", "prompt.1.1='a'"),
+        ("completions", {"prompt": [1, -1]}, "prompt.1", "greater than or equal to 0"),
+    ],
+)
+def test_the_field_at_fault_is_named(limited: str, path: str, body: dict[str, Any], param: str, says: str) -> None:
+    where, own = PATHS[path]
+    reply = http.post(limited + where, json={**own, **body})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"], says in error["message"]) == (400, param, True), error
+
+
+def test_a_limit_of_the_request_itself_is_not_called_the_servers(limited: str) -> None:
+    body = {"prompt": PROMPT, "max_tokens": 3, "forced_prefix": "x y " * 20}
+    assert "--max-tokens" not in http.post(f"{limited}/v1/completions", json=body).json()["error"]["message"]
+
+
+def test_what_is_read_when_the_server_ends_is_refused_as_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LLM("zoo:target", drafter="none") as llm, serving(llm) as (address, service):
+        opens = llm.open
+
+        async def ends(*given: Any, **named: Any) -> Any:
+            service.state = "draining"
+            llm.close()
+            return await opens(*given, **named)
+
+        monkeypatch.setattr(llm, "open", ends)
+        reply = http.post(f"{address}/v1/completions", json={"prompt": PROMPT})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "draining")
 
 
 def test_answers_have_at_most_so_many_tokens(limited: str) -> None:

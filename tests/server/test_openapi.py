@@ -49,7 +49,10 @@ def test_every_reply_is_of_its_schema(client: httpx.Client, told: dict[str, Any]
         if method == "post":
             reply = client.post(path, json=ASKED[path])
         else:
-            reply = client.get(path.replace("{model}", "target"))
+            reply = client.get(here := path.replace("{model}", "target"))
+            head = client.head(here)
+            assert (head.status_code, head.content) == (reply.status_code, b""), path
+            assert head.headers["content-type"] == reply.headers["content-type"] and int(head.headers["content-length"])
         if path in ("/kv_events", "/v1/adapt"):  # which are turned off
             assert reply.status_code == 404 and "404" in operations[method]["responses"]
             continue
@@ -59,6 +62,12 @@ def test_every_reply_is_of_its_schema(client: httpx.Client, told: dict[str, Any]
         assert kind in content, path
         if kind == "application/json":
             fits(reply.json(), content[kind]["schema"], path)
+
+
+def test_what_takes_get_says_that_it_takes_head(client: httpx.Client) -> None:
+    reply = client.put("/health")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD")
+    assert client.head("/v1/completions").headers["allow"] == "POST"
 
 
 def test_health_is_declared_as_it_is_answered(client: httpx.Client, told: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from outdraft import LLM
 from outdraft.server.service import Service
 
 BODY = json.dumps({"prompt": "It was late when", "max_tokens": 2}).encode()
+NEXT = b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n"
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
@@ -71,12 +72,30 @@ def test_the_second_head_has_a_time_too(hasty: tuple[str, Service]) -> None:
         (HEAD + b"Content-Length: -1\r\n\r\n{}", 400),
         (HEAD + b"Transfer-Encoding: chunked, gzip\r\n\r\n", 400),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + NEXT, 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 12\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + NEXT, 400),
         (b"GET /live HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 300_000, 431),
     ],
 )
 def test_what_is_no_http_is_answered(hasty: tuple[str, Service], sent: bytes, status: int) -> None:
     found, error = error_of(received(opened(hasty[0], sent)))
     assert (found, error["type"]) == (status, "invalid_request_error") and len(error["message"].split()) > 5
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://a/live", 200),
+        (b"HTTPS://a:80/live?b=http://c/d", 200),
+        (b"http://a", 200),
+        (b"http://a?b", 200),
+        (b"http:///live", 404),
+        (b"http://a/live/http://a/live", 404),
+    ],
+)
+def test_an_absolute_target_is_its_path(hasty: tuple[str, Service], target: bytes, status: int) -> None:
+    answer = received(opened(hasty[0], b"GET " + target + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    assert int(answer.split()[1]) == status, answer
 
 
 def test_a_refused_body_is_read_so_that_its_sender_gets_the_answer(llm: LLM) -> None:

@@ -288,6 +288,12 @@ def test_the_front_door_refuses_what_the_template_does_not_use(chat_llm: LLM) ->
         chat_llm.chat([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])
 
 
+@pytest.mark.parametrize(("older", "newer"), [(2, 9), (9, 2)])
+def test_of_two_limits_the_smaller_holds(http: httpx.Client, older: int, newer: int) -> None:
+    reply = ask(http, max_tokens=older, max_completion_tokens=newer, logit_bias={"298": 60}, **STILL)
+    assert reply["usage"]["completion_tokens"] == 2
+
+
 @pytest.mark.parametrize(
     ("body", "param", "says"),
     [
@@ -309,7 +315,6 @@ def test_the_front_door_refuses_what_the_template_does_not_use(chat_llm: LLM) ->
         ({"chat_template": "{% if %}"}, "chat_template", "does not compile"),
         ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message", "leave one out"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
-        ({"max_tokens": 4, "max_completion_tokens": 9}, "max_completion_tokens", "leave one out"),
         *[({"logit_bias": {key: 1}}, "logit_bias", "token ids") for key in ("05", "1_0", " 5 ", "٥", "", "+5")],
         ({"structured_outputs": {"grammar": 'start: "a"'}}, "structured_outputs", "behind a thought"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs", "non-empty texts"),

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outdraft import __version__
 from outdraft.options.errors import OutdraftError
@@ -17,7 +18,7 @@ from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.doors.rate_limit import RateLimit
 from outdraft.server.doors.request_log import REQUEST_ID, RequestLog
 from outdraft.server.endpoints import chat, completions, generate, page, responses, status, tokenize
-from outdraft.server.errors import FORESEEN, ApiError, told
+from outdraft.server.errors import ApiError, told
 from outdraft.server.openapi import describe
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
@@ -41,6 +42,7 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(ClientDisconnect, _answer_nobody)
     settings = service.settings  # the last one added is met first
+    app.add_middleware(_heads)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes, seconds=settings.body_timeout)
     app.add_middleware(RateLimit, a_minute=settings.rate_limit)
     adapting = service.llm.adapting
@@ -50,16 +52,25 @@ def make_app(service: Service) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.allow_origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["*"],
         )
     app.add_middleware(RequestLog, codec=service.llm.tokenizer, shows_texts=settings.log_requests)
     return app
 
 
+def _heads(app: ASGIApp) -> ASGIApp:
+    """HEAD is answered as GET is; the server that sends the answer leaves its body out."""
+
+    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "method": "GET"} if scope.get("method") == "HEAD" else scope, receive, send)
+
+    return asked
+
+
 async def _answer_error(request: Request, error: Exception) -> Response:
     found = told(error)
-    if found.status >= 500 and not isinstance(error, FORESEEN):
+    if found.status == 500:
         _log.error(
             "%s failed: %s %.100r", request.scope.get(REQUEST_ID), request.method, request.url.path, exc_info=error
         )
@@ -81,9 +92,9 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_reply(ApiError(404, f"there is no {request.url.path:.100} here; GET /openapi.json lists what is"))
     if error.status_code == 405:
-        allowed = dict(error.headers or {}).get("Allow", "")
+        allowed = dict(error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
         message = f"{request.method} is not for {request.url.path:.100}; it takes {allowed}"
-        return error_reply(ApiError(405, message, headers=error.headers))
+        return error_reply(ApiError(405, message, headers={"Allow": allowed}))
     message = "the body could not be read as JSON" if error.status_code == 400 else str(error.detail)
     return error_reply(ApiError(error.status_code, message, headers=error.headers))
 

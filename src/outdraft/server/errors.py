@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from outdraft.options.errors import BusyError, NumericsError, OutdraftError, RequestError
+from outdraft.engine.callers.worker import STOPPED
+from outdraft.options.errors import BusyError, CapabilityError, NumericsError, OutdraftError, RequestError
 
 TOO_LONG = "context_length_exceeded"  # the code that clients of OpenAI's API look for before they shorten a prompt
 _log = logging.getLogger("outdraft.server")
@@ -52,9 +53,6 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
-FORESEEN = (ApiError, BusyError)  # the log needs no traceback of these
-
-
 def clean(error: BaseException) -> str:
     """What an error of the engine says, on one line and without the places of this machine."""
     return _PLACES.sub("...", " ".join(str(error).split())) or "the request failed"
@@ -69,6 +67,8 @@ def told(error: BaseException) -> ApiError:
             return ApiError(503, clean(error), code="overloaded", headers={"Retry-After": "1"})
         case RequestError():
             return ApiError(400, clean(error), param=_named(str(error)))
+        case CapabilityError() if str(error) == STOPPED:
+            return draining("had no more time for this request (--drain-timeout): send it again")
         case NumericsError():
             return ApiError(500, "the model produced numbers that are no distribution; ask again", code="numerics")
         case OutdraftError():
@@ -76,10 +76,15 @@ def told(error: BaseException) -> ApiError:
     return ApiError(500, f"the server met an unexpected {type(error).__name__}; its log has the details", code="defect")
 
 
+def draining(what: str) -> ApiError:
+    """The answer of a server that ends. `what`: the rest of its sentence."""
+    return ApiError(503, f"the server is draining and {what}", code="draining", headers={"Retry-After": "5"})
+
+
 def broke_off(error: Exception) -> ApiError:
     """The end of a stream that an error has cut short. It is written into the log, as its status cannot show it."""
     found = told(error)
-    if found.status >= 500 and not isinstance(error, FORESEEN):
+    if found.status == 500:
         _log.error("a stream broke off", exc_info=error)
     return found
 
@@ -97,8 +102,8 @@ def renamed(error: ApiError, names: Mapping[str, str]) -> ApiError:
 
 
 def _named(message: str) -> str | None:
-    """The parameter that a message of ours begins with: "top_p=2 is out of range: ..."."""
+    """The parameter that a message of ours begins with: "top_p=2 ...", "logit_bias names ...", "the prompt has ..."."""
     if (word := re.match(r"(method|verifier|policy) '", message)) is not None:  # what this engine does not hold
         return f"speculative.{word[1]}"
-    found = re.match(r"([a-z_]+)(?==|: )", message)
-    return found[1] if found else None
+    found = re.match(r"[a-z_]+(?==|: )|[a-z]+_[a-z_]+(?= )|the (negative )?prompt(?= )", message)
+    return found[0].removeprefix("the ").replace(" ", "_") if found else None

@@ -33,7 +33,7 @@ _ERRORS = {
     404: "There is no such thing here",
     408: "The body did not come in time",
     413: "The body is too large",
-    415: "The body is not sent as application/json",
+    415: "The body is not sent as application/json, or is compressed",
     429: "Too many requests of this key",
     500: "The answer broke off",
     503: "Too much is under way, or the server is about to end",

@@ -11,7 +11,9 @@ reset (`Lingering`).
 """
 
 import asyncio
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +26,8 @@ from outdraft.server.settings import ServerSettings
 
 LONGEST_HEAD = 64 * 1024  # bytes of the request line and the headers, the empty line included
 _LINGERS = 2.0  # seconds
+_AUTHORITY = re.compile(rb"https?://[^/?]+", re.IGNORECASE)  # before the path, in a target that is absolute
+_FRAMING = {b"content-length", b"transfer-encoding"}
 
 
 def protocol_of(settings: ServerSettings) -> Callable[..., asyncio.Protocol]:
@@ -160,7 +164,8 @@ class LimitedProtocol(H11Protocol):
 
 
 class HeadLimited(h11.Connection):
-    """h11's reader with an exact limit of a request's head: its own holds for heads that are incomplete alone.
+    """h11's reader, with an exact limit of a request's head (its own holds for heads that are incomplete alone), with
+    one length for each body, and with absolute targets as paths: RFC 9112, sections 6.3 and 3.2.2.
 
     `is_too_large`: it has met a head that is larger, and raised `h11.RemoteProtocolError`.
     """
@@ -180,6 +185,11 @@ class HeadLimited(h11.Connection):
             self.is_too_large = before - len(self.trailing_data[0]) > LONGEST_HEAD
             if self.is_too_large:
                 raise h11.RemoteProtocolError("the head is too large", error_status_hint=431)
+            if {name for name, _ in event.headers} >= _FRAMING:
+                raise h11.RemoteProtocolError("the body has two lengths")
+            if found := _AUTHORITY.match(event.target):
+                path = event.target[found.end() :]
+                return replace(event, target=path if path.startswith(b"/") else b"/" + path)
         return event
 
 

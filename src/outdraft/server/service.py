@@ -19,11 +19,11 @@ from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.llm import LLM
 from outdraft.engine.page_events import page_events
 from outdraft.engine.requests.beside import check_size
-from outdraft.options.errors import RequestError
+from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.options.limits import ALL_REFERENCES
 from outdraft.options.params import SamplingParams
 from outdraft.server.adapting import AdaptInstruments
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import ApiError, draining
 from outdraft.server.metrics import EngineWatch, Instruments
 from outdraft.server.parsers.found import Formats, find_formats
 from outdraft.server.reading import LongTexts
@@ -93,12 +93,7 @@ class Service:
     ) -> Answers:
         """Queue the request. The caller calls `close` when nothing more is wanted."""
         if self.state != "ready":
-            raise ApiError(
-                503,
-                f"the server is {self.state} and takes no new request",
-                code=self.state,
-                headers={"Retry-After": "5"},
-            )
+            raise draining("takes no new request")
         self.check_model(body.model)
         self._check_size(prompts, params)
         self._begin()
@@ -113,8 +108,13 @@ class Service:
             return await self.llm.open(
                 prompts, self._limited(params), streams=bool(body.stream), stream_interval=self._interval(body), **asked
             )
-        except BaseException:
+        except BaseException as error:
             self._end()
+            if isinstance(error, CapabilityError) and self.state != "ready":  # it ended while the prompt was read
+                raise draining("takes no new request") from error
+            most, asked_for = self.settings.max_tokens, params.max_tokens
+            if isinstance(error, RequestError) and "max_tokens" in str(error) and _least(most, asked_for) != asked_for:
+                raise RequestError(f"{error}; here an answer has at most {most} (the server's --max-tokens)") from error
             raise
 
     def close(self, answers: Answers) -> None:

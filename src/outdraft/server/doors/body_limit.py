@@ -1,4 +1,4 @@
-"""A body that is larger than the server takes, or that takes too long to come, is refused.
+"""A body that is larger than the server takes, that takes too long to come, or that is compressed, is refused.
 
 Its size is known by its Content-Length before a byte of it is read, or when more has come than is allowed. A body that
 ends before its Content-Length never reaches an endpoint: the client has hung up.
@@ -31,7 +31,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        said = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        said, coding = headers.get("content-length", "0"), headers.get("content-encoding", "identity")
         if said.isdigit() and int(said) > self._most:
             await error_reply(self._too_large())(scope, receive, send)
             return
@@ -51,6 +52,8 @@ class BodyLimit:
             has_come = not message.get("more_body", False)
             if size > self._most:
                 raise self._too_large()
+            if come and coding.lower() != "identity":
+                raise self._compressed(coding)
             if self._held > self._most * _BODIES:
                 raise ApiError(
                     503,
@@ -68,6 +71,13 @@ class BodyLimit:
     def _too_large(self) -> ApiError:
         return ApiError(
             413, f"the body is larger than the {self._most} bytes that this server takes", code="body_too_large"
+        )
+
+    def _compressed(self, coding: str) -> ApiError:
+        return ApiError(
+            415,
+            f"a body with Content-Encoding: {coding:.40} is not read here: send it as it is, without that header",
+            headers={"Accept-Encoding": "identity"},
         )
 
     def _too_slow(self) -> ApiError:

@@ -17,10 +17,11 @@ from starlette.responses import Response
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Chunk, Result
+from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.server.connection import DONE, EventStream, JsonReply, event, unless_gone
 from outdraft.server.doors.request_log import ANSWERS
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import ApiError, renamed, told
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.service import Service, new_id
 from outdraft.server.wire.usage import count_usage, metrics, usage
@@ -39,8 +40,12 @@ async def answer(
         raise ApiError(
             400, "stream_options is for a stream: send stream: true, or leave it out", param="stream_options"
         )
-    with body.told_by_field():
-        answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
+    try:
+        with body.told_by_field():
+            answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
+    except RequestError as error:
+        own = next((name for name in ("messages", "prompt") if name in type(body).model_fields), "token_ids")
+        raise renamed(told(error), {"^prompt$": own}) from error
     request.scope[ANSWERS] = answers
     close = partial(service.close, answers)
     if body.stream:
@@ -76,8 +81,8 @@ class ReplyShape:
 
     async def events(self, answers: Answers) -> AsyncIterator[bytes]:
         """The events of a stream."""
-        for told in self.begin(answers):
-            yield event(told)
+        for first in self.begin(answers):
+            yield event(first)
         async for place, chunk in answers:
             if (piece := self.piece(answers, place, chunk)) is not None:
                 yield event(piece)

@@ -208,9 +208,14 @@ def _cure(name: str, cures: Mapping[str, str], known: Seq[str]) -> str:
 
 
 def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
-    """Of a field that may be one of several types there is an error for each. The deepest one knows best, and of those
-    one that is not about the type."""
-    one = max(found, key=lambda error: (len(error["loc"]), not error["type"].endswith(("_type", "literal_error"))))
+    """Of a field that may be one of several types there is an error for each. The deepest one knows best, of those the
+    one that has read most of a list, and of those one that is not about the type."""
+
+    def knows(error: Mapping[str, Any]) -> tuple[int, list[int], bool]:
+        at = [part for part in error["loc"] if isinstance(part, int)]
+        return len(error["loc"]), at, not error["type"].endswith(("_type", "literal_error"))
+
+    one = max(found, key=knows)
     if one["type"] == "json_invalid":
         return ApiError(
             400, f"the body is no JSON: {one.get('ctx', {}).get('error', 'it ends early')}", code="invalid_json"

@@ -157,10 +157,7 @@ class ChatRequest(SamplingFields):
     def params(self, stop: tuple[str, ...], **more: Any) -> SamplingParams:
         """`stop`: what ends an answer by the chat template."""
         asked = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        limit, older = self.max_completion_tokens or self.max_tokens, self.max_tokens or self.max_completion_tokens
-        if limit != older:
-            told = f"max_completion_tokens={limit} and max_tokens={older} limit the same: leave one out"
-            raise ApiError(400, told, param="max_completion_tokens")
+        limit = min(filter(None, (self.max_tokens, self.max_completion_tokens)), default=None)
         logprobs = (self.top_logprobs or 0) if self.logprobs else None
         if self.top_logprobs is not None and not self.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
