@@ -14,7 +14,7 @@ from outdraft.engine.naming.speculative_config import from_mapping
 from outdraft.models.files.foreign_heads import recognise
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
-from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError, OutdraftError
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors, save_tensors
 
@@ -249,78 +249,6 @@ def test_a_draft_as_nemotrons_is_read(target: Decoder, tmp_path: Path):
     net = read("dspark", place, target)
     assert net.config.taps == (1, 3, 6) and not net.config.from_anchor and net.lm_head is None
     assert torch.equal(said(net, target)[0], own[5])
-
-
-REFUSED = [
-    ("dflash", {"use_swa": True}, ModelLoadError, "use_swa=True of config.json is not supported in a draft"),
-    ("dflash", {"target_layer_ids": [1]}, ModelLoadError, "target_layer_ids of config.json is "),
-    ("dflash", {"aux_hidden_state_layer_ids": [1, 2, 3]}, ModelLoadError, "name different taps"),
-    ("dflash", {"logits_multiplier": 2.0}, ModelLoadError, "logits_multiplier=2.0 is not supported"),
-    ("dflash", {"is_causal": True, "sliding_window_non_causal": True}, ModelLoadError, "contradict each other"),
-    ("dflash", {"input_embedding_scale": "big"}, ModelLoadError, "input_embedding_scale='big'"),
-    (
-        "dflash",
-        {"runtime_block_size": 5},
-        ModelLoadError,
-        "runtime_block_size=5 of config.json must be a number of at lea",
-    ),
-    ("dflash", {"runtime_block_size": 1}, ModelLoadError, "must be a number of at least 2, and at most 4"),
-    ("dflash", {"runtime_block_size": "3"}, ModelLoadError, "runtime_block_size='3' of config.json must be"),
-    ("dspark", {"markov_head_type": "fir"}, ModelLoadError, "markov_head_type of config.json is"),
-    ("dflash", {"layer_types": 1}, ModelLoadError, "layer_types"),
-]
-
-
-@pytest.mark.parametrize(("kind", "nested", "error", "words"), REFUSED)
-def test_what_is_not_computed_is_refused_by_name(
-    kind: str, nested: dict, error: type[OutdraftError], words: str, target: Decoder, tmp_path: Path
-):
-    place = flat(kind, target, tmp_path / "d")
-    if "is_causal" in nested:
-        gone(place, "is_causal")
-    change(place, nested=nested)
-    with pytest.raises(error) as raised:
-        read(kind, place, target)
-    assert words in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "key", "value"),
-    [
-        ("domino", "emb_dim", None),
-        ("domino", "pure_draft_prefix_len", -1),
-        ("lilicorr", "lilicorr_candidate_topk", 0),
-        ("lilicorr", "lilicorr_factor_dim", None),
-        ("xpress", "xpress_rank", "4"),
-    ],
-)
-def test_sizes_of_a_head_are_whole_numbers(kind: str, key: str, value: object, target: Decoder, tmp_path: Path):
-    place = flat(kind, target, tmp_path / "d")
-    gone(place, key)
-    change(place, **{} if value is None else {key: value})
-    with pytest.raises(ModelLoadError, match=f"{key}={value!r} of config.json must be a number of at least"):
-        read(kind, place, target)
-
-
-LILICORR = [
-    ("lilicorr_enabled", False, ModelLoadError, "lilicorr_enabled=False of config.json"),
-    ("lilicorr_logit_scale", "8", ModelLoadError, "lilicorr_logit_scale='8' of config.json must be a number above 0"),
-    ("lilicorr_num_layers", 17, ModelLoadError, "lilicorr_num_layers=17 of config.json: at most 16"),
-    ("lilicorr_num_heads", 3, CapabilityError, "lilicorr_hidden_size=8 is no multiple of lilicorr_num_heads=3"),
-    ("conv_kernel_size", 2, ModelLoadError, "one of conv_kernel_size and conv_group_size: give both"),
-    ("sample_from_anchor", True, CapabilityError, "slots behind the anchor's"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "error", "words"), LILICORR)
-def test_what_no_lilicorr_has_is_refused(
-    key: str, value: object, error: type[OutdraftError], words: str, target: Decoder, tmp_path: Path
-):
-    place = flat("lilicorr", target, tmp_path / "d")
-    change(place, nested={key: value}, **{key: value})
-    with pytest.raises(error) as raised:
-        read("lilicorr", place, target)
-    assert words in str(raised.value)
 
 
 def test_a_lilicorr_has_sglangs_names_or_modelopts(target: Decoder, tmp_path: Path):

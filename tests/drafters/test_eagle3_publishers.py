@@ -1,5 +1,7 @@
 """EAGLE-3 heads as publishers write them: without a head, of another model_type, on one state, with nested flags."""
 
+import json
+
 import pytest
 import torch
 from drafters.test_eagle3 import PEERS, middle, respelled, target_of
@@ -107,6 +109,51 @@ def test_a_flag_is_read_wherever_it_stands(flag, tmp_path):
 def test_another_computation_is_refused_by_its_key(key, value, tmp_path):
     with pytest.raises(ModelLoadError, match=f"eagle_config.{key}={value} is not supported"):
         read(tmp_path, {"eagle_config": {TAPS: [0, 2, 4], key: value}})
+
+
+@pytest.mark.parametrize("more", [{}, {TAPS: None}, {"target_layer_ids": [0, 2, 3]}, {"num_aux_hidden_states": 3}])
+def test_the_taps_are_those_of_whichever_key_has_a_value(more, tmp_path):
+    assert read(tmp_path, {"aux_hidden_state_layer_ids": [1, 3, 4], **more}).config.taps == (1, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            {TAPS: [1, 3, 5], "aux_hidden_state_layer_ids": [1, 2, 3]},
+            rf"{TAPS}: after .* aux_hidden.*: after \(1, 2, 3\)",
+        ),
+        ({**NESTED, "num_aux_hidden_states": 4}, f"num_aux_hidden_states=4 .* taps are 3 .eagle_config.{TAPS}"),
+        ({"num_aux_hidden_states": 4}, "num_aux_hidden_states=4 .*the usual ones, as it names none"),
+        ({"eagle_config": "abc"}, "eagle_config='abc' of config.json is no table"),
+    ],
+)
+def test_what_contradicts_itself_is_named_by_its_keys(config, words, tmp_path):
+    with pytest.raises(ModelLoadError, match=words):
+        read(tmp_path, config)
+
+
+@pytest.mark.parametrize("key", ["quantization_config", "logit_softcapping"])
+def test_a_key_that_changes_numbers_is_refused_beside_the_layers_too(key, tmp_path):
+    save_eagle3(LEARN.new(Eagle3Learning(num_heads=2, num_kv_heads=1), TARGET, 0).net, tmp_path)
+    told = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**told, key: {"bits": 4}}))
+    with pytest.raises(ModelLoadError, match=f"{key}=.* is not supported"):
+        read_eagle3(tmp_path, 6)
+
+
+def test_tokens_are_those_of_t2d_where_it_stands_alone(tmp_path):
+    both, alone = ({"variant": "plain", "drop": drop} for drop in ((), ("d2t",)))
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+    vocab = read(tmp_path / "a", NESTED, **both).vocab
+    assert len(vocab) == 16 and torch.equal(read(tmp_path / "b", NESTED, **alone).vocab, vocab)
+
+
+@pytest.mark.parametrize("t2d", [torch.tensor(True), torch.ones(24)])
+def test_a_t2d_that_says_nothing_of_tokens_is_refused(t2d, tmp_path):
+    with pytest.raises(ModelLoadError, match="t2d must say true or false of 24 tokens"):
+        read(tmp_path, NESTED, drop=("d2t",), add={"t2d": t2d})
 
 
 def test_what_is_not_read_is_named(tmp_path, caplog):

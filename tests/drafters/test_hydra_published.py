@@ -1,5 +1,7 @@
 """Hydra's heads as their authors write them: the fixtures come from tests/peers/hydra_by_its_authors.py."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,14 +86,39 @@ def test_what_the_layout_cannot_say_is_refused(target: Decoder, tmp_path: Path):
     ("key", "value"), [("hydra_head_arch", "eagle-attn"), ("grounded_heads", False), ("hidden_state_offset", 1)]
 )
 def test_other_kinds_of_heads_are_named(key: str, value: object, target: Decoder, tmp_path: Path):
-    import json
-    import shutil
-
     shutil.copytree(PUBLISHED / "hydra", tmp_path / "h")
     told = json.loads((tmp_path / "h/config.json").read_text())
     (tmp_path / "h/config.json").write_text(json.dumps({**told, key: value}))
     with pytest.raises(CapabilityError, match=f"{key}={value!r}"):
         formats.load(tmp_path / "h", target, None)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "words"),
+    [
+        ({"rope_theta": "x"}, "", "rope_theta='x' is not supported"),
+        ({"rms_norm_eps": [1]}, "", r"rms_norm_eps=\[1\] is not supported"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "", "rope_scaling=.* is not supported"),
+        ({}, "self_attn.q_proj", "q_proj and gate_proj of prefix_embeding_layer must be matrices"),
+        ({}, "mlp.gate_proj", "q_proj and gate_proj of prefix_embeding_layer must be matrices"),
+    ],
+)
+def test_a_prefix_layer_that_cannot_be_is_named(
+    config: dict[str, object], name: str, words: str, target: Decoder, tmp_path: Path
+):
+    tensors = torch.load(PUBLISHED / "hydra_prefix/hydra_lm_head.pt", weights_only=True)
+    broken = {f"prefix_embeding_layer.layers.0.{name}.weight": torch.tensor(1.0)} if name else {}
+    torch.save({**tensors, **broken}, tmp_path / "hydra_lm_head.pt")
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hydra_head_arch": "prefix-mlp"}))
+    with pytest.raises(ModelLoadError, match=words):
+        formats.load(tmp_path, target, None)
+
+
+def test_a_null_in_config_is_the_usual_number(target: Decoder, tmp_path: Path):
+    shutil.copy(PUBLISHED / "hydra_prefix/hydra_lm_head.pt", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"rope_theta": None, "rms_norm_eps": None}))
+    config = formats.load(tmp_path, target, None).config
+    assert (config.stem_rope_theta, config.stem_norm_eps) == (10000.0, 1e-6)
 
 
 def test_a_missing_tensor_is_named(target: Decoder, tmp_path: Path):

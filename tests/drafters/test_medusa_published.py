@@ -13,7 +13,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.tiny import random_decoder, tiny_config
-from outdraft.weights.safetensors import read_tensors
+from outdraft.weights.safetensors import read_tensors, save_tensors
 
 PUBLISHED = Path(__file__).parent / "published/medusa"
 AUTHORS, OURS = formats.FORMATS
@@ -45,8 +45,6 @@ def test_both_layouts_keep_every_bit(target: Decoder, tmp_path: Path):
 
 
 def test_merged_heads_lie_inside_the_target(target: Decoder, tmp_path: Path):
-    from outdraft.weights.safetensors import save_tensors
-
     pickled = torch.load(PUBLISHED / "medusa_lm_head.pt", weights_only=True)
     shutil.copy(PUBLISHED / "config.json", tmp_path)
     inside = {f"medusa_head.{name}": tensor for name, tensor in pickled.items()}
@@ -74,22 +72,35 @@ def test_heads_of_another_target_are_refused(target: Decoder):
         formats.load(PUBLISHED, random_decoder(tiny_config(layers=2, hidden=16, vocab=24)), None)
 
 
-@pytest.mark.parametrize("fault", ["cut", "object", "lacking", "misshapen"])
+@pytest.mark.parametrize("fault", ["cut", "object", "lacking", "misshapen", "integers", "far", "unread"])
 def test_damaged_files_are_named(fault: str, target: Decoder, tmp_path: Path):
     shutil.copytree(PUBLISHED, tmp_path / "heads")
     path = tmp_path / "heads/medusa_lm_head.pt"
     tensors = torch.load(path, weights_only=True)
     words = {"cut": "cut short or damaged", "object": "refused", "lacking": "missing", "misshapen": "shape"}
+    words |= {"integers": "1.0.linear.bias' .* is of type int32", **dict.fromkeys(("far", "unread"), "no projections")}
     if fault == "cut":
         path.write_bytes(path.read_bytes()[:5000])
     elif fault == "object":
         torch.save({"0.0.weight": Path("x")}, path)
     elif fault == "lacking":
         torch.save({name: t for name, t in tensors.items() if name != "1.0.linear.bias"}, path)
+    elif fault in ("far", "unread"):  # a number of layers that would be counted out; one of another spelling
+        names = {"0.2.weight": "0.300000.weight" if fault == "far" else "00.2.weight"}
+        torch.save({names.get(name, name): t for name, t in tensors.items() if name[0] == "0"}, path)
     else:
-        torch.save({**tensors, "1.0.linear.bias": torch.zeros(3)}, path)
+        bias = torch.zeros(3) if fault == "misshapen" else tensors["1.0.linear.bias"].int()
+        torch.save({**tensors, "1.0.linear.bias": bias}, path)
     with pytest.raises(ModelLoadError, match=words[fault]):
         formats.load(tmp_path / "heads", target, None)
+
+
+def test_integers_in_our_own_layout_are_no_weights(target: Decoder, tmp_path: Path):
+    OURS.write(formats.load(PUBLISHED, target, None), target, "t", tmp_path)
+    file = tmp_path / "model.safetensors"
+    save_tensors({name: t.int() if "bias" in name else t for name, t in read_tensors(file).items()}, file)
+    with pytest.raises(ModelLoadError, match=r"linear\.bias' .* is of type I32"):
+        formats.load(tmp_path, target, None)
 
 
 def test_heads_that_borrow_the_targets_head_are_written_with_copies_of_it(target: Decoder, tmp_path: Path):

@@ -202,3 +202,49 @@ def test_what_has_no_other_names_is_refused(
     with pytest.raises(error, match=words):
         convert(str(tmp_path / "target"), "speculators", "a/target", tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "words"),
+    [
+        ({"mtp_layers.1.input_proj.weight": torch.ones(8, 16)}, CapabilityError, r"mtp_layers\.1\..*not of the first"),
+        ({"warp": torch.ones(2)}, CapabilityError, "warp is not of the first MTP layer"),
+        ({"mtp_layers.0.mlp.experts.gate_up_proj": torch.ones(12, 15, 8)}, ModelLoadError, r"\(12, 15, 8\) is not of"),
+        ({"mtp_layers.0.mlp.experts.down_proj": torch.tensor(1.0)}, ModelLoadError, r"of shape \(\) is not of experts"),
+    ],
+)
+def test_what_lies_beside_a_layer_of_speculators_is_refused(
+    more: dict[str, torch.Tensor], error: type[Exception], words: str, tmp_path: Path
+):
+    inside(tmp_path / "target", "qwen3_next", QWEN_NEXT)
+    convert(str(tmp_path / "target"), "speculators", "a/target", tmp_path / "s")
+    file = tmp_path / "s/model.safetensors"
+    save_tensors({**read_tensors(file), **more}, file)
+    with pytest.raises(error, match=words):
+        convert(str(tmp_path / "s"), "mtp", "a/target", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "to", "words"),
+    [
+        (
+            {"architectures": "AnyForCausalLM"},
+            "speculators",
+            "architectures='AnyForCausalLM' .* must be a list of names",
+        ),
+        ({"architectures": None}, "speculators", None),
+        ({"num_hidden_layers": True}, "deepseek", "num_hidden_layers=True .* must be a number"),
+    ],
+)
+def test_a_targets_config_is_read_to_the_letter(told: dict[str, object], to: str, words: str | None, tmp_path: Path):
+    inside(tmp_path / "target", "qwen3_next", QWEN_NEXT)
+    path = tmp_path / "target/config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **told}))
+    if words is not None:
+        with pytest.raises(ModelLoadError, match=words):
+            convert(str(tmp_path / "target"), to, "a/target", tmp_path / "out")
+        return
+    convert(str(tmp_path / "target"), to, "a/target", tmp_path / "out")
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["speculators_config"]["verifier"]["architectures"] == []

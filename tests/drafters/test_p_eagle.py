@@ -82,12 +82,30 @@ def test_each_kind_refuses_the_other_by_what_lies_there(tmp_path):
     assert (net.config.mask_token_id, net.config.num_depths) == (5, 8)
     with pytest.raises(ModelLoadError, match="no EAGLE-3 network: it has mask_hidden"):
         load_eagle3(flat, facts_of(TARGET))
-    with pytest.raises(ModelLoadError, match="mask_token_id=99"):
+    with pytest.raises(ModelLoadError, match="ptd_token_id=99"):
         load_p_eagle(respelled(tmp_path, token=99), facts_of(TARGET))
     tensors = load_file(flat / "model.safetensors")
     save_file({name: one for name, one in tensors.items() if name != "mask_hidden"}, flat / "model.safetensors")
     with pytest.raises(ModelLoadError, match=r"no P-EAGLE network: it has no mask_hidden; .* 'eagle3'"):
         load_p_eagle(flat, facts_of(TARGET))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"ptd_token_id": 9}, "mask_token_id and ptd_token_id of config.json name different tokens"),
+        *(({"speculators_config": count}, f"speculative_tokens={count!r} of config.json") for count in (1000, 0, "4")),
+    ],
+)
+def test_what_config_says_of_masks_is_one_thing(keys, said, tmp_path):
+    told = json.loads((PEERS / "plain/config.json").read_text())
+    if "speculators_config" in keys:
+        keys = {"speculators_config": {"proposal_methods": [{"speculative_tokens": keys["speculators_config"]}]}}
+    (tmp_path / "config.json").write_text(json.dumps({**told, **keys}))
+    save_file(load_file(PEERS / "plain/model.safetensors"), tmp_path / "model.safetensors")
+    with pytest.raises(ModelLoadError) as raised:
+        load_p_eagle(tmp_path, facts_of(TARGET), torch.float32)
+    assert said in str(raised.value)
 
 
 def respelled(place, token=5):

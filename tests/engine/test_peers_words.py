@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from pathlib import Path
 
 import pytest
@@ -127,6 +126,10 @@ def test_what_was_not_asked_for_is_not_noted(model_dir: Path, caplog: pytest.Log
         ({"speculative_config": {"method": "ngram", "parallel_drafting": True}}, "parallel_drafting=True"),
         ({"speculative_config": {"method": "ngram", "prompt_lookup_mx": 3}}, "did you mean 'prompt_lookup_max'"),
         ({"speculative_config": {"method": "draft_model", "draft_sample_method": "soft"}}, "greedy or probabilistic"),
+        (
+            {"speculative_config": {"method": "ngram", "draft_sample_method": [1]}},
+            "draft_sample_method=[1] must be a text",
+        ),
         ({"speculative_config": {"method": "jetspec", "model": SMALL}}, "method='jetspec': this head of a block"),
         ({"speculative_config": {"method": "peagle", "model": SMALL}}, "heads that write several tokens in one pass"),
         ({"speculative_config": {"method": "mlp_speculator", "model": SMALL}}, "such networks are not read"),
@@ -214,6 +217,23 @@ def test_a_draft_is_no_target():
         LLM(str(zoo.path("eagle")))
 
 
+def test_a_draft_is_named_by_a_path_too():
+    place = zoo.path("eagle")
+    for words in ({"model": place}, {"model": place, "method": "eagle"}):
+        read = from_mapping(words)
+        assert read.drafter == "eagle" and read.drafter_options == {"model": str(place)}
+
+
+def test_what_is_not_there_or_damaged_is_said(tmp_path: Path):
+    (tmp_path / "cut.gguf").write_bytes(b"GGUF\x03")
+    for words in ({}, {"method": "eagle"}):
+        for place in (f"{tmp_path}/nope", tmp_path / "nope", "./nope"):
+            with pytest.raises(ModelLoadError, match=r"nope' does not exist: give the place of a draft"):
+                from_mapping({**words, "model": place})
+        with pytest.raises(ModelLoadError, match=r"cut.gguf .*is no GGUF file, or cut short"):
+            from_mapping({**words, "model": str(tmp_path / "cut.gguf")})
+
+
 def test_what_is_not_known_is_said(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"model_type": "mlp_speculator"}')
     with pytest.raises(ConfigError, match=r"does not say which drafter it is for: .*docs/convert.md"):
@@ -296,47 +316,6 @@ def test_leaving_a_stream_of_several_texts_cancels_all(llm: LLM):
     stream.close()
     assert llm.generate("abc", SamplingParams(max_tokens=2)).finish_reason == "length"
     assert not llm.engine.running and not llm.engine.waiting
-
-
-def test_chat_is_generate_over_the_template(llm: LLM):
-    talk = [{"role": "user", "content": "hello"}]
-    params = SamplingParams(max_tokens=8, stop=("q",))
-    codec = llm.get_tokenizer()
-    ids = codec.apply_chat_template(talk)
-    expected = llm.generate({"prompt_token_ids": ids}, SamplingParams(max_tokens=8, stop=("q", "\nUser:")))
-    assert llm.chat(talk, params).token_ids == expected.token_ids
-    assert [one.token_ids for one in llm.chat([talk, talk], sampling_params=params)] == [expected.token_ids] * 2
-    assert codec.apply_chat_template(talk, tokenize=False) == "User: hello\nAssistant:"
-    for words, says in (
-        ({"tools": [{}]}, "tools= is for a chat template"),
-        ({"tools": "abc"}, "tools='abc' must be"),
-        ({"chat_template_kwargs": {"tools": [{}]}}, "chat_template_kwargs holds tools"),
-        ({"chat_template_kwargs": "x"}, "chat_template_kwargs='x' must be"),
-        ({"chat_template_kwargs": {1: 2}}, "chat_template_kwargs={1: 2} must be"),
-        ({"chat_template_kwargs": {"control": 5}}, "control= is for a chat template"),
-        ({"special_tokens_in_messages": "no"}, "special_tokens_in_messages='no' must be true or false"),
-        ({"add_generation_prompt": "no"}, "add_generation_prompt='no' must be true or false"),
-    ):
-        with pytest.raises(RequestError, match=re.escape(says)):
-            llm.chat(talk, **words)
-    with pytest.raises(RequestError, match="messages is the conversation itself"):
-        llm.chat(talk, chat_template_kwargs={"messages": []})
-    with pytest.raises(RequestError, match="conversation is empty"):
-        llm.chat([])
-    with pytest.raises(RequestError, match="must be a list of tables"):
-        llm.chat("hello")
-
-
-def test_an_answer_ends_where_the_transcript_goes_on(llm: LLM, monkeypatch: pytest.MonkeyPatch):
-    asked: list[SamplingParams] = []
-
-    def record(self: LLM, prompts: list, params: list[SamplingParams], **words: object) -> list:
-        asked.extend(params)
-        return []
-
-    monkeypatch.setattr(LLM, "generate", record)
-    llm.chat([[{"role": "user", "content": "hello"}]], SamplingParams(stop=("q",)))
-    assert [one.stop for one in asked] == [("q", "\nUser:")]
 
 
 def test_a_tokenizer_reads_back_what_it_wrote(llm: LLM):

@@ -13,21 +13,13 @@ import torch
 from models.published import writers
 from safetensors.torch import load_file, save_file
 
-from outdraft.drafters.eagle3.formats import load_eagle3
-from outdraft.drafters.hydra import formats as hydra
-from outdraft.drafters.medusa import formats as medusa
-from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.models.files.load import load_model, save_model
-from outdraft.models.networks.port import facts_of
 from outdraft.models.remake.merge import merge_lora
 from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
 IDS = torch.tensor([5, 6, 7, 8])
-HEADS = Path(__file__).parents[1]
-TAPS = "eagle_aux_hidden_state_layer_ids"
-TARGET = random_decoder(tiny_config(layers=6, hidden=16, heads=2, kv_heads=1, vocab=23), dtype=torch.float32)
 Write = Callable[[Path], object]
 
 
@@ -87,6 +79,10 @@ def place(directory: Path, file: str, *names: str) -> None:
     path = directory / "model.safetensors.index.json"
     table = json.loads(path.read_text())["weight_map"]
     index(directory, {**table, **dict.fromkeys(names or table, file)})
+
+
+def narrowed(dtype: torch.dtype, directory: Path) -> None:
+    edit(directory, lambda own: {name: one.to(dtype) if "q_proj" in name else one for name, one in own.items()})
 
 
 def save_tied(directory: Path) -> None:
@@ -170,57 +166,9 @@ def rounded(made: Callable[[], tuple[Any, Any]], *words: str, **keys: Any) -> Ca
     )
 
 
-# -- heads --
-
-
-def copied(name: str, directory: Path) -> None:
-    shutil.copytree(HEADS / name, directory)
-
-
-def of_eagle3(directory: Path) -> list[Any]:
-    net = load_eagle3(directory, facts_of(random_decoder(tiny_config(layers=6, hidden=16, vocab=24))), torch.float32)
-    return [net.config, sorted(name for name, _ in net.named_parameters())]
-
-
-def save_eagle3_head(directory: Path) -> None:
-    """The plain one of the peers, spelled as the original."""
-    copied("peers/eagle3/plain", directory)
-    raw = json.loads((directory / "config.json").read_text())
-    told = {**raw["transformer_layer_config"], "draft_vocab_size": 16, "architectures": ["LlamaForCausalLMEagle3"]}
-    (directory / "config.json").write_text(json.dumps({**told, "eagle_config": {TAPS: [0, 2, 4]}}))
-
-
-def eagle3(*words: str, part: str | None = "eagle_config", **keys: Any) -> Case:
-    return Case(
-        write=save_eagle3_head,
-        load=of_eagle3,
-        words=words or tuple(keys),
-        change=lambda place: tell(place, part=part, **keys),
-    )
-
-
-def of_heads(load: Any, layers: int, directory: Path) -> Any:
-    target = random_decoder(tiny_config(layers=layers, hidden=16, heads=2, kv_heads=1, vocab=23), dtype=torch.float32)
-    return load(directory, target, None).config
-
-
-def published(name: str, load: Any, *words: str, **keys: Any) -> Case:
-    return Case(
-        write=partial(copied, f"drafters/published/{name}"),
-        load=partial(of_heads, load, 2),
-        words=words or tuple(keys),
-        change=lambda place: tell(place, **keys),
-    )
-
-
-def loses_head(directory: Path) -> None:
-    edit(directory, lambda own: {name: one for name, one in own.items() if name != "lm_head.weight"})
-
-
 ADAPTER, TOLD, FACTORS = "adapter_config.json", "LoRA, adapter_config.json", "LoRA, adapter_model.safetensors"
 INDEX, ONE, CONFIG = "model.safetensors.index.json", "model.safetensors", "config.json"
 GPTQ, AWQ, PACKED, ROUND, MODELOPT = "GPTQ", "AWQ", "compressed-tensors", "AutoRound", "ModelOpt"
-EAGLE3 = "EAGLE-3, config.json"
 FILES = {
     (INDEX, "weight_map"): SHARDS(change=lambda at: place(at, "b.safetensors")),
     (INDEX, "weight_map, a file that is not there"): SHARDS(
@@ -257,6 +205,10 @@ FILES = {
         words=("stored as float16",),
         load=lambda at: [(net := load_network(at)).dtype, net.embedding.flatten().tolist()],
     ),
+    **{
+        (ONE, f"{words} without a quantization record"): WEIGHTS(change=partial(narrowed, kind), words=("q_proj", told))
+        for words, kind, told in (("integers", torch.int8, "I8"), ("8-bit floats", torch.float8_e4m3fn, "F8_E4M3"))
+    },
     (ONE, "a tensor that nothing explains"): WEIGHTS(
         change=lambda at: edit(at, lambda own: {**own, "warp": IDS}), words=("warp",)
     ),
@@ -326,47 +278,4 @@ FILES = {
     (MODELOPT, "quant_algo"): rounded(writers.modelopt, quant_algo="NVFP4_AWQ"),
     (MODELOPT, "kv_cache_scheme"): rounded(writers.modelopt, kv_cache_scheme={"num_bits": 8}),
     (MODELOPT, "any other key"): rounded(writers.modelopt, warp=3),
-    (EAGLE3, f"eagle_config.{TAPS}"): eagle3(**{TAPS: [1, 2, 3]}),
-    (EAGLE3, TAPS): eagle3("different taps", part=None, **{TAPS: [2, 3, 4]}),
-    (EAGLE3, "target_layer_ids"): eagle3("different taps", part=None, target_layer_ids=[1, 2, 3]),
-    (EAGLE3, "eagle_config.use_aux_hidden_state"): eagle3(use_aux_hidden_state=False),
-    **{
-        (EAGLE3, f"{part}{flag}"): eagle3(part="eagle_config" if part else None, **{flag: True})
-        for part in ("", "eagle_config.")
-        for flag in ("norm_before_residual", "norm_output")
-    },
-    (EAGLE3, "a flag in both, not alike"): Case(
-        write=save_eagle3_head,
-        load=of_eagle3,
-        words=("norm_output", "leave one out"),
-        change=lambda at: (tell(at, norm_output=False), tell(at, part="eagle_config", norm_output=True)),
-    ),
-    (EAGLE3, "norm_before_fc, fc_norm"): eagle3(part=None, norm_before_fc=True, fc_norm=True),
-    **{
-        (EAGLE3, f"eagle_config.{key}"): eagle3(**{key: value})
-        for key, value in {
-            "use_input_layernorm_in_first_layer": False,
-            "use_last_layernorm": False,
-            "use_mtp_layernorm": True,
-            "next_layer_regular": False,
-            "parallel_draft_step": 2,
-        }.items()
-    },
-    (EAGLE3, "draft_vocab_size"): eagle3(part=None, draft_vocab_size=15),
-    (EAGLE3, "eagle_config, any other key"): eagle3(warp=3),
-    (EAGLE3, "any other key"): eagle3(part=None, warp=3),
-    ("EAGLE-3, model.safetensors", "no lm_head.weight"): Case(
-        write=save_eagle3_head, change=loses_head, load=of_eagle3
-    ),
-    ("EAGLE-1, config.json", "bias"): published("eagle1", load_last_feature, "fc.bias", bias=False),
-    ("EAGLE-1, config.json", "any other key"): published("eagle1", load_last_feature, warp=3),
-    ("Medusa, config.json", "medusa_num_heads"): published("medusa", medusa.load, medusa_num_heads=7),
-    ("Medusa, config.json", "medusa_num_layers"): published("medusa", medusa.load, medusa_num_layers=7),
-    ("Hydra, config.json", "hydra_num_heads"): published("hydra", hydra.load, hydra_num_heads=7),
-    ("Hydra, config.json", "hydra_num_layers"): published("hydra", hydra.load, hydra_num_layers=7),
-    ("Hydra, config.json", "hydra_head_arch"): published("hydra", hydra.load, hydra_head_arch="eagle"),
-    ("Hydra, config.json", "grounded_heads"): published("hydra", hydra.load, grounded_heads=False),
-    ("Hydra, config.json", "hidden_state_offset"): published("hydra", hydra.load, hidden_state_offset=1),
-    ("Hydra, config.json", "rope_theta"): published("hydra_prefix", hydra.load, rope_theta=77.0),
-    ("Hydra, config.json", "rms_norm_eps"): published("hydra_prefix", hydra.load, rms_norm_eps=0.5),
 }

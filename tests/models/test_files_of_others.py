@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import pytest
 from models.cases_of_configs import COMPUTED, READ, REFUSED, SIZES
 from models.cases_of_files import FILES
+from models.cases_of_heads import HEADS
 from page_rows import FILES_OF_OTHERS, rows_of
 
 from outdraft.models.families.catalogue import ARCHITECTURES
@@ -86,12 +87,12 @@ def test_every_key_of_transformers_configs_has_a_row_or_changes_nothing():
 
 
 def test_every_file_of_others_has_its_rows():
-    assert {row[:2] for row in OTHERS} == set(FILES)
+    assert {row[:2] for row in OTHERS} == set(FILES | HEADS)
 
 
 @pytest.mark.parametrize(("file", "key", "done"), [row[:3] for row in OTHERS])
 def test_a_row_is_true(file, key, done, tmp_path, caplog):
-    case = FILES[file, key]
+    case = (FILES | HEADS)[file, key]
     plain, said = tmp_path / "plain", tmp_path / "said"
     case.write(plain), case.write(said)
     without = case.load(plain)

@@ -92,10 +92,26 @@ def test_max_window_layers_says_nothing_without_windows():
         read("smollm3", max_window_layers=28, use_sliding_window=True, sliding_window=8)
 
 
-@pytest.mark.parametrize("family", ["mistral", "exaone4"])
-def test_a_window_that_is_left_out_is_no_null(family):
-    none = read(family, sliding_window=None)
-    assert none.windows == () and 4096 in read(family).windows and read(family) == read(family, sliding_window=4096)
+QWEN = {"use_sliding_window": True, "max_window_layers": 1}
+
+
+@pytest.mark.parametrize(("family", "more"), [("mistral", {}), ("exaone4", {}), ("qwen2", QWEN), ("qwen3", QWEN)])
+def test_a_window_that_is_left_out_is_no_null(family, more):
+    none, absent = read(family, sliding_window=None, **more), read(family, **more)
+    assert none.windows == () and 4096 in absent.windows and absent == read(family, sliding_window=4096, **more)
+
+
+@pytest.mark.parametrize("size", [None, 0, -3, 4.0])
+@pytest.mark.parametrize("family", ["qwen3", "gemma2", "gemma3_text", "olmo3", "cohere2", "exaone4", "smollm3", "phi3"])
+def test_layers_with_a_window_need_its_size(family, size):
+    more = {} if family == "phi3" else {"layer_types": ["sliding_attention", "full_attention"] * 2}
+    more |= {"use_sliding_window": True} if family in ("qwen3", "smollm3") else {}
+    if (family, size) == ("phi3", None):
+        assert read(family, sliding_window=None).windows == ()
+        return
+    assert read(family, sliding_window=7, **more).window(0) == 7
+    with pytest.raises(ModelLoadError, match=f"sliding_window={size} is not supported"):
+        read(family, sliding_window=size, **more)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "exaone4", "smollm3", "qwen3", "qwen3_vl_text", "olmo3"])

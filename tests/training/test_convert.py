@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from outdraft.cli.main import main, make_parser
 from outdraft.core.learner_registry import find_learner, learner_names
@@ -63,6 +63,34 @@ def test_there_and_back_nothing_changes(kind: str, target: str, tmp_path: Path):
             told = convert(draft, server, target, tmp_path / f"to-{one.name}-{server}")
             said = line.replace("{target}", target).replace("{out}", str(tmp_path / f"to-{one.name}-{server}"))
             assert told.lines[server] == said and "{" not in said.partition("'")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "to", "narrow"),
+    [
+        ("dflash", "z-lab", "fc.weight"),
+        ("eagle1", "eagle", "fc.bias"),
+        ("eagle3", "eagle", "norm.weight"),
+        ("mtp", "speculators", "mtp_layers.0.final_layernorm.weight"),
+        ("medusa", "medusa", "0.1.weight"),
+        ("hydra", "hydra", "hydra_lm_head.0.weight"),
+    ],
+)
+def test_numbers_of_several_formats_are_written_in_the_widest(
+    kind: str, to: str, narrow: str, target: str, tmp_path: Path
+):
+    draft = draft_of(kind, target, tmp_path / "draft")
+    home = next(one.name for one in find_learner(kind).formats if one.matches(Path(draft)))
+    convert(draft, to, target, tmp_path / "there")
+    (file,) = (tmp_path / "there").glob("*.safetensors")
+    tensors = load_file(file)
+    tensors[narrow] = tensors[narrow].bfloat16()
+    save_file(tensors, file)
+    convert(str(tmp_path / "there"), home, target, tmp_path / "back")
+    convert(str(tmp_path / "back"), to, target, tmp_path / "again")
+    again = load_file(tmp_path / "again" / file.name)
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name].double(), one.double()) for name, one in tensors.items())
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -141,6 +169,24 @@ def test_bad_words_are_named(target: str, tmp_path: Path, capsys: pytest.Capture
         convert(str(tmp_path / "empty"), "medusa", target, tmp_path / "out")
     assert main(["convert", draft, "--to", "medusa"]) == 2
     assert "convert needs target, out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["file/out", "link"])
+def test_a_place_that_cannot_be_written_is_named(place: str, target: str, tmp_path: Path):
+    draft = draft_of("medusa", target, tmp_path / "draft")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=f"--out .*/{place} cannot be written .*: name another directory"):
+        convert(draft, "medusa", target, tmp_path / place)
+
+
+@pytest.mark.parametrize("place", ["a dir", "it's", 'a "b"'])
+def test_lines_are_quoted_as_a_shell_reads_them(place: str, target: str, tmp_path: Path):
+    draft, out = draft_of("eagle1", target, tmp_path / "draft", bias=False), tmp_path / place
+    lines = convert(draft, "vllm", target, out).lines
+    assert json.loads(shlex.split(lines["vllm"])[-1])["model"] == str(out)
+    lines = convert(draft, "sglang", target, tmp_path / f"{place}2").lines
+    assert f"{out}2" in shlex.split(lines["sglang"]) and f"model={out}2" in shlex.split(lines["outdraft"])
 
 
 def test_the_command_tells_what_it_wrote(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

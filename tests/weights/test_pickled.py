@@ -11,6 +11,8 @@ import torch
 
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.pickled import read_pickled
+from outdraft.weights.renamed import open_tensors
+from outdraft.weights.safetensors import INDEX, SINGLE, save_tensors
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what PyTorch says of old forms of its own
 SOUND = {"a.weight": torch.arange(12.0).view(3, 4), "a.bias": torch.zeros(4)}
@@ -59,6 +61,28 @@ def test_compressed_records_are_refused_before_any_is_unpacked(tmp_path, monkeyp
 class Code:
     def __reduce__(self):
         return os.getcwd, ()
+
+
+def test_the_reason_is_given_without_pytorchs_advice(tmp_path):
+    with pytest.raises(ModelLoadError) as raised:
+        read_pickled(saved(tmp_path, torch.nn.Linear(2, 2)))
+    said = str(raised.value)
+    assert "(Unsupported global: GLOBAL torch.nn.modules.linear.Linear was not an allowed global by default)" in said
+    assert "\x1b" not in said and "trust" not in said
+
+
+@pytest.mark.parametrize("name", [SINGLE, INDEX])
+def test_a_pickle_is_not_read_beside_safetensors(name, tmp_path):
+    """Not in place of a shard that is missing either."""
+    torch.save(SOUND, tmp_path / "pytorch_model.bin")
+    assert set(open_tensors(tmp_path)) == set(SOUND)
+    if name == SINGLE:
+        save_tensors({"b": torch.zeros(1)}, tmp_path / name)
+        assert set(open_tensors(tmp_path)) == {"b"}
+    else:
+        (tmp_path / name).write_text('{"weight_map": {"a.weight": "model-00001-of-00002.safetensors"}}')
+        with pytest.raises(ModelLoadError, match=r"names 1 of 1 shards that are not there \(model-00001"):
+            open_tensors(tmp_path)
 
 
 @pytest.mark.parametrize("table", [{**SOUND, "x": Code()}, [1, 2], {1: torch.zeros(1)}, {"a": SOUND}, torch.zeros(2)])

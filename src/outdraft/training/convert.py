@@ -3,7 +3,11 @@
 Which kinds and layouts there are, the learners say (`core/head_format.py`); none is named here.
 """
 
+import json
+import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,22 +53,24 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     if read is None or write is None or write.write is None:
         can = sorted({word for one in formats for word in (one.name, *one.served)}) or ["nothing but our own layout"]
         raise CapabilityError(f"{to} has no layout for a draft of the kind {kind}; there is: {', '.join(can)}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {out} exists: name a new directory")
+    with _writing(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ConfigError(f"--out {out} exists: name a new directory")
     if (directory / RECORD).exists():  # trained here: another target may be of the same shape
         record = read_record(directory)
         require_target(record, directory, target, fingerprint(load_model(resolve(target), record.dtype)))
     model = None if read.by_name(directory) else load_model(resolve(target))
     net = read.read(directory, model, None)
-    write.write(net, model, target, out)
-    if (directory / TAUGHT).is_file():  # which target learned along, and is the only one that the heads are for
-        shutil.copyfile(directory / TAUGHT, out / TAUGHT)
+    with _writing(out):
+        write.write(net, model, target, out)
+        for name in (RECORD, TAUGHT):  # outdraft reads every layout that it writes; which target learned along
+            if (directory / name).is_file():
+                shutil.copyfile(directory / name, out / name)
     checks = f"it has no {RECORD}, so there is nothing that `outdraft train check` could compare"
-    if (directory / RECORD).exists():  # outdraft reads every layout that it writes
-        shutil.copyfile(directory / RECORD, out / RECORD)
-        checks = f"next: outdraft train check {out} --target {target}"
+    if (out / RECORD).exists():
+        checks = _line("next: outdraft train check {out} --target {target}", target, out)
     lines = {
-        server: line.replace("{target}", target).replace("{out}", str(out))
+        server: _line(line, target, out)
         for server, line in write.served.items()
         if server != "outdraft" or not write.by_name(out)  # which would not run it
     }
@@ -72,3 +78,23 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     return Converted(
         kind=kind, read_as=read.name, written_as=write.name, lines=lines, taps=getattr(form, "taps", ()), checks=checks
     )
+
+
+def _line(line: str, target: str, out: Path) -> str:
+    """A command with both places in it, as a shell reads it."""
+    words = []
+    for word in shlex.split(line):
+        for name, place in (("{target}", target), ("{out}", str(out))):
+            told = json.dumps(place, ensure_ascii=False)[1:-1] if word.startswith('{"') else place
+            word = word.replace(name, told)
+        words.append(word)
+    return shlex.join(words)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Raise `ConfigError` for whatever the operating system refuses at `out`."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written ({error}): name another directory") from error

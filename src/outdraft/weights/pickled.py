@@ -51,11 +51,16 @@ def _unpickled(path: Path) -> object:
     except UnpicklingError as error:
         raise ModelLoadError(
             f"{path} holds more than tensors: reading such a pickle could run any code, so it is refused "
-            f"({str(error).splitlines()[0]}): ask for it as safetensors, or save its tensors alone"
+            f"({_reason(error)}): ask for it as safetensors, or save its tensors alone"
         ) from error
     except Exception as error:  # a damaged record may break any part of the reader
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ModelLoadError(f"{path} is cut short or damaged ({reason}): download it again") from error
+
+
+def _reason(error: UnpicklingError) -> str:
+    """What PyTorch refused, without its advice on how to read the file all the same."""
+    return str(error).rpartition("WeightsUnpickler error:")[2].strip().splitlines()[0].partition(". ")[0]
 
 
 def _strange(tensor: Tensor) -> str | None:

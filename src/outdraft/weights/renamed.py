@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor
 
 from outdraft.weights.pickled import PICKLED, read_pickled
-from outdraft.weights.safetensors import SINGLE, TensorStore, read_tensors
+from outdraft.weights.safetensors import INDEX, SINGLE, TensorStore, read_tensors
 from outdraft.weights.source import TensorSource
 
 
@@ -67,14 +67,14 @@ class HeldTensors(TensorSource):
 def open_tensors(directory: Path, files: Seq[str] = (), prefix: str = "") -> TensorSource:
     """The tensors of the first of `files` that is there; else the model's whose names begin with `prefix`, without it.
 
-    A pickle is read as tensors only, never as code. Raises `ModelLoadError` for what is damaged, missing, or holds more
-    than tensors.
+    A pickle is read where no safetensors are, as tensors only, never as code. Raises `ModelLoadError` for what is
+    damaged, missing, or holds more than tensors.
     """
     for path in (directory / name for name in files):
         if path.exists():
             return HeldTensors(read_tensors(path) if path.suffix == ".safetensors" else read_pickled(path), path)
     path = directory / PICKLED
-    if path.exists() and not (directory / SINGLE).exists():
+    if path.exists() and not any((directory / name).exists() for name in (SINGLE, INDEX)):
         found: TensorSource = HeldTensors(read_pickled(path), path)
     else:
         found = TensorStore(directory)

@@ -9,7 +9,7 @@ import torch
 from outdraft.core.head_format import served_by_sglang
 from outdraft.drafters.dspark.net import DsparkSizes, Kind, MarkovHead
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.keys import Absent, whole_number
+from outdraft.drafters.shared.blocks.keys import Absent, one_flag, whole_number
 from outdraft.drafters.shared.blocks.kind import BlockKind, BlockParts
 from outdraft.drafters.shared.blocks.net import BlockNet
 from outdraft.models.families.shared.fields import Fields
@@ -38,8 +38,8 @@ def _read(said: Mapping[str, Any], tensors: TensorSource, directory: Path) -> Ds
         raise ModelLoadError(
             f"{directory}: markov_head_type={shown(told)} of config.json: known are {', '.join(heads)}"
         )
-    is_there = fields.get("use_confidence_head", bool, f"{_CONFIDENCE}.weight" in tensors)
-    confident = fields.get("enable_confidence_head", bool, is_there)
+    asked = one_flag(fields, ("enable_confidence_head", "use_confidence_head"), directory)
+    confident = f"{_CONFIDENCE}.weight" in tensors if asked is None else asked
     if confident and not fields.get("confidence_head_with_markov", bool, True):
         raise ModelLoadError(f"{directory}: a confidence head that reads states alone is not supported")
     head: Any = heads[told]

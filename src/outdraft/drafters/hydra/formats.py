@@ -23,8 +23,16 @@ from outdraft.drafters.hydra.net import HydraConfig, HydraNet
 from outdraft.drafters.shared.heads.files import Formats, our_layout, read_any, require_projection, require_published
 from outdraft.drafters.shared.heads.layers import shape_of
 from outdraft.drafters.shared.heads.net import borrowed_matrix
+from outdraft.models.families.shared.fields import Fields, check_keys
 from outdraft.models.families.shared.naming import Entry, layer_entries, linear
-from outdraft.models.files.foreign_heads import fill, read_config, tell_count, tensors_of_net, write_directory
+from outdraft.models.files.foreign_heads import (
+    fill,
+    read_config,
+    stored_dtype,
+    tell_count,
+    tensors_of_net,
+    write_directory,
+)
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
 from outdraft.options.errors import CapabilityError, ModelLoadError
@@ -38,6 +46,7 @@ _KNOWN: Mapping[str, tuple[Any, ...]] = {
     "grounded_heads": (True,),
     "hidden_state_offset": (0,),
 }
+_BESIDE = (*_KNOWN, "base_model_name_or_path", "hydra_num_heads", "hydra_num_layers")
 
 
 def _published(directory: Path) -> bool:
@@ -52,12 +61,13 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
             raise CapabilityError(f"{directory}: heads with {key}={value!r} are not read; known: {known}")
     for name in _TABLES:
         found.pop(name, None)
-    layers = {int(one[1]) for name in found if (one := re.match(r"hydra_mlp\.0\.(\d+)\.", name))}
-    heads = {int(one[1]) for name in found if (one := re.match(r"hydra_lm_head\.(\d+)\.", name))}
+    layers = {one[1] for name in found if (one := re.match(r"hydra_mlp\.0\.(\d+)\.", name))}
+    heads = {one[1] for name in found if (one := re.match(r"hydra_lm_head\.(\d+)\.", name))}
     projection = found.get("hydra_lm_head.0.weight", found.get("hydra_lm_head.0.1.weight"))
     if projection is None or not layers:
         raise ModelLoadError(f"{directory} holds no Hydra heads: it has no hydra_mlp.0 and hydra_lm_head.0")
     require_projection(projection, facts, directory, HydraNet.what)
+    fields = Fields({**told, "model_type": "hydra"})
     config = HydraConfig(
         tap=facts.num_layers,
         hidden_size=facts.hidden_size,
@@ -66,28 +76,33 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
         num_layers=len(layers),
         bypass=True,
         projection_bias=True,
-        **_stem(found, told, facts),
+        **_stem(found, fields, facts, directory),
     )
+    check_keys(told, fields.used, fields.name, strict=False, beside=_BESIDE)
     tell_count(directory, told, "hydra_num_heads", config.num_heads)
     tell_count(directory, told, "hydra_num_layers", config.num_layers)
     plain = _straight(config)
     if all(name in found and torch.equal(found[name], tensor.to(found[name])) for name, tensor in plain.items()):
         found = {name: tensor for name, tensor in found.items() if name not in plain}  # h is handed through: no bypass
         config = replace(config, bypass=False, projection_bias=False)
-    wanted = dtype or projection.dtype
+    tensors = HeldTensors(found, directory)
+    wanted = dtype or stored_dtype(tensors)
     return fill(
         lambda device: HydraNet(config, wanted, device or facts.device),
         _table(config),
-        HeldTensors(found, directory),
+        tensors,
         f"Hydra heads in {directory}",
     )
 
 
-def _stem(found: Mapping[str, Tensor], told: Mapping[str, Any], facts: TargetFacts) -> dict[str, Any]:
-    """The sizes of the prefix layer, by its tensors and its target."""
+def _stem(found: Mapping[str, Tensor], fields: Fields, facts: TargetFacts, directory: Path) -> dict[str, Any]:
+    """The sizes of the prefix layer, by its tensors and its target. Raises `ModelLoadError` for what is none."""
     gate, q = (found.get(f"{_PREFIX}.layers.0.{name}.weight") for name in ("mlp.gate_proj", "self_attn.q_proj"))
     if gate is None or q is None:
         return {}
+    if gate.dim() != 2 or q.dim() != 2:
+        raise ModelLoadError(f"{directory}: q_proj and gate_proj of {_PREFIX} must be matrices: download it again")
+    fields.only(rope_scaling={"rope_type": "default"})
     return {
         "num_stem_layers": 1,
         "stem_heads": q.shape[0] // facts.head_dim,
@@ -95,8 +110,8 @@ def _stem(found: Mapping[str, Tensor], told: Mapping[str, Any], facts: TargetFac
         "stem_head_dim": facts.head_dim,
         "stem_inner": gate.shape[0],
         "stem_norm": True,
-        "stem_rope_theta": float(told.get("rope_theta", 10000.0)),
-        "stem_norm_eps": float(told.get("rms_norm_eps", 1e-6)),
+        "stem_rope_theta": fields.get("rope_theta", float, 10000.0),
+        "stem_norm_eps": fields.get("rms_norm_eps", float, 1e-6),
     }
 
 

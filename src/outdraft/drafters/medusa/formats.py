@@ -23,6 +23,7 @@ from outdraft.models.families.shared.naming import Entry, linear
 from outdraft.models.files.foreign_heads import (
     fill,
     read_config,
+    stored_dtype,
     tell_count,
     tensor_names,
     tensors_of_net,
@@ -34,6 +35,7 @@ from outdraft.options.errors import ModelLoadError
 from outdraft.weights.renamed import open_tensors
 
 FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."
+_PART = re.compile(r"(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(weight|linear\..+)")
 
 
 def _published(directory: Path) -> bool:
@@ -46,10 +48,14 @@ def _published(directory: Path) -> bool:
 def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
     """The heads, for this target."""
     facts, found = facts_of(target), open_tensors(directory, FILES, PREFIX)
-    names = [re.fullmatch(r"(\d+)\.(\d+)\.weight", name) for name in found]
-    last = {int(one[1]): int(one[2]) for one in names if one is not None}  # head -> index of its projection
-    if not last or sorted(last) != list(range(len(last))) or len(set(last.values())) != 1:
-        raise ModelLoadError(f"{directory} holds no Medusa heads: it has no projections 0.N.weight, 1.N.weight, ...")
+    parts = [one for name in found if (one := _PART.fullmatch(name))]
+    last = {int(one[1]): int(one[2]) for one in parts if one[3] == "weight"}  # head -> index of its projection
+    layers = {one[2] for one in parts if one[3] != "weight"}
+    if sorted(last) != list(range(len(last))) or set(last.values()) != {len(layers)}:
+        raise ModelLoadError(
+            f"{directory} holds no Medusa heads: it has no projections 0.N.weight, 1.N.weight, ... behind N layers "
+            f"(it has {len(layers)})"
+        )
     projection = found[f"0.{last[0]}.weight"]
     require_projection(projection, facts, directory, MedusaNet.what)
     config = MedusaConfig(
@@ -62,7 +68,7 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
     told = read_config(directory)
     tell_count(directory, told, "medusa_num_heads", config.num_heads)
     tell_count(directory, told, "medusa_num_layers", config.num_layers)
-    wanted = dtype or projection.dtype
+    wanted = dtype or stored_dtype(found)
     return fill(
         lambda device: MedusaNet(config, wanted, device or facts.device),
         _table(config),

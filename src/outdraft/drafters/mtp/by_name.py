@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.features.borrowed_head import LAYERS
-from outdraft.models.files.foreign_heads import read_config, tensor_names, write_directory
+from outdraft.models.files.foreign_heads import check_beside_layers, read_config, tensor_names, write_directory
 from outdraft.models.files.load import read_json
 from outdraft.options.errors import CapabilityError, ModelLoadError
+from outdraft.options.shown import shown
 from outdraft.weights.renamed import open_tensors
 
 QWEN, SPECULATORS = "mtp.", "mtp_layers.0."
@@ -40,6 +41,8 @@ _TO_DEEPSEEK = {
     "pre_fc_norm_embedding.": "enorm.",
 }
 _JOIN = "eh_proj.weight"
+COPIES = ("embed_tokens.", "lm_head.")  # the target's own, which trainers may save beside a layer
+BESIDE = ("num_nextn_predict_layers",)  # in config.json, beside the layers' own keys in speculators' layout
 _SHARED = ("embed_tokens.", "shared_head.head.")  # DeepSeek's layer repeats these two of its target
 _EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj)\.weight")
 _EXPERTS = re.compile(r"(.+\.experts)\.(gate_up_proj|down_proj)")
@@ -86,12 +89,21 @@ def take(directory: Path) -> NamedLayer:
     """What lies there, by whatever names, alone or inside a whole model."""
     raw = read_json(directory / "config.json")
     source = open_tensors(directory)
+    if isinstance(raw.get("transformer_layer_config"), dict):
+        check_beside_layers(raw, BESIDE)
     for part in ("transformer_layer_config", "text_config"):
         if isinstance(own := raw.get(part), dict):
-            raw = {"architectures": raw.get("architectures", []), **own}
+            raw = {"architectures": raw.get("architectures"), **own}
+    raw["architectures"] = classes = raw.get("architectures") or []
+    if not isinstance(classes, list) or not all(isinstance(one, str) for one in classes):
+        raise ModelLoadError(f"{directory}: architectures={shown(classes)} of config.json must be a list of names")
     if "mtp.fc.weight" in source:
         named = {name: source[name] for name in source if name.startswith(QWEN)}
     elif any(name.startswith(SPECULATORS) for name in source):
+        if more := sorted(name for name in source if not name.startswith((SPECULATORS, *COPIES))):
+            raise CapabilityError(
+                f"{directory}: {more[0]} is not of the first MTP layer, and outdraft renames that alone"
+            )
         named = _apart({from_speculators(name): source[name] for name in source if name.startswith(SPECULATORS)})
     else:
         (first, *more) = sorted(
@@ -111,9 +123,10 @@ def write_qwen(layer: NamedLayer, directory: Path) -> None:
 def write_deepseek(layer: NamedLayer, directory: Path) -> None:
     """By itself; the number of its target's layers is in the names."""
     count = layer.config.get("num_hidden_layers")
-    if not isinstance(count, int):
+    if type(count) is not int or count < 0:
         raise ModelLoadError(
-            "the target's config.json does not say num_hidden_layers, which stands in DeepSeek's names"
+            f"num_hidden_layers={shown(count)} of the target's config.json must be a number: it stands in DeepSeek's "
+            "names"
         )
     place = f"model.layers.{count}."
     write_directory(directory, layer.config, {_renamed(n, _TO_DEEPSEEK, place): t for n, t in layer.tensors.items()})
@@ -176,6 +189,8 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             made[name] = tensor
             continue
         parts = ("gate_proj", "up_proj") if match[2] == "gate_up_proj" else ("down_proj",)
+        if tensor.dim() != 3 or tensor.shape[1] % len(parts):
+            raise ModelLoadError(f"{name} of shape {tuple(tensor.shape)} is not of experts: download the files again")
         for i, both in enumerate(tensor):
             for part, one in zip(parts, both.chunk(len(parts)), strict=True):
                 made[f"{match[1]}.{i}.{part}.weight"] = one.clone()

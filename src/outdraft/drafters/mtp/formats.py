@@ -29,7 +29,13 @@ from outdraft.drafters.mtp.by_name import (
 from outdraft.drafters.mtp.net import MtpNet, load_mtp, save_mtp
 from outdraft.drafters.shared.learning.vocab import require_whole
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.files.foreign_heads import read_config, speculators_config, tensor_names, write_directory
+from outdraft.models.files.foreign_heads import (
+    read_config,
+    speculators_config,
+    stored_dtype,
+    tensor_names,
+    write_directory,
+)
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError
@@ -54,8 +60,7 @@ def _read(directory: Path, target: Decoder | TargetPort | None, dtype: torch.dty
     if target is None:
         return take(directory)
     if dtype is None:
-        tensors = open_tensors(directory)
-        dtype = next(tensors[name].dtype for name in tensors if name.startswith((QWEN, SPECULATORS)))
+        dtype = stored_dtype(open_tensors(directory), (QWEN, SPECULATORS))
     return load_mtp(directory, target, dtype)
 
 
@@ -77,7 +82,7 @@ def _write_speculators(net: MtpNet | NamedLayer, target: Decoder | None, target_
     """Raises `CapabilityError` for more layers than one, which the layout has no names for."""
     if isinstance(net, NamedLayer):
         layers, dtype = dict(net.config), net.config.get("dtype", net.config.get("torch_dtype"))
-        told = _told(layers, dtype, list(net.config.get("architectures", [])), target_name)
+        told = _told(layers, dtype, list(net.config["architectures"]), target_name)
         write_directory(directory, told, speculators_tensors(net))
         return
     require_whole(net, "speculators'")

@@ -11,6 +11,7 @@ checkpoints have for it (`mtp.*`).
 Embedding and head are the target's. What stands in for the next feature is normed, as the true one is.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from outdraft.drafters.mtp.by_name import QWEN, SPECULATORS, from_speculators
+from outdraft.drafters.mtp.by_name import BESIDE, COPIES, QWEN, SPECULATORS, from_speculators
 from outdraft.drafters.shared.features.borrowed_head import (
     BorrowedHeadConfig,
     BorrowedHeadNet,
@@ -30,7 +31,7 @@ from outdraft.drafters.shared.features.network import NativeParts
 from outdraft.drafters.shared.learning.vocab import STORED, find_vocab, stored
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
-from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
+from outdraft.models.files.foreign_heads import check_beside_layers, fill, tensors_of_net, under_names, write_directory
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import blocks_of
@@ -40,9 +41,11 @@ from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.norm import RMSNorm
 from outdraft.options.errors import ModelLoadError
-from outdraft.weights.renamed import NamedTensors, open_tensors
+from outdraft.weights.renamed import open_tensors
+from outdraft.weights.source import TensorSource
 
 ARCHITECTURE = "OutdraftMTP"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,23 @@ def save_mtp(net: MtpNet, directory: Path, dtype: torch.dtype | None = None) -> 
     write_directory(directory, layers_told(net, ARCHITECTURE, dtype), tensors)
 
 
+def _tensors(source: TensorSource) -> TensorSource:
+    """By Qwen3-Next's names, without the rest of a whole model; one line where a layer by itself has its target's
+    tables beside it."""
+    inside = any(name.startswith(("model.", "language_model.")) for name in source)
+    copies = [name for name in source if name.startswith(COPIES) and not inside]
+    if copies:
+        _log.warning("%s: %s: the target's own are used", source.origin.name, ", ".join(copies))
+
+    def ours(name: str) -> str | None:
+        if name.startswith(SPECULATORS):
+            return from_speculators(name)
+        is_own = name.startswith((QWEN, "mtp_layers.")) or name in STORED
+        return name if is_own or not (inside or name in copies) else None
+
+    return under_names(source, ours)
+
+
 def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> MtpNet:
     """The network in `directory`, or in a whole model there, for this target; in the target's type by default.
 
@@ -123,12 +143,10 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     """
     facts = facts_of(target)
     raw = read_json(directory / "config.json")
-    source = open_tensors(directory)
-    names = {from_speculators(name): name for name in source if name.startswith(SPECULATORS)}
-    ours = {name: name for name in source if name.startswith(QWEN) or name in STORED}
-    tensors = NamedTensors(source, names | ours)
-    whole = raw.get("transformer_layer_config")
-    raw = whole if isinstance(whole, dict) else raw
+    tensors = _tensors(open_tensors(directory))
+    if isinstance(told := raw.get("transformer_layer_config"), dict):
+        check_beside_layers(raw, BESIDE)
+        raw = told
     if f"{QWEN}fc.weight" not in tensors:
         raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {QWEN}fc.weight")
     layers = read_layers(raw, directory, MtpConfig.what)

@@ -10,6 +10,7 @@ Keys of vLLM that mean nothing here are accepted with a line in the log, or refu
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from outdraft.core.registry import find, names, option_names
@@ -17,10 +18,11 @@ from outdraft.engine.naming.combination import Speculation
 from outdraft.engine.naming.foreign import EXACT, METHODS, RULES, settle_config
 from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.options.checked import check_value
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import ConfigError, ModelLoadError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.paths import user_path
 from outdraft.options.shown import shown
+from outdraft.weights.gguf import GgufFile
 from outdraft.weights.hub import resolve
 
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
@@ -31,6 +33,7 @@ _DRAWN = {"greedy": "greedy", "probabilistic": "match"}  # draft_sample_method -
 def from_mapping(config: Mapping[str, Any]) -> Speculation:
     """Read the dictionary; unknown keys are refused with the near miss."""
     config = check_value("speculative_config", config, Mapping)
+    config = {key: str(value) if isinstance(value, Path) else value for key, value in config.items()}
     name = _meant(config)
     method = find("drafter", name)
     options = {key: value for key, value in config.items() if key not in _OURS}
@@ -104,7 +107,7 @@ def _unnamed(options: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _drawn(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
     """`draft_sample_method` as the option `sample`; a method that draws nothing ignores it."""
     left = dict(options)
-    asked = left.pop("draft_sample_method", None)
+    asked = check_value("draft_sample_method", left.pop("draft_sample_method", None), str | None)
     if asked is None:
         return left
     if asked not in _DRAWN:
@@ -113,10 +116,17 @@ def _drawn(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
 
 
 def _lies_in(model: Any) -> str | None:
-    """The drafter of what lies in a directory, a GGUF file, or on the hub; None: another place, or it is not known."""
+    """The drafter of what lies in a directory, a GGUF file, or on the hub; None: it is not known.
+
+    Raises `ModelLoadError` for what is not there, and for a GGUF file that is damaged.
+    """
     if not isinstance(model, str):
         return None
-    on_hub = model.count("/") == 1 and not model.startswith((".", "/", "~")) and not user_path(model).exists()
-    place = resolve(model) if on_hub or model.startswith("zoo:") else user_path(model)
-    found = recognise(place) if place.exists() else None
+    if not (place := user_path(model)).exists():
+        if model.startswith((".", "/", "~")):
+            raise ModelLoadError(f"speculative_config: {shown(model)} does not exist: give the place of a draft")
+        place = resolve(model)
+    found = recognise(place)
+    if found is None and place.is_file():
+        GgufFile(place)
     return None if found is None else drafter_of(found[0])

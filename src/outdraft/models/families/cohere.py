@@ -7,7 +7,7 @@ Cohere, "Command R7B", 2024, https://huggingface.co/CohereLabs/c4ai-command-r7b-
 from collections.abc import Iterable
 
 from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
-from outdraft.models.families.shared.fields import SLIDING, Fields, every_nth_full, windows_of
+from outdraft.models.families.shared.fields import SLIDING, Fields, every_nth_full
 from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.networks.config import ModelConfig
 
@@ -39,7 +39,7 @@ def _read(fields: Fields) -> ModelConfig:
         out_bias=bias,
         tie_embeddings=is_tied,
         logit_scale=fields.get("logit_scale", float, 0.0625),
-        windows=windows_of(kinds, fields.get("sliding_window", int, 4096)),
+        windows=fields.windows_of(kinds, fields.sliding_window(4096)),
     )
     return config.turned_where([kind == SLIDING for kind in kinds])
 

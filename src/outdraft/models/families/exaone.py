@@ -6,7 +6,7 @@ LG AI Research, "EXAONE 4.0", 2025, https://arxiv.org/abs/2507.11407.
 from collections.abc import Iterable
 
 from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
-from outdraft.models.families.shared.fields import FULL, SLIDING, Fields, windows_of
+from outdraft.models.families.shared.fields import FULL, SLIDING, Fields
 from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.networks.config import ModelConfig
 
@@ -20,7 +20,7 @@ def _read(fields: Fields) -> ModelConfig:
         pre_norm=False,
         post_norm=True,
         qk_norm=True,
-        windows=windows_of(kinds, size),
+        windows=fields.windows_of(kinds, size),
     )
     return config.turned_where([size is None or kind == SLIDING for kind in kinds])
 

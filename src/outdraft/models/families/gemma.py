@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
-from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields, every_nth_full, windows_of
+from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields, every_nth_full
 from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.families.shared.rope_fields import read_rope, write_ropes
 from outdraft.models.networks.config import ModelConfig
@@ -47,14 +47,14 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         score_scale=fields.get("query_pre_attn_scalar", float, 256.0) ** -0.5,
         score_cap=maybe(*cap),
         logit_cap=maybe(*logit_cap),
-        windows=windows_of(kinds, fields.get("sliding_window", int, 4096)),
+        windows=fields.windows_of(kinds, fields.sliding_window(4096)),
         **special,
     )
 
 
 def _read2(fields: Fields) -> ModelConfig:
     fields.look("cache_implementation")
-    fields.only(sliding_window_size=fields.get("sliding_window", int, 4096))
+    fields.only(sliding_window_size=fields.sliding_window(4096))
     return _read(fields, 2)
 
 

@@ -101,7 +101,7 @@ def _write_mistral(config: ModelConfig) -> dict[str, object]:
 
 
 def _read_ministral(fields: Fields) -> ModelConfig:
-    windows = fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window"))
+    windows = fields.windows(fields.layers("num_hidden_layers"), fields.sliding_window())
     return read_common(fields, head_dim=128, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows)
 
 

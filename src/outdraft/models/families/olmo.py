@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
-from outdraft.models.families.shared.fields import MOST_CHANNELS, SLIDING, Fields, every_nth_full, windows_of
+from outdraft.models.families.shared.fields import MOST_CHANNELS, SLIDING, Fields, every_nth_full
 from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
 from outdraft.models.families.shared.rope_fields import read_rope, write_ropes
 from outdraft.models.networks.config import ModelConfig
@@ -39,7 +39,7 @@ def _read3(fields: Fields) -> ModelConfig:
     kinds = fields.layer_kinds(every_nth_full(fields.layers("num_hidden_layers"), 4))
     everywhere = read_rope(fields, width, max_len, theta=_THETA)
     near = read_rope(fields, width, max_len, theta=_THETA, kind_of_layer=SLIDING, is_scaled=False)
-    windows = windows_of(kinds, fields.get("sliding_window", int, 4096))
+    windows = fields.windows_of(kinds, fields.sliding_window(4096))
     ropes = tuple(near if kind == SLIDING else everywhere for kind in kinds)
     return _read(fields, windows=windows, rope=everywhere, ropes=ropes)
 

@@ -16,9 +16,9 @@ _NAMES = LayerNames(qkv=("self_attn.qkv_proj",), up=("mlp.gate_up_proj",))
 def _read(fields: Fields) -> ModelConfig:
     fields.look("attention_bias")  # its code has none, whatever the file says
     fields.only(full_attn_mod=1, interpolate_factor=1)
-    size, longest = fields.maybe_int("sliding_window"), fields.size("max_position_embeddings", 4096)
-    size = None if size is not None and size >= longest else size
+    size, longest = fields.sliding_window(), fields.size("max_position_embeddings", 4096)
     windows = fields.windows(fields.layers("num_hidden_layers"), size)
+    windows = () if size is not None and size >= longest else windows
     return read_common(fields, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows)
 
 

@@ -10,10 +10,11 @@ from outdraft.models.networks.config import ModelConfig
 
 
 def _windows(fields: Fields) -> tuple[int | None, ...]:
-    layers = fields.layers("num_hidden_layers")
-    size, first = fields.get("sliding_window", int, 4096), fields.get("max_window_layers", int, 28)
-    fields.look("layer_types")
-    return fields.windows(layers, size, first=first) if fields.get("use_sliding_window", bool, False) else ()
+    layers, first = fields.layers("num_hidden_layers"), fields.get("max_window_layers", int, 28)
+    if not fields.get("use_sliding_window", bool, False):
+        fields.look("layer_types"), fields.look("sliding_window")
+        return ()
+    return fields.windows(layers, fields.sliding_window(4096), first)
 
 
 def _write_windows(config: ModelConfig) -> dict[str, object]:

@@ -4,7 +4,7 @@ Hugging Face, "SmolLM3", 2025, https://huggingface.co/blog/smollm3.
 """
 
 from outdraft.models.families.llama import IGNORED, kinds_of, llama_table, read_common, write_common, write_windows
-from outdraft.models.families.shared.fields import FULL, SLIDING, Fields, windows_of
+from outdraft.models.families.shared.fields import FULL, SLIDING, Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
 
@@ -17,7 +17,7 @@ def _read(fields: Fields) -> ModelConfig:
         turned = [int((i + 1) % period != 0) for i in range(layers)]
     if not isinstance(turned, list) or len(turned) != layers:
         raise fields.error("no_rope_layers", turned, f"a list of {layers} numbers")
-    slides, size = fields.get("use_sliding_window", bool, False), fields.maybe_int("sliding_window")
+    slides, size = fields.get("use_sliding_window", bool, False), fields.sliding_window()
     if not slides:
         fields.look("max_window_layers")  # stands in published files
     kinds = fields.layer_kinds([SLIDING if slides and size is not None and not turn else FULL for turn in turned])
@@ -28,7 +28,7 @@ def _read(fields: Fields) -> ModelConfig:
         out_bias=bias,
         mlp_bias=fields.get("mlp_bias", bool, False),
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
-        windows=windows_of(kinds, size) if slides else (),
+        windows=fields.windows_of(kinds, size) if slides else (),
     )
     return config.turned_where(turned)
 

@@ -26,7 +26,7 @@ def _read(fields: Fields) -> ModelConfig:
         out_bias=bias,
         mlp_bias=bias,
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
-        windows=fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window")),
+        windows=fields.windows(fields.layers("num_hidden_layers"), fields.sliding_window()),
     )
 
 

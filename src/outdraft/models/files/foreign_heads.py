@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,19 +16,21 @@ from torch import Tensor, nn
 
 from outdraft.core.head_format import HeadFormat
 from outdraft.core.learner_registry import find_learner, learner_names
+from outdraft.models.families.shared.fields import check_keys
 from outdraft.models.families.shared.naming import Entry, stored_shapes
 from outdraft.models.files.load import read_json, require_filled
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
-from outdraft.weights.renamed import open_tensors
+from outdraft.weights.renamed import NamedTensors, open_tensors
 from outdraft.weights.safetensors import SINGLE, save_tensors
 from outdraft.weights.source import TensorSource
 
 Net = TypeVar("Net", bound=nn.Module)
 _log = logging.getLogger(__name__)
 _TABLES = ("rotary_emb.inv_freq",)  # which can be computed
+_SPECULATORS = ("speculators_model_type", "speculators_version", "speculators_config", "transformer_layer_config")
 
 
 def read_config(directory: Path) -> Mapping[str, Any]:
@@ -92,9 +95,30 @@ def tell_count(directory: Path, told: Mapping[str, Any], key: str, counted: int)
         )
 
 
-def stored_dtype(tensors: TensorSource) -> torch.dtype:
-    """The type of the first tensor that is of real numbers; float32 where none is."""
-    return next((tensors[name].dtype for name in tensors if tensors[name].is_floating_point()), torch.float32)
+def stored_dtype(tensors: TensorSource, begins: tuple[str, ...] = ("",)) -> torch.dtype:
+    """The narrowest type that holds every number of the tensors whose names begin so; float32 where none is real."""
+    found = {tensors.real_dtype(name) for name in tensors if name.startswith(begins)}
+    return reduce(torch.promote_types, [one for one in found if one is not None] or [torch.float32])
+
+
+def under_names(source: TensorSource, ours: Callable[[str], str | None]) -> NamedTensors:
+    """The tensors under the names that `ours` gives; None: left out. Raises `ModelLoadError` for two of one name."""
+    names = dict[str, str]()
+    for name in source:
+        own = ours(name)
+        if own is not None and names.setdefault(own, name) != name:
+            raise ModelLoadError(
+                f"{source.origin} holds two tensors for {own!r}, {names[own]!r} and {name!r}: delete the one that the "
+                "draft was not trained with"
+            )
+    return NamedTensors(source, names)
+
+
+def check_beside_layers(raw: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Keys of speculators' layout beside the layers' own: refused where they may change what is computed, else one
+    line names those that are not `known`."""
+    name = str(raw.get("speculators_model_type"))
+    check_keys(raw, {*known, *_SPECULATORS}, name, strict=False)
 
 
 def fill(
@@ -127,6 +151,7 @@ def fill(
                     f"{what}: tensor {name!r} {found}; its config.json asks for {shape}: take "
                     "both files from one place, or download them again"
                 )
+            tensors.require_real(name)
     net = make(None)
     own = dict(net.named_parameters())
     with torch.no_grad():

@@ -78,7 +78,7 @@ def _gemma(meta: GgufMeta, layers_of_the_largest: int) -> Keys:
         "hidden_activation": "gelu_pytorch_tanh",
         "hidden_act": None,
         "final_logit_softcapping": cap,
-        "sliding_window": meta.value("attention.sliding_window"),
+        "sliding_window": meta.value("attention.sliding_window", 4096),
     }
 
 

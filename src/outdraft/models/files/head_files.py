@@ -78,6 +78,7 @@ def load_head(
                 f"{what} in {directory}: tensor {name!r} is missing or has another shape than config.json asks "
                 "for: take both files from one place, or download them again"
             )
+        store.require_real(name)
     net = make(config, None)
     with torch.no_grad():
         for name, parameter in net.named_parameters():

@@ -34,7 +34,7 @@ from outdraft.options.read_file import load_json
 from outdraft.options.shown import shown
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
-from outdraft.weights.source import TensorSource
+from outdraft.weights.source import REAL, TensorSource
 
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
@@ -48,8 +48,7 @@ DTYPES = {
 }
 _log = logging.getLogger(__name__)
 _VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
-_STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-_STORED |= {"U8": torch.bfloat16}  # blocks of integers
+_STORED = {**REAL, "U8": torch.bfloat16}  # the last: blocks of integers
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
@@ -115,17 +114,16 @@ class StoredWeights:
         entry.fill(target, [self.source[self.names[name]] for name in entry.theirs])
 
     def _check(self, entry: Entry, target: Tensor) -> None:
-        source = self.source
-        theirs = [self.names[name] for name in entry.theirs]
+        source, theirs = self.source, [self.names[name] for name in entry.theirs]
         for name, shape in zip(theirs, stored_shapes(entry, tuple(target.shape)), strict=True):
+            where, told = f"tensor '{name}' in {source.origin}", source.dtype_name(name)
             if source.shape(name) != shape:
+                raise ModelLoadError(f"{where} has shape {source.shape(name)}, config.json asks for {shape}")
+            if target.is_floating_point():
+                source.require_real(name)
+            elif target.dtype in _INTEGERS and told != _INTEGERS[target.dtype]:
                 raise ModelLoadError(
-                    f"tensor '{name}' in {source.origin} has shape {source.shape(name)}, config.json asks for {shape}"
-                )
-            if target.dtype in _INTEGERS and source.dtype_name(name) != _INTEGERS[target.dtype]:
-                raise ModelLoadError(
-                    f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
-                    f"{_INTEGERS[target.dtype]}: quantize the original again"
+                    f"{where} is {told}, config.json asks for {_INTEGERS[target.dtype]}: quantize the original again"
                 )
 
 
@@ -263,9 +261,11 @@ def read_json(path: Path) -> dict[str, object]:
     """A JSON object, or a `ModelLoadError` that says what is wrong with the file."""
     try:
         raw = load_json(path)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ModelLoadError(f"{path.parent} has no {path.name}: is it a model directory?") from error
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise ModelLoadError(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
         raise ModelLoadError(f"{path} is not valid JSON ({error}): download it again") from error
     if not isinstance(raw, dict):
         raise ModelLoadError(f"{path} holds a {type(raw).__name__}, not an object: download it again")

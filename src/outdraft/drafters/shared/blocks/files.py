@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
@@ -17,9 +18,13 @@ from outdraft.drafters.shared.blocks.gguf import names_in, open_blocks
 from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, Absent, Tensors, read_keys
 from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.shared.naming import Entry, linear, norm
+from outdraft.models.files.foreign_heads import under_names
 from outdraft.models.networks.port import TargetFacts
+from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 from outdraft.weights.pickled import read_pickled_vector
-from outdraft.weights.renamed import HeldTensors, NamedTensors, open_tensors
+from outdraft.weights.renamed import HeldTensors
+from outdraft.weights.safetensors import read_tensors
 from outdraft.weights.source import TensorSource
 
 BESIDE = ("d2t", "t2d")  # tensors that are no parameters
@@ -79,13 +84,21 @@ def own_tensors(directory: Path, also: Mapping[str, str]) -> frozenset[str] | No
 
 def _tensors(found: TensorSource, directory: Path, also: Mapping[str, str]) -> TensorSource:
     """Under canonical names, with a mask's embedding that lies in a file of its own."""
-    tensors = NamedTensors(found, {_ours(name, also): name for name in found if not name.startswith(_BORROWED)})
-    for path in (directory / f"{MASK}.safetensors", directory / f"{MASK}.pt"):
-        if path.exists() and MASK not in tensors:
-            is_pickle = path.suffix == ".pt"
-            row = read_pickled_vector(path, "embedding") if is_pickle else open_tensors(directory, [path.name])[MASK]
-            return HeldTensors({**tensors, MASK: row.flatten()}, directory)
-    return tensors
+    tensors = under_names(found, lambda name: None if name.startswith(_BORROWED) else _ours(name, also))
+    beside = (directory / f"{MASK}.safetensors", directory / f"{MASK}.pt")
+    rows = [_mask_row(path) for path in beside if path.exists()]
+    rows += [tensors[MASK].flatten()] if MASK in tensors else []
+    if any(not torch.equal(row.float(), rows[0].float()) for row in rows[1:]):
+        raise ModelLoadError(f"{directory} holds several rows for {MASK}, which differ: leave in one")
+    return HeldTensors({**tensors, MASK: rows[0]}, directory) if rows else tensors
+
+
+def _mask_row(path: Path) -> Tensor:
+    """The row in a file of its own. Raises `ModelLoadError` where it has another name there."""
+    found = {MASK: read_pickled_vector(path, "embedding")} if path.suffix == ".pt" else read_tensors(path)
+    if MASK not in found:
+        raise ModelLoadError(f"{path} holds no tensor {MASK!r} but {shown(sorted(found))}: give it that name")
+    return found[MASK].flatten()
 
 
 def _ours(name: str, also: Mapping[str, str]) -> str:

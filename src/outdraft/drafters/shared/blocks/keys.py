@@ -11,11 +11,12 @@ one line in the log names it.
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.models.families.shared.fields import MOST_CHANNELS, OFF, SLIDING, Fields, check_keys
+from outdraft.models.families.shared.fields import MOST_CHANNELS, MOST_LAYERS, OFF, SLIDING, Fields, check_keys
 from outdraft.models.files.load import find_architecture
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.port import TargetFacts
@@ -24,13 +25,14 @@ from outdraft.options.shown import shown
 
 NESTED, LAYERS, NAMED = "dflash_config", "transformer_layer_config", "speculators_model_type"
 TAPS, FLAT_TAPS = ("aux_hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids"), "target_layer_ids"
-RUNTIME = "runtime_block_size"
+RUNTIME, DEPTH = "runtime_block_size", "num_target_layers"
+MOST_SLOTS = 1024  # of a block: all of them are computed, whatever is asked for
 _log = logging.getLogger(__name__)
 _WINDOWS = ("layer_types", "sliding_window", "use_sliding_window", "max_window_layers")
 _READ = (
     *(*TAPS, FLAT_TAPS, *_WINDOWS, "speculators_config", "speculators_version", NAMED, LAYERS, NESTED),
     *("block_size", "mask_token_id", "sample_from_anchor", "shift_label", "is_causal", "sliding_window_non_causal"),
-    *("draft_vocab_size", "target_hidden_size", "num_target_layers", "has_embed_tokens", "has_lm_head"),
+    *("draft_vocab_size", "target_hidden_size", DEPTH, "has_embed_tokens", "has_lm_head"),
     *("input_embedding_scale", "output_multiplier", "final_logit_softcapping", "projector_type"),
     RUNTIME,
 )
@@ -90,7 +92,9 @@ def read_keys(
         layers = replace(layers, norm="rms32")
     causal, causal_windows = _sight(fields, absent, where, is_flat=is_flat)
     cap = fields.get("final_logit_softcapping", float, 0.0)
-    size, runtime = whole_number(said, "block_size", where, least=2), said.get(RUNTIME)
+    if not 0 <= cap < inf:
+        raise fields.error("final_logit_softcapping", cap, "a number above 0, or null for none")
+    size, runtime = whole_number(said, "block_size", where, least=2, most=MOST_SLOTS), said.get(RUNTIME)
     from_anchor = _from_anchor(fields, absent, where, is_flat=is_flat)
     if runtime is not None:
         runtime = whole_number(said, RUNTIME, where, least=1 if from_anchor else 2, most=size)
@@ -113,7 +117,7 @@ def read_keys(
         value_scale=fields.get(VALUES, float, 1.0),
         embedding_scale=fields.get("input_embedding_scale", float, 1.0),
         output_multiplier=fields.get("output_multiplier", float, 1.0),
-        logit_cap=cap if cap > 0 else None,
+        logit_cap=cap or None,
     )
     for key, is_there in (("has_embed_tokens", found.own_embedding), ("has_lm_head", found.own_head)):
         if said.get(key) and not is_there:
@@ -121,15 +125,22 @@ def read_keys(
     return config, said
 
 
-def whole_number(said: Mapping[str, Any], key: str, directory: Path, *, least: int, most: int = 0) -> int:
+def whole_number(said: Mapping[str, Any], key: str, directory: Path, *, least: int, most: int = 1 << 24) -> int:
     """What config.json says under a key. Raises `ModelLoadError` where that is nothing, or no such number."""
     value = said.get(key)
-    if type(value) is not int or not least <= value <= (most or 1 << 24):
-        limit = f", and at most {most}" if most else ""
+    if type(value) is not int or not least <= value <= most:
         raise ModelLoadError(
-            f"{directory}: {key}={shown(value)} of config.json must be a number of at least {least}{limit}"
+            f"{directory}: {key}={shown(value)} of config.json must be a number of at least {least}, and at most {most}"
         )
     return value
+
+
+def one_flag(fields: Fields, keys: Collection[str], where: Path) -> bool | None:
+    """What keys of one meaning say; None: nothing. Raises `ModelLoadError` where they contradict each other."""
+    told = {key: flag for key in keys if (flag := _flag(fields, key)) is not None}
+    if len(set(told.values())) > 1:
+        raise ModelLoadError(f"{where}: {' and '.join(told)} of config.json contradict each other: leave one out")
+    return next(iter(told.values()), None)
 
 
 def said_in(raw: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -160,9 +171,7 @@ def _layers(told: dict[str, Any], known: Collection[str], where: Path, *, qk_nor
     shape = kind.read(told, beside=known)
     if kind.model_type == "llama" and told["use_sliding_window"]:
         fields = Fields(told)
-        shape = replace(shape, windows=fields.windows(shape.num_layers, fields.maybe_int("sliding_window")))
-    if slides and not shape.windows:
-        raise ModelLoadError(f"{where}: layer_types of config.json names windows, and there is no sliding_window")
+        shape = replace(shape, windows=fields.windows(shape.num_layers, fields.sliding_window()))
     return shape
 
 
@@ -180,10 +189,9 @@ def _sight(fields: Fields, absent: Absent, where: Path, *, is_flat: bool) -> tup
 
 def _from_anchor(fields: Fields, absent: Absent, where: Path, *, is_flat: bool) -> bool:
     """Whether the anchor's slot guesses. ModelOpt calls it `shift_label`; DeepSpec has no key for it, and does."""
-    for key in ("sample_from_anchor", "shift_label"):
-        told = _flag(fields, key)
-        if told is not None:
-            return told
+    told = one_flag(fields, ("sample_from_anchor", "shift_label"), where)
+    if told is not None:
+        return told
     found = absent.from_anchor and not (is_flat and fields.has(NESTED))
     if is_flat and absent.from_anchor:
         _log.warning(
@@ -212,12 +220,15 @@ def _flag(fields: Fields, key: str) -> bool | None:
 
 def _taps(said: Mapping[str, Any], where: Path, num_drafted: int | None, num_layers: int) -> tuple[int, ...]:
     """After so many of the target's `num_layers`. num_drafted: layers of a flat draft, which may leave its taps out."""
-    if num_drafted is not None and said.get("num_target_layers") not in (None, num_layers):
+    if (
+        said.get(DEPTH) is not None
+        and (deep := whole_number(said, DEPTH, where, least=1, most=MOST_LAYERS)) != num_layers
+    ):
         raise CapabilityError(
-            f"the block network in {where} is for a target of {said['num_target_layers']} layers, and this one has "
-            f"{num_layers}: take a draft of this target"
+            f"the block network in {where} is for a target of {deep} layers, and this one has {num_layers}: take a "
+            "draft of this target"
         )
-    told = set()
+    told = {}
     for key in (*TAPS, FLAT_TAPS):
         listed, more = said.get(key), int(key == FLAT_TAPS)
         if listed is None:
@@ -225,11 +236,11 @@ def _taps(said: Mapping[str, Any], where: Path, num_drafted: int | None, num_lay
         fits = isinstance(listed, list) and all(type(n) is int and -more <= n < 1 << 20 for n in listed)
         if not fits or not listed:
             raise ModelLoadError(f"{where}: {key}={shown(listed)} of config.json is no list of layers")
-        told.add(tuple(n + more for n in listed))
-    if len(told) > 1:
-        raise ModelLoadError(f"{where}: {TAPS[0]} and {FLAT_TAPS} of config.json name different taps: leave in one")
+        told[key] = tuple(n + more for n in listed)
+    if len(set(told.values())) > 1:
+        raise ModelLoadError(f"{where}: {' and '.join(told)} of config.json name different taps: leave in one")
     if told:
-        return told.pop()
+        return next(iter(told.values()))
     if num_drafted is None:
         raise ModelLoadError(f"{where}: config.json names no taps: give {TAPS[0]}, layers counted from 1")
     if num_drafted == 1:

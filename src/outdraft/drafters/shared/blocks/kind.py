@@ -123,6 +123,11 @@ class BlockKind(Generic[Own]):
             raise ModelLoadError(f"{directory} holds no {self.name} network by its tensors{instead(directory)}")
         files = read_blocks(directory, facts, self.absent, self.keys, self.also)
         files.config.require(facts)
+        if (head := files.said.get("projector_type")) not in (None, "dflash", self.name):
+            raise ModelLoadError(
+                f"{directory}: projector_type={shown(head)} of config.json, and its tensors are those of {self.name}: "
+                "take both from one place, or download them again"
+            )
         config, own = files.config, self.read(files.said, files.tensors, directory)
 
         def make(device: torch.device | None) -> BlockNet:

@@ -30,7 +30,7 @@ from outdraft.drafters.shared.learning.vocab import STORED, find_vocab, stored
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Entry, layer_entries
-from outdraft.models.files.foreign_heads import fill, tensors_of_net, write_directory
+from outdraft.models.files.foreign_heads import fill, tensors_of_net, under_names, write_directory
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import blocks_of
@@ -39,7 +39,7 @@ from outdraft.models.networks.packable import weight_of
 from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.options.errors import ModelLoadError
-from outdraft.weights.renamed import NamedTensors, open_tensors
+from outdraft.weights.renamed import open_tensors
 
 ARCHITECTURE = "LlamaForCausalLMEagle"
 
@@ -120,8 +120,7 @@ def load_last_feature(
     """
     facts = facts_of(target)
     raw = read_json(directory / "config.json")
-    source = open_tensors(directory)
-    tensors = NamedTensors(source, {name.removeprefix("model."): name for name in source})
+    tensors = under_names(open_tensors(directory), lambda name: name.removeprefix("model."))
     if "fc.weight" not in tensors or "layers.0.post_attention_layernorm.weight" not in tensors:
         raise ModelLoadError(f"{directory} holds no EAGLE-1 network: it has no tensors fc.weight and layers.0")
     if ARCHITECTURE in str(raw.get("architectures")) and raw.get("model_type") not in LAYERS:

@@ -5,7 +5,7 @@ left, in ascending order. Zhao et al., "FR-Spec: accelerating large-vocabulary l
 speculative sampling", 2025, https://arxiv.org/abs/2502.14856. In files (EAGLE-3's, and all that follow them):
 
     d2t  int64 [V']   the difference of the target's id and the draft's: target id = i + d2t[i]
-    t2d  bool [V]     which of the target's tokens the draft can say
+    t2d  bool [V]     which of the target's tokens the draft can say; alone, it says all
 
 A draft with a head of its own learns a row for each of them; one that borrows its target's head reads that head's rows
 (`CutHead`). Tokens outside have probability 0 in the draft's distribution, so that rules stay exact.
@@ -76,15 +76,24 @@ def find_vocab(tensors: Mapping[str, Tensor], size: int | None, vocab_size: int,
 
     Raises `ModelLoadError` for maps that say what cannot be, and where they are missing or of another size.
     """
-    if "d2t" not in tensors:
-        if size is None or size == vocab_size:
-            return None
+    t2d, key = tensors.get("t2d"), "d2t" if "d2t" in tensors else "t2d"
+    if "d2t" in tensors:
+        vocab = _read(tensors["d2t"], t2d, vocab_size, where)
+    elif t2d is not None:
+        if t2d.shape != (vocab_size,) or t2d.is_floating_point():
+            raise ModelLoadError(
+                f"{where}: t2d must say true or false of {vocab_size} tokens, and is {t2d.dtype} {tuple(t2d.shape)}: "
+                "take it and config.json from one place"
+            )
+        vocab = t2d.nonzero().flatten()
+    elif size is None or size == vocab_size:
+        return None
+    else:
         raise ModelLoadError(
             f"{where}: a draft vocabulary of {size} out of {vocab_size} tokens, and no d2t that says which"
         )
-    vocab = _read(tensors["d2t"], tensors.get("t2d"), vocab_size, where)
-    if size is not None and len(vocab) != size:
-        raise ModelLoadError(f"{where}: d2t is of {len(vocab)} tokens, draft_vocab_size={size} in config.json")
+    if not len(vocab) or (size is not None and len(vocab) != size):
+        raise ModelLoadError(f"{where}: {key} is of {len(vocab)} tokens, draft_vocab_size={size} in config.json")
     return None if len(vocab) == vocab_size else vocab
 
 

@@ -164,15 +164,24 @@ class Fields:
             raise self.error("layer_types", unknown[0], f"supported: {', '.join(known)}")
         return kinds
 
-    def sliding_window(self, absent: int) -> int | None:
+    def sliding_window(self, absent: int | None = None) -> int | None:
         """How many keys a row sees. A null says: all; a key that is absent says `absent`, as in transformers."""
-        return self.maybe_int("sliding_window") if "sliding_window" in self.raw else absent
+        key = "sliding_window"
+        return self.size(key) if self.has(key) else None if key in self.raw else absent
 
     def windows(self, num_layers: int, size: int | None, first: int = 0) -> tuple[int | None, ...]:
         """Sliding windows: by `layer_types` where present, else on layers `first` and up."""
-        return windows_of(
+        return self.windows_of(
             self.layer_kinds([FULL if i < first or size is None else SLIDING for i in range(num_layers)]), size
         )
+
+    def windows_of(self, kinds: Sequence[str], size: int | None) -> tuple[int | None, ...]:
+        """`ModelConfig.windows` of layers of these kinds."""
+        if SLIDING not in kinds:
+            return ()
+        if size is None:
+            raise self.error("sliding_window", None, "layers with a window need its size")
+        return tuple(size if kind == SLIDING else None for kind in kinds)
 
 
 def all_ends(*told: object) -> list[int] | None:
@@ -193,13 +202,6 @@ def all_ends(*told: object) -> list[int] | None:
 def every_nth_full(num_layers: int, period: int) -> list[str]:
     """Layers of which each `period`-th sees all and the others have a window; 0: all see all."""
     return [SLIDING if period and (i + 1) % period else FULL for i in range(num_layers)]
-
-
-def windows_of(kinds: Sequence[str], size: int | None) -> tuple[int | None, ...]:
-    """`ModelConfig.windows` of layers of these kinds."""
-    if size is None or SLIDING not in kinds:
-        return ()
-    return tuple(size if kind == SLIDING else None for kind in kinds)
 
 
 def check_keys(

@@ -26,7 +26,7 @@ from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
-from outdraft.models.files.foreign_heads import instead, speculators_config
+from outdraft.models.files.foreign_heads import check_beside_layers, instead, speculators_config, under_names
 from outdraft.models.files.load import find_architecture, read_json
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
@@ -35,6 +35,7 @@ from outdraft.weights.source import TensorSource
 
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 TAPS = "eagle_aux_hidden_state_layer_ids"
+ALSO_TAPS, NUM_TAPS = "aux_hidden_state_layer_ids", "num_aux_hidden_states"
 NESTED = "eagle_config"
 AUX = "use_aux_hidden_state"
 MASK = "mask_hidden"  # stands for the states of tokens that the target has not read
@@ -90,14 +91,14 @@ def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
             f"draft_vocab_size nor {ORIGINAL}{instead(directory)}"
         )
     source = open_tensors(directory)
-    tensors = NamedTensors(source, _names(source))
+    tensors = under_names(source, _ours)
     if (MASK in tensors) != kind.masked:
         raise ModelLoadError(
             f"{directory} holds no {kind.what}: it has {'no ' * kind.masked}{MASK}{instead(directory)}"
         )
     layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != NESTED}
-    if "t2d" in tensors:
-        layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original name the draft's own there
+    if len(rows := tensors.shape("t2d") if "t2d" in tensors else ()) == 1:
+        layers["vocab_size"] = rows[0]  # some files of the original name the draft's own there
     if ORIGINAL in str(raw.get("architectures")):  # its class says what is computed, whatever model_type was copied
         layers["model_type"] = "qwen3" if "layers.0.self_attn.q_norm.weight" in tensors else "llama"
     family = find_architecture(layers)
@@ -109,6 +110,8 @@ def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
     if any(window is not None for window in shape.windows):
         raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
     fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": kind.model_type})
+    if is_ours:
+        check_beside_layers(raw, _BESIDE)
     check_nested(raw, directory)
     one_state = not read_flag(raw, AUX, True, directory)
     if one_state:
@@ -147,8 +150,8 @@ _BESIDE = (  # what a flat config.json has beside the layers' own keys
     "target_hidden_size",
     "embed_requires_grad",
     "target_layer_ids",
-    "aux_hidden_state_layer_ids",
-    "num_aux_hidden_states",
+    ALSO_TAPS,
+    NUM_TAPS,
     "use_sliding_window",
     "max_window_layers",
     "sliding_window",
@@ -169,18 +172,14 @@ def _without_fusion(tensors: NamedTensors) -> NamedTensors:
     return NamedTensors(tensors, {name: name for name in tensors if not name.startswith("fc.")})
 
 
-def _names(source: TensorSource) -> dict[str, str]:
-    """Canonical name -> name in the files."""
-    names = {}
-    for name in source:
-        ours = name.removeprefix("model.")
-        if ours.startswith("midlayer."):
-            ours = "layers.0." + ours.removeprefix("midlayer.")
-        stem, _, end = ours.partition(".")
-        ours = f"{_LEVELS[stem]}.{end}" if stem in _LEVELS else ours
-        if not ours.startswith(_BORROWED):
-            names[ours] = name
-    return names
+def _ours(name: str) -> str | None:
+    """The canonical name; None: what is the target's own."""
+    ours = name.removeprefix("model.")
+    if ours.startswith("midlayer."):
+        ours = "layers.0." + ours.removeprefix("midlayer.")
+    stem, _, end = ours.partition(".")
+    ours = f"{_LEVELS[stem]}.{end}" if stem in _LEVELS else ours
+    return None if ours.startswith(_BORROWED) else ours
 
 
 def _inferred(flag: str, tensors: TensorSource) -> bool:
@@ -190,28 +189,34 @@ def _inferred(flag: str, tensors: TensorSource) -> bool:
 
 def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str, Any]:
     """The mask token, and how many tokens a server is to draft, which is how many were trained."""
-    token = next((raw[key] for key in MASK_IDS if raw.get(key) is not None), None)
+    told = {key: raw[key] for key in MASK_IDS if raw.get(key) is not None}
+    key, token = next(iter(told.items()), (MASK_IDS[0], None))
+    if any(other != token for other in told.values()):
+        raise ModelLoadError(f"{directory}: {' and '.join(told)} of config.json name different tokens: leave in one")
     if type(token) is not int or not 0 <= token < vocab_size:
         raise ModelLoadError(
-            f"{directory}: {MASK_IDS[0]}={shown(token)} of config.json must be one of {vocab_size} tokens: write the "
-            "one that the network was trained with"
+            f"{directory}: {key}={shown(token)} of config.json must be one of {vocab_size} tokens: write the one that "
+            "the network was trained with"
         )
     try:
         count = raw["speculators_config"]["proposal_methods"][0]["speculative_tokens"]
     except (KeyError, IndexError, TypeError):
         count = DEPTHS
-    return {"mask_token_id": token, "num_depths": count if type(count) is int and 1 <= count <= 64 else DEPTHS}
+    if type(count) is not int or not 1 <= count <= 64:
+        raise ModelLoadError(f"{directory}: speculative_tokens={shown(count)} of config.json must be between 1 and 64")
+    return {"mask_token_id": token, "num_depths": count}
 
 
 def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
     """Taps "after n layers", and the spelling that said so."""
     said = {
-        "speculators": (raw.get(TAPS, raw.get("aux_hidden_state_layer_ids")), 0),
-        "nested": (nested(raw).get(TAPS), 1),
-        "numbered": (raw.get("target_layer_ids"), 1),
+        TAPS: ("speculators", raw.get(TAPS), 0),
+        ALSO_TAPS: ("speculators", raw.get(ALSO_TAPS), 0),
+        f"{NESTED}.{TAPS}": ("nested", nested(raw).get(TAPS), 1),
+        "target_layer_ids": ("numbered", raw.get("target_layer_ids"), 1),
     }
-    found = {}
-    for spelling, (listed, more) in said.items():
+    found, default = {}, (2, num_layers // 2, num_layers - 3)
+    for key, (_, listed, more) in said.items():
         if listed is None:
             continue
         if (
@@ -219,14 +224,19 @@ def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: boo
             or not listed
             or not all(type(n) is int and -more <= n < 1 << 20 for n in listed)
         ):
-            raise ModelLoadError(f"{directory}: taps {shown(listed)} of config.json are no list of layers")
-        found[spelling] = tuple(n + more for n in listed)
+            raise ModelLoadError(f"{directory}: {key}={shown(listed)} of config.json is no list of layers")
+        found[key] = tuple(n + more for n in listed)
     if len(set(found.values())) > 1:
-        told = "; ".join(f"{spelling}: after {taps} layers" for spelling, taps in found.items())
+        told = "; ".join(f"{key}: after {taps} layers" for key, taps in found.items())
         raise ModelLoadError(f"{directory}: config.json names different taps ({told}): leave in one of them")
+    taps = next(iter(found.values()), default)
+    if raw.get(NUM_TAPS) not in (None, len(taps)):
+        raise ModelLoadError(
+            f"{directory}: {NUM_TAPS}={shown(raw[NUM_TAPS])} of config.json, whose taps are {len(taps)} "
+            f"({', '.join(found) or 'the usual ones, as it names none'}): name the taps that it was trained with"
+        )
     if found:
-        return next(iter(found.values())), "speculators" if is_ours else next(iter(found))
-    default = (2, num_layers // 2, num_layers - 3)
+        return taps, "speculators" if is_ours else said[next(iter(found))][0]
     if min(default) < 0 or max(default) > num_layers:
         raise ModelLoadError(
             f"{directory} names no taps, and a target of {num_layers} layers is too small for the usual ones: name the "
@@ -254,6 +264,8 @@ def nested(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 def check_nested(raw: Mapping[str, Any], where: Path) -> None:
     """Raise `ModelLoadError` for what `eagle_config` asks for and is not computed; one line for other keys."""
     table = nested(raw)
+    if table is not raw.get(NESTED, table) and raw[NESTED] is not None:
+        raise ModelLoadError(f"{where}: {NESTED}={shown(raw[NESTED])} of config.json is no table: write it as one")
     for key, only in ONLY.items():
         if table.get(key, only) not in (only, None):
             raise ModelLoadError(

@@ -15,7 +15,7 @@ from outdraft.drafters.shared.features.fused.files import FusedKind, read_fused,
 from outdraft.drafters.shared.features.fused.net import FusedNet, Lent, entries_of, lent_by
 from outdraft.drafters.shared.learning.vocab import STORED, stored
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.files.foreign_heads import fill, read_config, tensors_of_net, write_directory
+from outdraft.models.files.foreign_heads import fill, read_config, stored_dtype, tensors_of_net, write_directory
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetFacts, TargetPort, facts_of
 from outdraft.options.read_file import load_json
@@ -52,7 +52,7 @@ def load_fused(
 def read_stored(kind: FusedKind, directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> FusedNet:
     """A network in the type that it is stored in, unless `dtype` is given."""
     facts = facts_of(target)
-    stored = dtype or read_fused(kind, directory, facts.num_layers).tensors["norm.weight"].dtype
+    stored = dtype or stored_dtype(read_fused(kind, directory, facts.num_layers).tensors)
     return load_fused(kind, directory, facts, stored, lent=lent_by(target))
 
 
