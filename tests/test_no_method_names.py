@@ -34,6 +34,7 @@ SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
     "engine/naming/foreign.py": {"draft_model"},  # the same, as a cure
     "engine/naming/roles.py": {"draft_model"},  # the same, as a recipe's role
     "engine/llm.py": {"draft_model"},  # the same
+    "drafters/shared/blocks/kind.py": {"dflash"},  # what files of block drafts call a projector without more
     "drafters/shared/composed/nested.py": {"ngram"},  # the example that an error gives
     "drafters/shared/networks/load_draft.py": {"vocab_map", "universal"},  # the cure that an error gives
 }

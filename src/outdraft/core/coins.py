@@ -2,7 +2,8 @@
 
 A rule has no random generator of its own. Production coins are keyed by (seed, position, purpose), so that a result
 does not depend on the batch (`sampling.coins`); the tests hand in coins that walk through every outcome with its
-probability, and so enumerate the exact distribution of the very code that ships (`enumerate_distribution` in tests/helpers).
+probability, and so enumerate the exact distribution of the very code that ships (`enumerate_distribution` in
+tests/helpers).
 """
 
 from typing import Protocol

@@ -81,28 +81,22 @@ class Drafter(Protocol):
     @property
     def needs(self) -> Needs:
         """What it needs of the target's passes."""
-        ...
 
     @property
     def traits(self) -> Traits:
         """What it can do besides; `Traits()` for nothing."""
-        ...
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """New sequences, before their prompts are read."""
-        ...
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence, whose node 0 is `seq.pending`. A budget of depth 0 gets node 0 alone."""
-        ...
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Take what the pass showed: committed rows, taps and the verdict."""
-        ...
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """These sequences are over (finished or cancelled)."""
-        ...
 
 
 def inner(drafter: Drafter) -> Iterator[Drafter]:

@@ -35,7 +35,7 @@ class Moment:
     """Where a batch stands in its run, which is the same when the run is resumed."""
 
     step: int
-    steps: int  # of the whole run, as planned
+    steps: int  # of the whole run, as planned; where it is bounded by seconds, as reckoned now
     seed: int  # of this step, for noise
     first: int = 0  # the number of the first of these rows in the batch of the step
 

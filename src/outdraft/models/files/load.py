@@ -37,15 +37,8 @@ from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.source import REAL, TensorSource
 
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "float64")}
+DTYPES |= {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _log = logging.getLogger(__name__)
 _VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
 _STORED = {**REAL, "U8": torch.bfloat16}  # the last: blocks of integers
@@ -119,7 +112,7 @@ class StoredWeights:
             where, told = f"tensor '{name}' in {source.origin}", source.dtype_name(name)
             if source.shape(name) != shape:
                 raise ModelLoadError(f"{where} has shape {source.shape(name)}, config.json asks for {shape}")
-            if target.is_floating_point():
+            if target.is_floating_point() and told not in REAL:
                 source.require_real(name)
             elif target.dtype in _INTEGERS and told != _INTEGERS[target.dtype]:
                 raise ModelLoadError(
