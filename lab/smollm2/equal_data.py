@@ -70,7 +70,7 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     course = prepare(plan_of(kind, asked, out), say)
     loop = course.loop
     if asked.seed:
-        rows = PackedBatches(Packing(course.corpus, 0), loop.config.batch_tokens, loop.config.steps)
+        rows = PackedBatches(Packing(course.corpus, 0), loop.config.batch_tokens, loop.schedule)
         loop.data = OtherDice(rows, asked.seed)
     if (loop.run_dir / CHECKPOINT).exists():
         loop.resume()

@@ -75,6 +75,23 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, m
 
 
 @pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        (("seconds=60",), "steps of 96 tokens for 60 seconds"),
+        (("seconds=60", "steps=3"), "at most 3 steps of 96 tokens for 60 seconds"),
+    ],
+)
+def test_a_run_of_so_many_seconds_says_so(outdraft, tiny, texts, tmp_path, bounds, says):
+    loop = [word for one in bounds for word in ("--loop", one)]
+    words = ("train", "early_exit", "--target", tiny, "--data", texts, "--out", tmp_path / "out", *LOOP, *loop)
+    ran = outdraft(*words, "--dry-run")
+    assert ran.code == 0 and f"skipped; {says}\n" in ran.err and "steps, for 60 seconds at most" in ran.err, ran.err
+    assert str(1 << 30) not in ran.err
+    told = json.loads(outdraft(*words, "--dry-run", "--json").out)
+    assert told["hours"] < 0.02 and 0 < told["steps"] <= (3 if "steps=3" in bounds else 1 << 20)
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         ((), "needs a kind"),

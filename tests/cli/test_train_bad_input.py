@@ -150,6 +150,14 @@ CASES = {
     "an unknown key": (("eagle", *NEW, "--loop", "batch_token=3"), "did you mean 'batch_tokens'"),
     "an unknown key of a plan": (("eagle", *NEW, "--plan", "AT/plan.toml"), "did you mean 'batch_tokens'"),
     "the plan by its earlier name": (("eagle", *NEW, "--recipe", "AT/plan.toml"), "here it is called --plan"),
+    "short rows at the end": (("eagle", *NEW, "--loop", "final_seq_len=3"), "a row needs at least 4 tokens"),
+    "a seed of the loop": (("eagle", *NEW, "--loop", "seed=7"), "the loop takes no seed=7 of its own: give the plan's"),
+    "tokens beside steps": (("eagle", *NEW, "--tokens", "100"), "tokens=100, steps=2: each says how long the run is"),
+    "settings of a loss that is not asked for": (
+        ("eagle", *NEW, "--reinforce", "window=3"),
+        "of the loss reinforce, which is not asked for",
+    ),
+    "no finite gradient": (("eagle", *NEW, "--loss", "reverse_kl=1e38"), "not a finite number in any of 2 steps"),
     "an unknown option": (("eagle", *NEW, "--options", "tap=1"), "did you mean 'taps'"),
     "an interrupted download of weights": (("eagle", "--target", "AT/half", *NEW[2:]), "model.safetensors"),
     "an interrupted download of lines": (

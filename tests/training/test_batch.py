@@ -5,12 +5,15 @@ import json
 import pytest
 import torch
 
+from lab.zoo.pretrain import NextToken
 from lab.zoo.recipe import read_recipe
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.course import batch_for, prepare
+from outdraft.training.objective import Evaluation
 from outdraft.training.plan import make_plan
+from tests.training.toys import toy_decoder, toy_loop
 
 
 @pytest.mark.parametrize(
@@ -29,9 +32,16 @@ def test_a_step_has_a_thousandth_of_the_text_in_whole_rows(tokens, length, worke
 
 
 @pytest.mark.parametrize(
-    ("loop", "batch", "steps"), [({}, 1024, 3), ({"batch_tokens": 512}, 512, 6), ({"final_seq_len": 40}, 1000, 3)]
+    ("tokens", "loop", "batch", "steps", "says"),
+    [
+        (0, {}, 1024, 3, ""),
+        (0, {"batch_tokens": 512}, 512, 6, ""),
+        (0, {"final_seq_len": 40}, 1000, 3, ""),
+        (0, {"batch_tokens": 63}, 32, 110, "batch_tokens=63: a step takes 32, whole rows of 32"),
+        (3, {}, 1024, 1, "tokens=3: less than a step, which takes 1024"),
+    ],
 )
-def test_a_plan_that_asks_for_no_batch_takes_it(loop, batch, steps, tmp_path):
+def test_a_step_takes_whole_rows(tokens, loop, batch, steps, says, tmp_path):
     save_model(tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32), tmp_path / "target")
     lines = (json.dumps({"token_ids": [(i * j) % 60 for j in range(1, 41)]}) for i in range(1, 100))
     (tmp_path / "texts.jsonl").write_text("\n".join(lines))
@@ -42,10 +52,30 @@ def test_a_plan_that_asks_for_no_batch_takes_it(loop, batch, steps, tmp_path):
         "out": str(tmp_path / "out"),
         "options": {"num_heads": 2},
         "held_out": 0.05,
+        "tokens": tokens,
         "loop": {"seq_len": 32, "micro_tokens": 64, **loop},
     }
-    config = prepare(make_plan(plan), lambda line: None).loop.config
+    said = []
+    config = prepare(make_plan(plan), said.append).loop.config
     assert (config.batch_tokens, config.steps) == (batch, steps)
+    assert "\n".join(said[1:]) == says
+
+
+def test_tokens_are_those_of_whole_rows(tmp_path):
+    loop = toy_loop(
+        NextToken(toy_decoder()),
+        tmp_path,
+        steps=6,
+        batch_tokens=95,
+        final_seq_len=24,
+        decay_at=4,
+        decay_share=0.5,
+        eval_every=6,
+        evaluate=lambda: Evaluation(score=0.0, line=""),
+    )
+    loop.run()
+    assert loop.tokens == 4 * 5 * 16 + 2 * 3 * 24 == json.loads((tmp_path / "log.jsonl").read_text())["tokens"]
+    assert loop.journal.running(0) == {} and loop.journal._tokens == loop.tokens
 
 
 def test_a_target_says_its_own(tmp_path):

@@ -1,6 +1,8 @@
 """What a course refuses before it begins, and which settings a run goes on with."""
 
+import itertools
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -197,11 +199,43 @@ def test_a_dry_run_measures_steps_in_which_the_target_learns_too(place, monkeypa
     assert dry_run(course(place, "short", loop={"steps": 1}))["seconds_a_step"] > 0
 
 
+def test_learners_hear_how_far_a_run_is_whose_seconds_are_bounded(place, monkeypatch):
+    """And it ends with the same bits after it was resumed, where every step takes as long."""
+    ticks, ends = itertools.count(), []
+    monkeypatch.setattr("outdraft.training.loop.time", SimpleNamespace(monotonic=lambda: next(ticks) / 4))
+
+    def begin(out):
+        one = course(place, out, options=JOINT, loop={"steps": 0, "seconds": 5.0, "eval_every": 1000})
+        honest = one.learner.look
+        one.learner.look = lambda lesson: ends.append((lesson.moment.step, lesson.moment.steps)) or honest(lesson)
+        return one
+
+    whole = begin("whole")
+    whole.loop.run()
+    assert sorted({step for step, _ in ends}) == list(range(20))
+    assert {end for step, end in ends if step > 1} == {20}, "the first two steps do not know the pace"
+    changed = {name: one for name, one in whole.learner.module.named_parameters() if name.endswith(".b")}
+    assert changed and all(bool(one.any()) for one in changed.values()), "the target learned along"
+    begin("parts").loop.run(until=8)
+    parts = begin("parts")
+    parts.loop.resume()
+    ends.clear()
+    parts.loop.run()
+    assert ends[0] == (8, 20)
+    for name, one in parts.learner.module.named_parameters():
+        assert torch.equal(one, whole.learner.module.get_parameter(name)), name
+
+
+def test_done_held_out_and_skipped_examples_are_all_that_were_read(place):
+    told = course(place).accounts
+    assert (told.read, told.kept, told.held_out, told.skipped) == (48, 40, 8, 0)
+
+
 def test_of_a_data_directory_the_records_are_learned_and_not_its_readme(place):
     (place / "set").mkdir()
     (place / "texts.jsonl").rename(place / "set/texts.jsonl")
     (place / "set/README.md").write_text("This is a data set.")  # a text, which this target cannot read
-    assert course(place, data=(str(place / "set"),)).accounts.read == 40
+    assert course(place, data=(str(place / "set"),)).accounts.kept == 40
 
 
 @pytest.mark.parametrize("field", ["seconds", "lr", "muon_lr", "weight_decay"])

@@ -241,6 +241,12 @@ def test_a_step_whose_gradient_is_no_number_is_left_out(tmp_path):
     same(before, weights_of(loop))
     with pytest.raises(DecodingError, match="20 steps in a row"):
         loop.run()
+    for until in (2, None):
+        short = toy_loop(Broken(toy_decoder()), tmp_path / "short", steps=3)
+        if until is None:
+            short.resume()
+        with nullcontext() if until else pytest.raises(DecodingError, match="in any of 3 steps: lower the rates"):
+            short.run(until=until)
 
 
 def test_there_must_be_something_to_resume(tmp_path):

@@ -7,10 +7,13 @@ import torch
 
 from outdraft.core.learner import Moment
 from outdraft.drafters.shared.learning.noise import with_noise
+from outdraft.training.config import Schedule
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedBatches, Packing
-from tests.training.toys import lesson_rows, rows, toy_decoder, toy_ids
+from tests.training.toys import lesson_rows, rows, toy_config, toy_decoder, toy_ids
+
+SCHEDULE = Schedule(toy_config(steps=10))
 
 
 def _corpus():
@@ -19,7 +22,7 @@ def _corpus():
 
 
 def moment(seed, step, first):
-    return PackedBatches(Packing(_corpus(), seed), 64, 10).rows(step, first, 2, 17).moment
+    return PackedBatches(Packing(_corpus(), seed), 64, SCHEDULE).rows(step, first, 2, 17).moment
 
 
 def test_every_row_has_numbers_of_its_own_that_come_again():
@@ -34,7 +37,7 @@ def test_neither_passes_nor_workers_change_the_noise_of_a_row():
     """Rows 2 and 3 of a batch, in one pass, and in one each."""
 
     def noise(first, count):
-        made = PackedBatches(Packing(_corpus(), 0), 64, 10).rows(3, first, count, 17)
+        made = PackedBatches(Packing(_corpus(), 0), 64, SCHEDULE).rows(3, first, count, 17)
         lesson = Teacher(toy_decoder(), ()).lesson(made)
         return with_noise(torch.zeros(count * 16, 8), lesson, 0.5)
 

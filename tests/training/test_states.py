@@ -221,6 +221,10 @@ def test_a_checkpoint_that_finds_no_room_says_so(tmp_path, full_disk):
     state = State(
         weights={"w": torch.ones(10_000)}, optimizer=[], progress=Progress(step=3, decay_at=5, end=9, seconds=1.0)
     )
+    full_disk(True)
+    with pytest.raises(ConfigError, match=r"cannot be written .*: free space there and begin anew$"):
+        save_state(tmp_path / "best.pt", state, tmp_path / "x.pt")
+    full_disk(False)
     save_state(tmp_path / "x.pt", replace(state, weights={}))
     full_disk(True)
     with pytest.raises(ConfigError, match=r"x\.pt cannot be written .*: free space there and go on with --resume"):

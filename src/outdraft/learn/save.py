@@ -28,6 +28,7 @@ class Progress:
     seconds: float  # training time so far
     best: float | None = None  # the best score of an evaluation
     since_best: int = 0  # evaluations since then
+    skipped: int = 0  # steps whose gradient was not finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,11 @@ def put_back(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     module.load_state_dict(dict(weights), strict=False)
 
 
-def save_state(path: Path, state: State) -> None:
-    """Write a checkpoint; a crash in between leaves the old one. Raises `ConfigError` where there is no room for it."""
+def save_state(path: Path, state: State, checkpoint: Path | None = None) -> None:
+    """Write it; a crash in between leaves the old one. Raises `ConfigError` where there is no room for it.
+
+    `checkpoint`: what its run goes on from; by default this file.
+    """
     told = {
         "weights": state.weights,
         "optimizer": state.optimizer,
@@ -70,10 +74,9 @@ def save_state(path: Path, state: State) -> None:
             torch.save(told, beside)
         except RuntimeError as error:  # what torch makes of a full disk
             said = str(error).partition("\n")[0]
-            raise ConfigError(
-                f"{path} cannot be written ({said:.100}): free space there and go on with --resume, or begin anew with "
-                "another --out"
-            ) from error
+            goes_on = (checkpoint or path).exists()
+            cure = "go on with --resume, or begin anew with another --out" if goes_on else "begin anew"
+            raise ConfigError(f"{path} cannot be written ({said:.100}): free space there and {cure}") from error
 
 
 def load_state(path: Path) -> State:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
+NO_END = 1 << 30  # steps of a run that ends by its seconds
+
 
 def decay_end(decay_at: int, share: float) -> int:
     """The step at which a decay ends: it lasts a share of the steps done when it starts, and one at least."""
@@ -59,6 +61,14 @@ class LoopConfig:
                 f"decay_at={self.decay_at} with decay_share={self.decay_share:g} would end at step {end}, behind "
                 f"steps={self.steps}: let the decay start earlier, or leave decay_at out"
             )
+
+    @property
+    def extent(self) -> str:
+        """How long a run is, for people."""
+        if not self.seconds:
+            return f"{self.steps} steps of {self.batch_tokens} tokens"
+        most = f"at most {self.steps} " if self.steps < NO_END else ""
+        return f"{most}steps of {self.batch_tokens} tokens for {self.seconds:g} seconds"
 
     @property
     def of_steps(self) -> dict[str, Any]:

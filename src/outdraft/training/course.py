@@ -20,7 +20,7 @@ from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.training.computing import open_target
-from outdraft.training.config import LoopConfig
+from outdraft.training.config import NO_END, LoopConfig, Schedule
 from outdraft.training.corpus import Accounts, TrainingCorpus, open_corpus, require_own_texts
 from outdraft.training.draft import DraftObjective, Exam, Judge
 from outdraft.training.examples import find_files
@@ -46,8 +46,6 @@ from outdraft.training.states import PassCache, identity
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
-
-_NO_END = 1 << 30  # steps of a run that ends by its seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +97,19 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
         trained = _learner(plan, method, options, target, train)
     teacher = Teacher(target, learner.taps, _cache(plan, out, target, learner, (train, held_out), team))
     config = _loop_config(plan, target, accounts, team)
+    if plan.loop.batch_tokens > config.batch_tokens:
+        tell(
+            f"batch_tokens={plan.loop.batch_tokens}: a step takes {config.batch_tokens}, whole rows of {config.seq_len}"
+        )
+    if 0 < plan.tokens < config.batch_tokens:
+        tell(f"tokens={plan.tokens}: less than a step, which takes {config.batch_tokens}")
+    schedule = Schedule(config)
     exam = Exam(
         batches=example_rows(held_out, plan.held_out_texts, config.seq_len, config.micro_tokens),
         depth=plan.depth,
         temperature=plan.temperature,
     )
-    rows = _rows(plan, config, train, learner, vocab_size)
+    rows = _rows(plan, config, schedule, train, learner, vocab_size)
     objective = DraftObjective(
         trained,
         teacher,
@@ -123,6 +128,7 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
         out / "run",
         tell,
         dtype=target.dtype,
+        schedule=schedule,
         evaluate=judge,
         team=team,
         board=board,
@@ -156,7 +162,8 @@ def _corpora(
     train, held_out, accounts = open_corpus(files, codec, vocab_size, cache, held_out=0.0 if judged else plan.held_out)
     if judged:
         held_out, _, told = open_corpus(judged, codec, vocab_size, cache, held_out=0.0)
-        accounts = replace(accounts, held_out=told.kept)
+        read, skipped = accounts.read + told.read, accounts.skipped + told.skipped
+        accounts = replace(accounts, read=read, held_out=told.kept, skipped=skipped)
     if plan.loss.get("sequence_kd"):
         require_own_texts(accounts, fingerprint(target)["weights"])
     if team.leads:
@@ -176,27 +183,29 @@ def batch_for(tokens: int, length: int, workers: int) -> int:
 
 def _loop_config(plan: TrainPlan, target: Decoder, accounts: Accounts, team: Team) -> LoopConfig:
     """The plan's settings of the loop: as many steps as there are tokens for, rows no longer than the target reads."""
-    most, tokens = target.config.max_len - 1, plan.tokens or accounts.tokens
-    length = min(plan.loop.seq_len, most)
-    batch = plan.loop.batch_tokens or batch_for(tokens, max(length, min(plan.loop.final_seq_len, most)), team.size)
-    if length < 4 or batch < length * team.size:
+    most, tokens, given = target.config.max_len - 1, plan.tokens or accounts.tokens, plan.loop.batch_tokens
+    length, last = min(plan.loop.seq_len, most), min(plan.loop.final_seq_len, most)
+    batch = given - given % max(1, length) if given else batch_for(tokens, max(length, last), team.size)
+    if min(length, last or length) < 4 or batch < length * team.size:
         raise ConfigError(
-            f"seq_len={length}, batch_tokens={batch}: a row needs at least 4 tokens, and a batch at "
-            f"least a row for each of {team.size} workers"
+            f"seq_len={length}, final_seq_len={last}, batch_tokens={given or batch}: a row needs at least 4 tokens, "
+            f"and a batch at least a row for each of {team.size} workers"
         )
     return replace(
         plan.loop,
-        steps=plan.loop.steps or (_NO_END if plan.loop.seconds else max(1, tokens // batch)),
+        steps=plan.loop.steps or (NO_END if plan.loop.seconds else max(1, tokens // batch)),
         batch_tokens=batch,
         seq_len=length,
         seed=plan.seed,
-        final_seq_len=min(plan.loop.final_seq_len, most),
+        final_seq_len=last,
     )
 
 
-def _rows(plan: TrainPlan, config: LoopConfig, texts: TrainingCorpus, learner: Learner, vocab_size: int) -> Batches:
+def _rows(
+    plan: TrainPlan, config: LoopConfig, schedule: Schedule, texts: TrainingCorpus, learner: Learner, vocab_size: int
+) -> Batches:
     """The rows of every step: the texts', or in part what the draft itself wrote behind their beginnings."""
-    rows = PackedBatches(Packing(texts, plan.seed), config.batch_tokens, config.steps, plan.same_order)
+    rows = PackedBatches(Packing(texts, plan.seed), config.batch_tokens, schedule, plan.same_order)
     if not plan.on_policy:
         return rows
     writer = require_writer(learner, vocab_size, f"on_policy={plan.on_policy:g}")

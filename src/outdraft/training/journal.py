@@ -10,7 +10,7 @@ dropped when its steps come again.
 
 import json
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +24,25 @@ _NOT_KNOWN = 1 << 29  # steps and more: the end of a run that is bounded by seco
 
 
 class RunJournal:
-    """The journal of one run. `leads`: whether this worker reports; `batch_tokens`: of a step, over all workers."""
+    """The journal of one run. `leads`: whether this worker reports."""
 
-    def __init__(
-        self, run_dir: Path, report: Report, *, leads: bool, batch_tokens: int, board: Board | None = None
-    ) -> None:
+    def __init__(self, run_dir: Path, report: Report, *, leads: bool, board: Board | None = None) -> None:
         self.report, self.board = report, board
-        self._file, self._leads, self._batch_tokens = run_dir / LOG, leads, batch_tokens
-        self._tokens = self._seconds = 0.0  # of the steps that this process did
+        self._file, self._leads = run_dir / LOG, leads
+        self._done, self._tokens, self._seconds = 0, 0, 0.0  # of the steps that this process did
         self._loss, self._steps = 0.0, 0  # sum of losses, and of how many steps, since the last evaluation
 
-    def add(self, loss: float, seconds: float) -> None:
-        """A step is done."""
+    def add(self, loss: float, seconds: float, tokens: int) -> None:
+        """A step is done. `tokens`: that it learned from, over all workers."""
         self._loss, self._steps = self._loss + loss, self._steps + 1
-        self._tokens, self._seconds = self._tokens + self._batch_tokens, self._seconds + seconds
+        self._done, self._tokens, self._seconds = self._done + 1, self._tokens + tokens, self._seconds + seconds
 
     def running(self, steps_left: int) -> dict[str, float]:
         """Loss since the last evaluation, tokens a second and seconds left; nothing where no step was done since."""
         if not self._steps:
             return {}
         rate = self._tokens / max(self._seconds, 1e-9)
-        left = steps_left * self._batch_tokens / rate
+        left = steps_left * self._seconds / self._done
         return {"loss": self._loss / self._steps, "tokens_a_second": rate, "seconds_left": left}
 
     def say(self, line: str) -> None:
@@ -69,6 +67,7 @@ class RunJournal:
     def _write(self, step: int, record: Mapping[str, Any]) -> None:
         if not self._leads:
             return
+        record = {name: _finite(value) for name, value in record.items()}
         written = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
         earlier = [line for line in written if _step_of(line) < step]
         if earlier != written:
@@ -78,6 +77,13 @@ class RunJournal:
             out.write(json.dumps(record) + "\n")
         if self.board is not None:
             self.board(step, record)
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for numbers that JSON does not have."""
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _step_of(line: str) -> float:

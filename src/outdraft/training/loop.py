@@ -34,6 +34,7 @@ from outdraft.training.team import Team, forget_others, gather, load_parts, save
 
 CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
 _MOST_SKIPPED = 20  # steps in a row without a finite gradient
+_CURE = "lower the rates (lr, muon_lr), or take another loss"
 
 
 class _Loss(nn.Module):
@@ -89,6 +90,7 @@ class Loop:
         *,
         dtype: torch.dtype = torch.float32,
         compiles: bool = False,
+        schedule: Schedule | None = None,
         evaluate: Callable[[], Evaluation] | None = None,
         team: Team | None = None,
         listens: bool = True,
@@ -101,7 +103,7 @@ class Loop:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.team = run_dir, team or Team()
         _require_even(config, self.team.size)
-        self.journal = RunJournal(run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board)
+        self.journal = RunJournal(run_dir, report, leads=self.team.leads, board=board)
         self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
         loss: nn.Module = _Loss(objective, compiles)
         self._twin = twin
@@ -119,7 +121,7 @@ class Loop:
         self._dtype = dtype
         self._about = {"dtype": name_of(dtype), **(about or {})}
         self._stopped, self._skipped, self._judged_at = False, 0, -1
-        self.schedule = Schedule(config)
+        self.schedule = schedule or Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
         self._evaluate, self._signals, self._listens = evaluate, _Signals(), listens
         self._loss = loss
@@ -131,6 +133,12 @@ class Loop:
     def step(self) -> int:
         """How many steps have been done."""
         return self.progress.step
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens these steps took, over all workers."""
+        early = min(self.step, self.schedule.decay_at)
+        return early * self._tokens_of(0) + (self.step - early) * self._tokens_of(self.schedule.decay_at)
 
     @property
     def interrupted(self) -> bool:
@@ -161,7 +169,8 @@ class Loop:
         for name, kept in self.objective.memory.items():
             kept.copy_(state.memory[name])
         self.progress = state.progress
-        if state.progress.step >= state.progress.decay_at:  # a decay that has begun goes on as planned then
+        # A decay that has begun goes on as planned then; by seconds the end is as reckoned then, until steps are timed
+        if self.config.seconds or state.progress.step >= state.progress.decay_at:
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
 
     def run(self, until: int | None = None) -> None:
@@ -178,7 +187,7 @@ class Loop:
                     self.journal.say(f"no better than {best:.4f} for {patience} evaluations: done")
                     break
                 loss, took = self._one_step(), time.monotonic() - began
-                self.journal.add(loss, took)
+                self.journal.add(loss, took, self._tokens_of(self.step))
                 self.progress = replace(self.progress, step=self.step + 1, seconds=self.progress.seconds + took)
                 if time.monotonic() - told > 30 or self.step % 50 == 0:
                     self.journal.say_step(self.step, self.schedule.end)
@@ -187,24 +196,25 @@ class Loop:
                     self.evaluate()
                 if self.step % self.config.save_every == 0:
                     self.save()
+        if until is None and not self._stopped and 0 < self.step == self.progress.skipped:
+            raise DecodingError(f"the gradient was not a finite number in any of {self.step} steps: {_CURE}")
         self.save()
 
     def _one_step(self) -> float:
         loss = self._gradients(self.step)
         is_done = self.optimizer.update(self.schedule.factor(self.step), self.config.clip)
         self._skipped = 0 if is_done else self._skipped + 1
+        self.progress = replace(self.progress, skipped=self.progress.skipped + (not is_done))
         if self._skipped >= _MOST_SKIPPED:
             raise DecodingError(
-                f"the gradient was not a finite number {self._skipped} steps in a row, at step {self.step}: lower the "
-                "rates (lr, muon_lr), or take another loss; the last checkpoint is kept"
+                f"the gradient was not a finite number {self._skipped} steps in a row, at step {self.step}: {_CURE}; "
+                "the last checkpoint is kept"
             )
         return loss
 
     def _gradients(self, step: int) -> float:
         """Of this step's batch; returns its loss, over all workers."""
-        config, team = self.config, self.team
-        length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(step) else config.seq_len
-        mine = max(1, config.batch_tokens // length // team.size)
+        config, team, (mine, length) = self.config, self.team, self._rows_of(step)
         micro = min(mine, max(1, config.micro_tokens // length))
         passes = math.ceil(mine / micro)
         sums = torch.zeros(2, dtype=torch.float64)  # of losses, of weights
@@ -231,6 +241,15 @@ class Loop:
                 parameter.grad.mul_(team.size / weight)  # workers' gradients have been averaged
         return float(loss / weight)
 
+    def _rows_of(self, step: int) -> tuple[int, int]:
+        """How many rows each worker takes at this step, and of how many tokens."""
+        config = self.config
+        length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(step) else config.seq_len
+        return max(1, config.batch_tokens // length // self.team.size), length
+
+    def _tokens_of(self, step: int) -> int:
+        return math.prod(self._rows_of(step)) * self.team.size
+
     def computing(self) -> torch.autocast:
         """The type that passes compute in."""
         return computing(self.device, self._dtype)
@@ -249,12 +268,13 @@ class Loop:
             self.progress = replace(self.progress, best=found.score, since_best=0)
             if self.team.leads:
                 state = State(weights=learned(self._whole), optimizer=[], progress=self.progress)
-                save_state(self.run_dir / BEST, state)
+                save_state(self.run_dir / BEST, state, self.run_dir / CHECKPOINT)
         else:
             self.progress = replace(self.progress, since_best=self.progress.since_best + 1)
-        tokens, seconds = self.step * self.config.batch_tokens, round(self.progress.seconds)
-        numbers = {"step": self.step, "tokens": tokens, "seconds": seconds, "score": found.score, **found.numbers}
-        self.journal.evaluated(self.step, self.schedule.end, found.line, numbers)
+        skipped, seconds = self.progress.skipped, round(self.progress.seconds)
+        numbers = {"step": self.step, "tokens": self.tokens, "seconds": seconds, "skipped": skipped}
+        line = found.line + (f"; {skipped} steps left out, whose gradient was not finite" if skipped else "")
+        self.journal.evaluated(self.step, self.schedule.end, line, {**numbers, "score": found.score, **found.numbers})
         return found
 
     def take_best(self) -> None:

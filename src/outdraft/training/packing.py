@@ -17,6 +17,7 @@ from torch import Tensor
 
 from outdraft.core.learner import Moment
 from outdraft.options.errors import ConfigError
+from outdraft.training.config import Schedule
 from outdraft.training.corpus import TrainingCorpus
 
 _PRIME = 1_000_003  # between the seeds of runs and of steps
@@ -82,10 +83,10 @@ class Packing:
 
 
 class PackedBatches:
-    """The packed rows of a corpus, step by step."""
+    """The packed rows of a corpus, step by step. `schedule`: of the run, which says where it ends."""
 
-    def __init__(self, packing: Packing, batch_tokens: int, steps: int, same_order: bool = False) -> None:
-        self._packing, self._batch_tokens, self._steps = packing, batch_tokens, steps
+    def __init__(self, packing: Packing, batch_tokens: int, schedule: Schedule, same_order: bool = False) -> None:
+        self._packing, self._batch_tokens, self._schedule = packing, batch_tokens, schedule
         self._same_order = same_order
 
     def rows(self, step: int, first: int, count: int, length: int) -> PackedRows:
@@ -96,7 +97,7 @@ class PackedBatches:
             place %= max(1, self._packing.an_epoch(length - 1) // a_step)
         made = self._packing.rows(place * a_step + first, count, length - 1)
         seed = (self._packing.seed * _PRIME + step) % (1 << 63)
-        return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed, first=first))
+        return replace(made, moment=Moment(step=step, steps=self._schedule.end, seed=seed, first=first))
 
 
 def answer_rows(texts: Seq[tuple[Seq[int], Seq[int]]]) -> PackedRows:

@@ -24,6 +24,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.options.ranges import MOST_BYTES, check_range
 from outdraft.options.read_file import load_toml
+from outdraft.options.shown import shown
 from outdraft.training.config import LoopConfig
 from outdraft.training.reinforce import ReinforceOptions
 
@@ -73,6 +74,16 @@ class TrainPlan:
         check_range(self, "held_out_texts", least=1)
         check_range(self, "depth", least=1, most=64)
         check_range(self, "temperature", least=0.0, most=100.0)
+        for name in ("steps", "seconds"):
+            if self.tokens and (bound := getattr(self.loop, name)):
+                raise ConfigError(
+                    f"tokens={self.tokens}, {name}={bound}: each says how long the run is: leave one of them out"
+                )
+        if self.reinforce != REINFORCE and "reinforce" not in self.loss:
+            raise ConfigError(
+                f"reward={self.reinforce.reward}, window={self.reinforce.window}, entropy={self.reinforce.entropy:g} "
+                "are of the loss reinforce, which is not asked for: add it (--loss reinforce=0.1), or leave them out"
+            )
 
 
 def make_plan(given: Mapping[str, Any]) -> TrainPlan:
@@ -87,6 +98,8 @@ def make_plan(given: Mapping[str, Any]) -> TrainPlan:
     asked = dict(given)
     if "loop" in asked:
         check_value("loop", asked["loop"], Mapping[str, Any])
+        if (seed := asked["loop"].get("seed")) is not None:
+            raise ConfigError(f"the loop takes no seed={shown(seed)} of its own: give the plan's (--seed)")
         asked["loop"] = read_options(LoopConfig, {**asdict(DRAFT), **asked["loop"]}, "the loop")
     if "reinforce" in asked:
         check_value("reinforce", asked["reinforce"], Mapping[str, Any])

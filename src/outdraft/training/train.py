@@ -119,7 +119,7 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
         "taps": list(course.learner.taps),
         "examples": asdict(course.accounts),
         "steps": progress.step,
-        "tokens": progress.step * course.loop.config.batch_tokens,
+        "tokens": course.loop.tokens,
         "seconds": round(progress.seconds),
         "machine": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads",
         "best": progress.best,
@@ -178,11 +178,12 @@ def dry_run(course: Course) -> dict[str, Any]:
     for step in tried:
         course.loop.try_step(step)
     seconds = (time.perf_counter() - began) / len(tried)
+    steps = min(config.steps, max(1, round(config.seconds / seconds))) if config.seconds else config.steps
     return {
         "taps": list(course.learner.taps),
         "tensors": weights,
         "bytes": sum(file.stat().st_size for file in out.glob("*.safetensors")),
-        "steps": config.steps,
+        "steps": steps,
         "seconds_a_step": seconds,
-        "hours": config.steps * seconds / 3600,
+        "hours": steps * seconds / 3600,
     }

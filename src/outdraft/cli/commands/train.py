@@ -139,7 +139,7 @@ def _train(options: Options) -> int:
         told, loop = course.accounts, course.loop.config
         tell(
             f"{told.read} examples: {told.kept} to learn from ({told.tokens} tokens), {told.held_out} held out, "
-            f"{told.skipped} skipped; {loop.steps} steps of {loop.batch_tokens} tokens"
+            f"{told.skipped} skipped; {loop.extent}"
         )
         if course.learner.taps:
             tell(taps_line(course.learner.taps))
@@ -149,9 +149,10 @@ def _train(options: Options) -> int:
     if options.json:
         write_json(report)
     elif options.dry_run:
+        lasts = f"for {loop.seconds:g} seconds at most" if loop.seconds else f"{report['hours']:.2f} hours"
         tell(
             f"{plan.out}: {report['bytes'] / 1e6:.1f} MB untrained; {report['seconds_a_step']:.2f} s a step, "
-            f"{report['steps']} steps, {report['hours']:.2f} hours"
+            f"{report['steps']} steps, {lasts}"
         )
         for name, shape in report["tensors"].items():
             tell(f"  {name}  {shape}")
