@@ -42,7 +42,7 @@ REFUSED = [
         ModelLoadError,
         "aux_hidden_state_layer_ids and eagle_aux_hidden_state_layer_ids and target_layer_ids of config.json name diff",
     ),
-    ("dflash", {"projector_type": "domino"}, ModelLoadError, "projector_type='domino' of config.json, and its tensors"),
+    ("dflash", {"projector_type": "domino"}, ModelLoadError, "config.json says projector_type='domino', its tensors"),
     ("dspark", {"use_confidence_head": False}, ModelLoadError, "use_confidence_head of config.json contradict"),
     ("dflash", {"final_logit_softcapping": -1.0}, ModelLoadError, "final_logit_softcapping=-1.0 is not supported"),
     ("dflash", {"final_logit_softcapping": float("nan")}, ModelLoadError, "final_logit_softcapping=nan is not supp"),
@@ -138,6 +138,9 @@ def test_a_part_that_lies_there_twice_is_refused(target: Decoder, tmp_path: Path
     save_tensors({**tensors, **tables}, place / "model.safetensors")
     with pytest.raises(ModelLoadError, match=r"holds two tensors for 'embed_tokens.weight'"):
         read("dflash", place, target)
+    same = dict.fromkeys(tables, tables["embed_tokens.weight"].clone())
+    save_tensors({**tensors, **same}, place / "model.safetensors")
+    read("dflash", place, target)
 
 
 LILICORR = [

@@ -123,7 +123,7 @@ def test_the_taps_are_those_of_whichever_key_has_a_value(more, tmp_path):
             {TAPS: [1, 3, 5], "aux_hidden_state_layer_ids": [1, 2, 3]},
             rf"{TAPS}: after .* aux_hidden.*: after \(1, 2, 3\)",
         ),
-        ({**NESTED, "num_aux_hidden_states": 4}, f"num_aux_hidden_states=4 .* taps are 3 .eagle_config.{TAPS}"),
+        ({**NESTED, "num_aux_hidden_states": 4}, f"num_aux_hidden_states=4 and has 3 taps .eagle_config.{TAPS}"),
         ({"num_aux_hidden_states": 4}, "num_aux_hidden_states=4 .*the usual ones, as it names none"),
         ({"eagle_config": "abc"}, "eagle_config='abc' of config.json is no table"),
     ],

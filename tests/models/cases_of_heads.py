@@ -64,9 +64,9 @@ def save_mtp(directory: Path) -> None:
     (directory / "config.json").write_text(json.dumps(told))
 
 
-def has_tensor(directory: Path, name: str, of: str | None = None) -> None:
-    """A tensor more; `of`: a copy of another."""
-    edit(directory, lambda own: {**own, name: own[of].clone() if of else torch.ones(2)})
+def has_tensor(directory: Path, name: str) -> None:
+    """A tensor more."""
+    edit(directory, lambda own: {**own, name: torch.ones(2)})
 
 
 MTP_LAYER = partial(Case, write=save_mtp, load=of_mtp)
@@ -149,7 +149,7 @@ HEADS = {
         write=save_eagle3_head,
         load=of_eagle3,
         words=("norm.weight", "model.norm.weight"),
-        change=lambda at: has_tensor(at, "model.norm.weight", "norm.weight"),
+        change=lambda at: has_tensor(at, "model.norm.weight"),
     ),
     (MTP, "any other key"): MTP_LAYER(words=("mtp", "warp"), change=lambda at: tell(at, warp=3)),
     (LAYER, "embed_tokens.weight, lm_head.weight"): MTP_LAYER(

@@ -88,6 +88,7 @@ def test_gpt_neox_reads_either_name_of_theta():
 
 def test_max_window_layers_says_nothing_without_windows():
     assert read("smollm3", max_window_layers=28, use_sliding_window=False) == read("smollm3")
+    assert read("smollm3", sliding_window=0, use_sliding_window=False) == read("smollm3")
     with pytest.raises(ModelLoadError, match="max_window_layers"):
         read("smollm3", max_window_layers=28, use_sliding_window=True, sliding_window=8)
 

@@ -160,6 +160,8 @@ def test_a_compressed_body_is_refused_by_its_coding(guarded: str, coding: str, s
         assert f"Content-Encoding: {coding} is not read here" in reply.json()["error"]["message"]
         assert reply.headers["accept-encoding"] == "identity"
     assert http.get(f"{guarded}/v1/models", headers=headers).is_success  # there is no body
+    two = [("Authorization", "Bearer first-key"), ("Content-Encoding", "identity"), ("Content-Encoding", coding)]
+    assert http.post(f"{guarded}/v1/completions", json=BODY, headers=two).status_code == status
 
 
 def test_origins_that_are_not_named_may_not_ask(guarded: str) -> None:

@@ -67,6 +67,7 @@ def test_every_reply_is_of_its_schema(client: httpx.Client, told: dict[str, Any]
 def test_what_takes_get_says_that_it_takes_head(client: httpx.Client) -> None:
     reply = client.put("/health")
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD")
+    assert client.put("/openapi.json").headers["allow"] == "GET, HEAD"
     assert client.head("/v1/completions").headers["allow"] == "POST"
 
 

@@ -280,6 +280,13 @@ def test_the_front_door_writes_the_same_prompt(http: httpx.Client, chat_llm: LLM
     assert list(chat_llm.chat(messages, SamplingParams(max_tokens=1)).prompt_token_ids) == reply["prompt_token_ids"]
 
 
+def test_the_front_door_goes_on_with_a_message_as_users_of_vllm_ask(chat_llm: LLM) -> None:
+    messages = [*HELLO, {"role": "assistant", "content": "It was late "}]
+    words = [{}, {"add_generation_prompt": False}, {"tools": []}]
+    asked = [chat_llm.chat(messages, SamplingParams(max_tokens=1), continue_final_message=True, **one) for one in words]
+    assert len({one.prompt_token_ids for one in asked}) == 1
+
+
 def test_the_front_door_refuses_what_the_template_does_not_use(chat_llm: LLM) -> None:
     for more in ({"mood": 1}, {"control": 5}):
         with pytest.raises(RequestError, match="template does not use it"):

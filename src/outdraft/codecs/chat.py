@@ -12,7 +12,6 @@ A model without a template is no chat model. `render_plain` writes a transcript 
 and the answer ends where the model writes the next "User:".
 """
 
-import json
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
@@ -23,6 +22,7 @@ from outdraft.codecs.control_tokens import ControlTokens, Span
 from outdraft.codecs.provenance import MarkedValues
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError, RequestError
+from outdraft.options.read_file import read_json
 from outdraft.options.shown import shown
 
 _DEVELOPER = re.compile(r"""(['"])developer\1""")  # a template that knows the role compares with its name
@@ -175,18 +175,10 @@ def _with_table(call: Any) -> Any:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(text := function.get("arguments"), str):
         return call
-    try:
-        read = json.loads(text or "{}", parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        read = None
-    if not isinstance(read, dict):
+    if not isinstance(read := read_json(text or "{}"), dict):
         name = shown(function.get("name"))
         raise RequestError(f"messages: the arguments of {name} are no JSON object: {text!r:.80}")
     return {**call, "function": {**function, "arguments": read}}
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)  # NaN, which JSON does not have
 
 
 def _written(

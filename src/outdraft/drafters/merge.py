@@ -171,6 +171,11 @@ class MergeDrafter:
             self._guesses.pop(seq.id, None)
 
     def _join(self, seq: Sequence, drafts: list[Draft]) -> Draft:
+        for name, draft in zip(self.names, drafts, strict=True):
+            if any(getattr(draft, more) is not None for more in ("roles", "mask", "embeds", "resume")):
+                raise CapabilityError(
+                    f"drafter {name!r} brings more with its guess than tokens: its traits lack merges=False"
+                )
         as_certain = seq.coupled or all(draft.q is None for draft in drafts)
         joined = join(drafts, [host_tree(draft) for draft in drafts], as_certain=as_certain)
         self._guesses[seq.id] = drafts, joined

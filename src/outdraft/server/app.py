@@ -92,7 +92,8 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return error_reply(ApiError(404, f"there is no {request.url.path:.100} here; GET /openapi.json lists what is"))
     if error.status_code == 405:
-        allowed = dict(error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
+        takes = {*dict(error.headers or {}).get("Allow", "").split(", ")}
+        allowed = ", ".join(sorted(takes | {"HEAD"} if "GET" in takes else takes))
         message = f"{request.method} is not for {request.url.path:.100}; it takes {allowed}"
         return error_reply(ApiError(405, message, headers={"Allow": allowed}))
     message = "the body could not be read as JSON" if error.status_code == 400 else str(error.detail)

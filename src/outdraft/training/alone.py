@@ -5,7 +5,7 @@ workers running: a run that resumes finds them here. Where there are no locks, n
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import time
 from typing import IO, Any
@@ -26,8 +26,9 @@ def alone(run_dir: Path) -> Iterator[None]:
                 "have left its workers running)"
             )
         for left in run_dir.rglob("*.part-*"):  # what a run that was killed had not finished (`options/new_file.py`)
-            if time() - left.stat().st_mtime > _OLD:
-                left.unlink()
+            with suppress(FileNotFoundError):  # a worker has finished it
+                if time() - left.stat().st_mtime > _OLD:
+                    left.unlink()
         yield
 
 

@@ -105,7 +105,9 @@ class Conversational(OneProcess):
         variables = dict(chat_template_kwargs or {})
         if wrong := [name for name in variables if name in _BESIDE]:
             raise RequestError(f"chat_template_kwargs holds {wrong[0]}, which stands beside it: give it there")
-        variables |= {"tools": tools, **({} if add_generation_prompt else {"add_generation_prompt": False})}
+        variables["tools"] = tools or None
+        if not add_generation_prompt and not continue_final_message:
+            variables["add_generation_prompt"] = False
         words = {"continue_final_message": continue_final_message, "as_tokens": special_tokens_in_messages}
         asked = [conversation(self._prompts, one, variables, **words) for one in (messages if many else [messages])]
         settings = read_settings(one_of(params, sampling_params), len(asked))

@@ -17,10 +17,11 @@ def _read(fields: Fields) -> ModelConfig:
         turned = [int((i + 1) % period != 0) for i in range(layers)]
     if not isinstance(turned, list) or len(turned) != layers:
         raise fields.error("no_rope_layers", turned, f"a list of {layers} numbers")
-    slides, size = fields.get("use_sliding_window", bool, False), fields.sliding_window()
+    slides = fields.get("use_sliding_window", bool, False)
+    size = fields.sliding_window() if slides else None
     if not slides:
-        fields.look("max_window_layers")  # stands in published files
-    kinds = fields.layer_kinds([SLIDING if slides and size is not None and not turn else FULL for turn in turned])
+        fields.look("max_window_layers"), fields.look("sliding_window")  # stand in published files
+    kinds = fields.layer_kinds([SLIDING if size is not None and not turn else FULL for turn in turned])
     config = read_common(
         fields,
         theta=2e6,

@@ -102,14 +102,17 @@ def stored_dtype(tensors: TensorSource, begins: tuple[str, ...] = ("",)) -> torc
 
 
 def under_names(source: TensorSource, ours: Callable[[str], str | None]) -> NamedTensors:
-    """The tensors under the names that `ours` gives; None: left out. Raises `ModelLoadError` for two of one name."""
+    """The tensors under the names that `ours` gives; None: left out. Raises `ModelLoadError` for two of one name that
+    differ."""
     names = dict[str, str]()
     for name in source:
         own = ours(name)
-        if own is not None and names.setdefault(own, name) != name:
+        if own is None or (first := names.setdefault(own, name)) == name:
+            continue
+        if source.shape(first) != source.shape(name) or not torch.equal(source[first], source[name]):
             raise ModelLoadError(
-                f"{source.origin} holds two tensors for {own!r}, {names[own]!r} and {name!r}: delete the one that the "
-                "draft was not trained with"
+                f"{source.origin} holds two tensors for {own!r} that differ, {first!r} and {name!r}: take the draft "
+                "from its publisher again, or delete the wrong one"
             )
     return NamedTensors(source, names)
 

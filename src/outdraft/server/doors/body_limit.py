@@ -32,7 +32,8 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        said, coding = headers.get("content-length", "0"), headers.get("content-encoding", "identity")
+        said, codings = headers.get("content-length", "0"), ", ".join(headers.getlist("content-encoding"))
+        coding = ", ".join(one for each in codings.split(",") if (one := each.strip()).lower() not in ("", "identity"))
         if said.isdigit() and int(said) > self._most:
             await error_reply(self._too_large())(scope, receive, send)
             return
@@ -52,7 +53,7 @@ class BodyLimit:
             has_come = not message.get("more_body", False)
             if size > self._most:
                 raise self._too_large()
-            if come and coding.lower() != "identity":
+            if come and coding:
                 raise self._compressed(coding)
             if self._held > self._most * _BODIES:
                 raise ApiError(

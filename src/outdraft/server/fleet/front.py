@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from outdraft.server.connection import EventStream, JsonReply, error_reply, unless_gone
 from outdraft.server.doors.body_limit import BodyLimit
-from outdraft.server.errors import ApiError, told
+from outdraft.server.errors import ApiError, draining, told
 from outdraft.server.fleet.ask import Fleet, ProxiedRequest
 from outdraft.server.fleet.cut_stream import CutStream, can_resume
 from outdraft.server.fleet.relay import Relay, RelayTally
@@ -68,17 +68,12 @@ class Front:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
-        if request.method == "GET" and request.url.path == "/front":
+        if request.method in ("GET", "HEAD") and request.url.path == "/front":
             await JsonReply(asdict(self._tally))(scope, receive, send)
             return
         try:
-            if self._is_draining and (request.method != "GET" or request.url.path == "/ready"):
-                raise ApiError(
-                    503,
-                    "the server is draining and takes no new request",
-                    code="draining",
-                    headers={"Retry-After": "5"},
-                )
+            if self._is_draining and (request.method not in ("GET", "HEAD") or request.url.path == "/ready"):
+                raise draining("takes no new request")
             response = await self._answer(request)
         except ClientDisconnect:
             return

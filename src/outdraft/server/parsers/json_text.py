@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from outdraft.options.read_file import read_json
+
 _ARGUMENTS = ("arguments", "parameters", "args")
 _LABELS = {"name", "id", "type"}
 
@@ -45,14 +47,6 @@ class Balance:
         return False
 
 
-def read_json(text: str) -> Any:
-    """The value, or None for what is no JSON; numbers that JSON does not have (NaN) are none."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-
-
 def call_of(value: Any) -> WrittenCall | None:
     """{"name": ..., "arguments": {...}} as a call. None if it is none.
 
@@ -79,7 +73,3 @@ def made(name: str, arguments: dict[str, Any]) -> WrittenCall | None:
     except (ValueError, RecursionError):
         return None
     return WrittenCall(id=f"call_{uuid4().hex[:24]}", name=name, arguments=written)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)

@@ -90,7 +90,7 @@ def _tensors(found: TensorSource, directory: Path, also: Mapping[str, str]) -> T
     rows += [tensors[MASK].flatten()] if MASK in tensors else []
     if any(not torch.equal(row.float(), rows[0].float()) for row in rows[1:]):
         raise ModelLoadError(f"{directory} holds several rows for {MASK}, which differ: leave in one")
-    return HeldTensors({**tensors, MASK: rows[0]}, directory) if rows else tensors
+    return HeldTensors({**tensors, MASK: rows[0]}, directory) if rows and MASK not in tensors else tensors
 
 
 def _mask_row(path: Path) -> Tensor:

@@ -125,7 +125,7 @@ class BlockKind(Generic[Own]):
         files.config.require(facts)
         if (head := files.said.get("projector_type")) not in (None, "dflash", self.name):
             raise ModelLoadError(
-                f"{directory}: projector_type={shown(head)} of config.json, and its tensors are those of {self.name}: "
+                f"{directory}: config.json says projector_type={shown(head)}, its tensors are those of {self.name}: "
                 "take both from one place, or download them again"
             )
         config, own = files.config, self.read(files.said, files.tensors, directory)

@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
+from outdraft.options.read_file import read_json
 from outdraft.server.parsers.call_reader import CallReader, Piece
-from outdraft.server.parsers.json_text import call_of, read_json
+from outdraft.server.parsers.json_text import call_of
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further, literal
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"

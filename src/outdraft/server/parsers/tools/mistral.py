@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
+from outdraft.options.read_file import read_json
 from outdraft.server.parsers.call_reader import CallReader, Piece
-from outdraft.server.parsers.json_text import WrittenCall, call_of, made, read_json
+from outdraft.server.parsers.json_text import WrittenCall, call_of, made
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further, literal
 
 _MARK, _ID, _ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"

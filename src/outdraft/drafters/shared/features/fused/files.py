@@ -232,7 +232,7 @@ def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: boo
     taps = next(iter(found.values()), default)
     if raw.get(NUM_TAPS) not in (None, len(taps)):
         raise ModelLoadError(
-            f"{directory}: {NUM_TAPS}={shown(raw[NUM_TAPS])} of config.json, whose taps are {len(taps)} "
+            f"{directory}: config.json says {NUM_TAPS}={shown(raw[NUM_TAPS])} and has {len(taps)} taps "
             f"({', '.join(found) or 'the usual ones, as it names none'}): name the taps that it was trained with"
         )
     if found:
