@@ -102,6 +102,15 @@ def test_variables_may_have_any_name_but_messages(name: str):
         render_chat(None, TALK, {"messages": []})
 
 
+@pytest.mark.parametrize(("source", "role"), [("", "system"), ("{# 'developer' #}", "developer")])
+def test_messages_are_read_as_clients_write_them(source: str, role: str):
+    call = {"type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    messages = [{"role": "developer", "content": "Be kind.", "name": None}, {"role": "assistant", "tool_calls": [call]}]
+    source += "{{ messages[0].role + messages[1].content }} {{ messages[0].name is defined }} "
+    source += "{{ messages[1].tool_calls[0].function.arguments.a + 1 }}"
+    assert render_chat(ChatTemplate(source, {}), messages).text == f"{role} False 2"
+
+
 def test_the_sandbox_holds():
     with pytest.raises(RequestError):
         ChatTemplate("{{ messages.__class__.__mro__[1].__subclasses__() }}", {}).render(TALK)

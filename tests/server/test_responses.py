@@ -136,9 +136,11 @@ def test_log_probabilities_are_those_of_the_text(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, 1, 50])
-@pytest.mark.parametrize("begun", ["<table>", "<th", "‹"])
-def test_log_probabilities_of_what_begins_like_a_thought(http: httpx.Client, begun: str, interval: int) -> None:
-    asked = {"forced_prefix": begun, "max_output_tokens": 8, "include": ["message.output_text.logprobs"]}
+@pytest.mark.parametrize(("begun", "size"), [("<table>", 8), ("<th", 8), ("‹", 8), ("<", 1)])
+def test_log_probabilities_of_what_begins_like_a_thought(
+    http: httpx.Client, begun: str, size: int, interval: int
+) -> None:
+    asked = {"forced_prefix": begun, "max_output_tokens": size, "include": ["message.output_text.logprobs"]}
     told = stream(http, **asked, stream_interval=interval)[-1]["response"]["output"]
     for (message,) in (told, ask(http, **asked)["output"]):
         content = message["content"][0]

@@ -280,10 +280,14 @@ def test_the_front_door_writes_the_same_prompt(http: httpx.Client, chat_llm: LLM
     assert list(chat_llm.chat(messages, SamplingParams(max_tokens=1)).prompt_token_ids) == reply["prompt_token_ids"]
 
 
-def test_the_front_door_goes_on_with_a_message_as_users_of_vllm_ask(chat_llm: LLM) -> None:
+def test_the_front_door_goes_on_with_a_message_as_users_of_vllm_ask(tmp_path: Path) -> None:
+    """Also where the template names neither tools nor the beginning of an answer."""
     messages = [*HELLO, {"role": "assistant", "content": "It was late "}]
     words = [{}, {"add_generation_prompt": False}, {"tools": []}]
-    asked = [chat_llm.chat(messages, SamplingParams(max_tokens=1), continue_final_message=True, **one) for one in words]
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    with LLM(write_model(tmp_path / "model", template), drafter="none") as llm:
+        params = SamplingParams(max_tokens=1)
+        asked = [llm.chat(messages, params, continue_final_message=True, **one) for one in words]
     assert len({one.prompt_token_ids for one in asked}) == 1
 
 
