@@ -22,7 +22,7 @@ from outdraft.codecs.control_tokens import ControlTokens, Span
 from outdraft.codecs.provenance import MarkedValues
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError, RequestError
-from outdraft.options.read_file import read_json
+from outdraft.options.json_value import read_json
 from outdraft.options.shown import shown
 
 _DEVELOPER = re.compile(r"""(['"])developer\1""")  # a template that knows the role compares with its name

@@ -60,18 +60,6 @@ def load_json(path: Path, *, most: int = LARGEST) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_json(text: str) -> Any:
-    """The value, or None for what is no JSON; numbers that JSON does not have (NaN) are none."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
-
-
 def load_toml(path: Path) -> dict[str, Any]:
     """What a TOML file holds. Raises `OSError` as `load_text` does, `ValueError` for what is no TOML."""
     try:

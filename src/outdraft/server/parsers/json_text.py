@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from outdraft.options.read_file import read_json
+from outdraft.options.json_value import read_json
 
 _ARGUMENTS = ("arguments", "parameters", "args")
 _LABELS = {"name", "id", "type"}

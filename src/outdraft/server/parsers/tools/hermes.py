@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
-from outdraft.options.read_file import read_json
+from outdraft.options.json_value import read_json
 from outdraft.server.parsers.call_reader import CallReader, Piece
 from outdraft.server.parsers.json_text import call_of
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further, literal

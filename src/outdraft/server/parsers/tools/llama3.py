@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence as Seq
 
-from outdraft.options.read_file import read_json
+from outdraft.options.json_value import read_json
 from outdraft.server.parsers.call_reader import CallReader, Piece, begun
 from outdraft.server.parsers.json_text import call_of
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, call_rules, further
