@@ -44,8 +44,7 @@ async def answer(
         with body.told_by_field():
             answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
     except RequestError as error:
-        own = next((name for name in ("messages", "prompt") if name in type(body).model_fields), "token_ids")
-        raise renamed(told(error), {"^prompt$": own}) from error
+        raise renamed(told(error), {"^prompt$": body.prompt_field}) from error
     request.scope[ANSWERS] = answers
     close = partial(service.close, answers)
     if body.stream:

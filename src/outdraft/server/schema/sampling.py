@@ -199,6 +199,11 @@ class SamplingFields(ChoiceFields):
         """The form that is asked for, in either spelling."""
         return form_of(self.response_format, self.structured_outputs)
 
+    @property
+    def prompt_field(self) -> str:
+        """Where this endpoint's prompt stands."""
+        return next((name for name in ("messages", "prompt") if name in type(self).model_fields), "token_ids")
+
     @contextmanager
     def told_by_field(self) -> Iterator[None]:
         """Name the field of this request in an error of the engine, which has one field for all forms and prompts.
@@ -208,8 +213,7 @@ class SamplingFields(ChoiceFields):
         try:
             yield
         except ContextLengthError as error:
-            own = next((name for name in ("messages", "prompt") if name in type(self).model_fields), "token_ids")
-            param = "negative_prompt" if "negative prompt" in str(error) else own
+            param = "negative_prompt" if "negative prompt" in str(error) else self.prompt_field
             raise ApiError(400, clean(error), param=param, code=TOO_LONG) from error
         except RequestError as error:
             found = _OF_FORM.match(str(error))
