@@ -27,6 +27,7 @@ SHOWN = {
     "server/endpoints/answering.py": "created",
     "server/endpoints/responses.py": "completed_at",
     "server/service.py": "when the server began",
+    "training/alone.py": "the age of what a killed run left, to a minute; a jump leaves it there, or removes it sooner",
     "weights/direct.py": "the age of a last write, to a tick; a jump leaves the check by stamps",
 }
 
