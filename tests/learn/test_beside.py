@@ -80,4 +80,4 @@ def test_it_needs_nothing_above_a_drafter():
     code = "import sys, outdraft.learn.compare, outdraft.learn.losses, outdraft.learn.save, outdraft.learn.step\n"
     code += "print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('outdraft.')}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"core", "learn", "options"}
+    assert set(done.stdout.split()) == {"core", "kernels", "learn", "options"}

@@ -169,6 +169,18 @@ class CGuessChain(Structure):
     )
 
 
+class CRowLosses(Structure):
+    """RowLosses of native/losses.h."""
+
+    _fields_ = (
+        ("rows", c_int),
+        ("size", c_int),
+        ("is_narrow", c_int),
+        *((name, c_float) for name in ("kl", "cross", "tv", "log_accepted", "hybrid", "text")),
+        *((name, c_void_p) for name in ("p", "whole", "at", "q", "said", "heavy", "losses", "mass", "gradient")),
+    )
+
+
 SIGNATURES = {
     "od_error": (c_char_p, []),
     "od_best_kernels": (c_char_p, []),
@@ -205,6 +217,8 @@ SIGNATURES = {
     "od_top_tokens": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p, c_char_p]),
     "od_distributions": (c_void_p, [c_void_p, c_int, c_int, POINTER(CDistribution), c_void_p, c_char_p]),
     "od_race": (c_void_p, [c_void_p, c_int, c_uint64, c_int, POINTER(c_int32), POINTER(c_int32), c_char_p]),
+    "od_log_sums": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_int, c_char_p]),
+    "od_row_losses": (c_void_p, [POINTER(CRowLosses), c_int, c_char_p]),
     **INDEX_SIGNATURES,
 }
 
@@ -220,5 +234,6 @@ STRUCTURES: dict[str, type[Structure]] = {
     "Feed": CFeed,
     "Distribution": CDistribution,
     "GuessChain": CGuessChain,
+    "RowLosses": CRowLosses,
     **INDEX_STRUCTURES,
 }

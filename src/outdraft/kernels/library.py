@@ -69,9 +69,9 @@ def _kind_for(asked: str) -> str | None:
     return native.od_best_kernels().decode() if native is not None else None
 
 
-def native_for(x: Tensor) -> tuple[ctypes.CDLL, bytes] | None:
-    """The library and the wanted kernels' name, if they run and can read `x`."""
-    if x.dtype != torch.float32 or x.device.type != "cpu" or not x.is_contiguous():
+def native_for(x: Tensor, *formats: torch.dtype) -> tuple[ctypes.CDLL, bytes] | None:
+    """The library and the wanted kernels' name, if they run and can read `x`: float32, where no formats are named."""
+    if x.dtype not in (formats or (torch.float32,)) or x.device.type != "cpu" or not x.is_contiguous():
         return None
     return _wanted(os.environ.get("OUTDRAFT_KERNELS"))
 

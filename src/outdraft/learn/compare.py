@@ -16,6 +16,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
+from outdraft.kernels.row_losses import log_sums
+from outdraft.learn.at_once import at_once
 from outdraft.learn.losses import Loss, logs
 
 Logits = Callable[[Tensor], Tensor]
@@ -73,7 +75,7 @@ def compare(
     weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
     judged = lesson.states if outlook.states is None else outlook.states
     kept = [lesson.counts[guess.rows].nonzero()[:, 0] for guess in outlook.guesses]
-    vocab_size = logits_of(lesson.states[:1]).shape[-1]
+    vocab_size = logits_of(lesson.states[:0]).shape[-1]
     widths = [_width(guess.vocab, vocab_size) for guess in outlook.guesses]
     again = sum(len(rows) * width for rows, width in zip(kept, widths, strict=True)) > held
     looked, place = _looked_at(outlook, lesson)
@@ -82,16 +84,15 @@ def compare(
     said_of = {key: _said(logits_of, judged[looked], one, chunk) for key, one in vocabs.items()} if is_kept else {}
     for guess, counted in zip(outlook.guesses, kept, strict=True):
 
-        def judge(own: Tensor, theirs: Tensor, whole: Tensor, x: Tensor, w: Tensor, guess: Guess = guess) -> Tensor:
+        def judge(
+            own: Tensor, theirs: Tensor, whole: Tensor, at: Tensor, x: Tensor, w: Tensor, guess: Guess = guess
+        ) -> Tensor:
             if not said_of:
                 theirs, whole = _said(logits_of, theirs, guess.vocab, chunk)
             q = guess.head(own)
-            log_p, log_q = logs(theirs, temperature), logs(q, temperature)
             said = x if guess.vocab is None else _places(guess.vocab, vocab_size)[x]
-            far = (loss(log_p, log_q, said) * w).sum() * temperature**2
-            with torch.no_grad():
-                log_q = log_q if temperature == 1 else logs(q)
-                mass = torch.minimum(theirs - whole[:, None], log_q).exp_().sum(-1)
+            found = at_once(theirs, whole, at, q, said, w, loss) if temperature == 1 else None
+            far, mass = found or _by_torch(theirs[at], whole[at], q, said, w, loss, temperature)
             if guess.chance is not None:
                 sure = guess.chance(own).float()
                 far = far + (binary_cross_entropy_with_logits(sure, mass.clamp(0, 1), reduction="none") * w).sum()
@@ -101,10 +102,11 @@ def compare(
         each = torch.ones(len(guess.rows), device=guess.states.device) if each is None else each
         for part in _parts(counted, _width(guess.vocab, vocab_size) if said_of else vocab_size, chunk):
             rows = guess.rows[part]
-            theirs, whole = judged[rows], tokens[rows]  # or what is kept of them
             if said_of:
-                theirs, whole = (one[place[rows]] for one in said_of[id(guess.vocab)])
-            given = guess.states[part], theirs, whole, tokens[rows], each[part]
+                (theirs, whole), at = said_of[id(guess.vocab)], place[rows]
+            else:  # the logits are made of these states, once more for the gradient
+                theirs, whole, at = judged[rows], tokens[rows], torch.arange(len(rows), device=rows.device)
+            given = guess.states[part], theirs, whole, at, tokens[rows], each[part]
             sums = sums + (checkpoint(judge, *given, use_reentrant=False) if again else judge(*given))
         total, weight = total + guess.weight * sums[0], weight + guess.weight * float(each[counted].sum())
         rates.append((sums[1] / max(1, len(counted))).detach())
@@ -115,6 +117,17 @@ def compare(
     for mean, _ in means:
         total = total + mean * weight
     return Compared(total=total, weight=weight, rates=rates)
+
+
+def _by_torch(
+    theirs: Tensor, whole: Tensor, q: Tensor, said: Tensor, w: Tensor, loss: Loss, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """The sum of weighted losses [], and what would be accepted [n]."""
+    log_p, log_q = logs(theirs, temperature), logs(q, temperature)
+    far = (loss(log_p, log_q, said) * w).sum() * temperature**2
+    with torch.no_grad():
+        log_q = log_q if temperature == 1 else logs(q)
+        return far, torch.minimum(theirs - whole[:, None], log_q).exp_().sum(-1)
 
 
 def _beside(losses: Seq[Beside], lesson: Lesson, asked: Mapping[str, float]) -> list[tuple[Tensor, float]]:
@@ -143,7 +156,7 @@ def said_of_text(
     tokens, judged = lesson.ids[:, 1:].flatten(), lesson.states if outlook.states is None else outlook.states
     said = torch.zeros(len(tokens), dtype=torch.float64, device=tokens.device)
     rows, chunk = _looked_at(outlook, lesson)[0], chunk or CHUNK * _times(lesson.states)
-    for part in _parts(rows, logits_of(lesson.states[:1]).shape[-1], chunk):
+    for part in _parts(rows, logits_of(lesson.states[:0]).shape[-1], chunk):
         log_p = logs(logits_of(judged[part]), temperature or 1)
         found = log_p.gather(-1, tokens[part, None])[:, 0] if temperature else log_p.argmax(-1)
         said[part] = found.double()
@@ -166,7 +179,7 @@ def accepted(
     """
     tokens, found = lesson.ids[:, 1:].flatten(), []
     said = said_of_text(outlook, lesson, logits_of, temperature, chunk=chunk) if said is None else said
-    vocab_size, chunk = logits_of(lesson.states[:1]).shape[-1], chunk or CHUNK * _times(lesson.states)
+    vocab_size, chunk = logits_of(lesson.states[:0]).shape[-1], chunk or CHUNK * _times(lesson.states)
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
@@ -197,14 +210,15 @@ def _looked_at(outlook: Outlook, lesson: Lesson) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def _said(logits_of: Logits, states: Tensor, vocab: Tensor | None, chunk: int) -> tuple[Tensor, Tensor]:
     """[n, D] -> the logits of a vocabulary [n, V'], and the logarithm of what all sum up to [n]; piece by piece."""
-    vocab_size = logits_of(states[:1]).shape[-1]
-    parts, sums = [states.new_zeros(0, _width(vocab, vocab_size))], [states.new_zeros(0)]
-    for part in _parts(states, vocab_size, chunk):
-        p = logits_of(part)
-        p = p if p.dtype == torch.float64 else p.float()
-        sums.append(p.amax(-1) - torch.log_softmax(p, -1).amax(-1))  # on a CPU 13 times as fast as `logsumexp`
-        parts.append(p if vocab is None else p.index_select(-1, vocab))
-    return torch.cat(parts), torch.cat(sums)
+    first = logits_of(states[:0])
+    wide = torch.promote_types(first.dtype, torch.float32)
+    said = states.new_empty((len(states), _width(vocab, first.shape[-1])), dtype=wide)
+    sums = states.new_empty(len(states), dtype=wide)
+    for part in _parts(torch.arange(len(states), device=states.device), first.shape[-1], chunk):
+        p = logits_of(states[part])
+        sums[part] = log_sums(p)
+        said[part] = (p if vocab is None else p.index_select(-1, vocab)).to(wide)
+    return said, sums
 
 
 def _width(vocab: Tensor | None, vocab_size: int) -> int:

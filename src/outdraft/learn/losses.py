@@ -115,6 +115,19 @@ STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafter
 BESIDE = (STATES, "reinforce")  # losses that compare something else than the distributions of one row
 
 
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """The sum of several losses, each by its name; nothing at all for none."""
+
+    weights: Mapping[str, float]
+
+    def __call__(self, log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
+        if not self.weights:
+            return 0 * log_q.sum(-1)
+        parts = [weight * LOSSES[name](log_p, log_q, tokens) for name, weight in self.weights.items()]
+        return torch.stack(parts).sum(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
     """Losses with their weights, by what they compare."""
@@ -129,7 +142,7 @@ def mixed(weights: Mapping[str, float]) -> Mix:
     _check(weights, [*LOSSES, *BESIDE])
     of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
     return Mix(
-        rows=_sum_of(of_rows),
+        rows=Weighted(of_rows),
         beside={STATES: weights[STATES]} if STATES in weights else {},
         reinforce=weights.get("reinforce", 0.0),
     )
@@ -138,7 +151,7 @@ def mixed(weights: Mapping[str, float]) -> Mix:
 def weighted(weights: Mapping[str, float]) -> Loss:
     """The sum of several losses between distributions. Raises `ConfigError` for one that is not known."""
     _check(weights, list(LOSSES))
-    return _sum_of(weights)
+    return Weighted(weights)
 
 
 def _check(weights: Mapping[str, float], known: list[str]) -> None:
@@ -151,19 +164,7 @@ def _check(weights: Mapping[str, float], known: list[str]) -> None:
         raise ConfigError("no loss has a weight: nothing would be learned")
 
 
-def _sum_of(weights: Mapping[str, float]) -> Loss:
-    """Nothing at all for no losses."""
-    parts = [(LOSSES[name], weight) for name, weight in weights.items()]
-
-    def total(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
-        if not parts:
-            return 0 * log_q.sum(-1)
-        return torch.stack([weight * loss(log_p, log_q, tokens) for loss, weight in parts]).sum(0)
-
-    return total
-
-
-OWN = Mix(rows=_sum_of({}))  # of a kind whose loss is its own: none beside it
+OWN = Mix(rows=Weighted({}))  # of a kind whose loss is its own: none beside it
 
 
 def logs(logits: Tensor, temperature: float = 1.0) -> Tensor:

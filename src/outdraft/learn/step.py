@@ -65,7 +65,7 @@ class Optimizer:
                 {"params": [p for p in rest if p.dim() > 1], "weight_decay": weight_decay},
                 {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
             ]
-            adam = torch.optim.AdamW(_alike(groups, shares), lr=lr, betas=(0.9, 0.95))
+            adam = torch.optim.AdamW(_alike(groups, shares), lr=lr, betas=(0.9, 0.95), fused=True)
             self._parts.append((adam, lr))
 
     def update(self, factor: float, clip: float) -> bool:

@@ -147,4 +147,14 @@ OD_API std::int32_t* od_race(const float* distribution, int size, std::uint64_t 
     return guarded([&] { return *made = chosen(kernels).race(distribution, size, key, count, winners), winners; });
 }
 
+// x: bf16 or float [rows, size].
+OD_API float* od_log_sums(const void* x, int is_narrow, int rows, int size, float* out, int threads, const char* kernels) {
+    return guarded([&] { return chosen(kernels).log_sums(*team_of(threads), x, is_narrow, rows, size, out), out; });
+}
+
+// Null as well where a logarithm of nothing is asked for; then nothing is said of why.
+OD_API float* od_row_losses(const RowLosses* rows, int threads, const char* kernels) {
+    return guarded([&] { return chosen(kernels).losses(*team_of(threads), *rows) ? rows->losses : nullptr; });
+}
+
 }  // extern "C"

@@ -23,6 +23,7 @@ extern "C" OD_API std::int64_t od_size_of(const char* name) {
         {"Feed", sizeof(Feed)},
         {"Distribution", sizeof(Distribution)},
         {"GuessChain", sizeof(GuessChain)},
+        {"RowLosses", sizeof(RowLosses)},
         {"SortWatch", sizeof(SortWatch)},
         {"Corpus", sizeof(Corpus)},
         {"CorpusQuery", sizeof(CorpusQuery)},

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "losses.h"
 #include "packed.h"
 #include "pace.h"
 #include "team.h"
@@ -110,6 +111,8 @@ struct Kernels {  // one instruction set's code
     bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
     bool (*warp)(const float* x, int rows, int size, const Distribution& how, float* distribution);
     int (*race)(const float* distribution, int size, std::uint64_t key, int count, std::int32_t* winners);
+    bool (*losses)(Team&, const RowLosses&);  // row_loss.h
+    void (*log_sums)(Team&, const void* x, bool is_narrow, int rows, int size, float* out);
     double (*dot_work)(bool bytes, std::int64_t turns);  // peak.h
 };
 const Kernels& best_kernels();                  // for this machine

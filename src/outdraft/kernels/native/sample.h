@@ -19,21 +19,24 @@ static inline int choose_best(const float* x, int size) {
 
 // The sum of e^((x - top) * inverse), in one order; each term is left in `terms` [size], unless that is null.
 static inline float exp_sum(const float* x, int size, float top, float inverse = 1.0f, float* terms = nullptr) {
-    f32x16 total = {};
+    Floats totals[kParts] = {};
+    const auto sixteen = [&](const float* from, float* to) {
+#pragma GCC unroll 4
+        for (int p = 0; p < kParts; p++) {
+            const Floats e = exp_of((load_part(from + p * kLanes) - top) * inverse);
+            totals[p] += e;
+            if (to) store_part(to + p * kLanes, e);
+        }
+    };
     int i = 0;
-    for (; i + 16 <= size; i += 16) {
-        const f32x16 e = exp((load(x + i) - top) * inverse);
-        total += e;
-        if (terms) store(terms + i, e);
-    }
+    for (; i + 16 <= size; i += 16) sixteen(x + i, terms ? terms + i : nullptr);
     if (i < size) {
-        float line[16];
+        float line[16], last[16];
         for (int j = 0; j < 16; j++) line[j] = i + j < size ? x[i + j] : -INFINITY;
-        const f32x16 e = exp((load(line) - top) * inverse);
-        total += e;
-        if (terms) std::memcpy(terms + i, &e, sizeof(float) * (size - i));
+        sixteen(line, last);
+        if (terms) std::memcpy(terms + i, last, sizeof(float) * (size - i));
     }
-    return sum(total);
+    return fold<float, 16>((const float*)totals, added);
 }
 
 // distribution = softmax(x / temperature).
