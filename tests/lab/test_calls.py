@@ -14,7 +14,8 @@ MOST = {"none": (83, 121), "ngram": (240, 500), "default": (330, 640)}
 
 
 @pytest.mark.parametrize("drafter", MOST)
-def test_a_round_calls_no_more_than_it_did(drafter):
+def test_a_round_calls_no_more_than_it_did(drafter, monkeypatch):
+    monkeypatch.setenv("OUTDRAFT_KERNELS", "portable")  # AMX has other bits, hence rounds that keep more tokens
     rounds = counted(drafter)
     for found, most in zip((rounds.num_calls, rounds.num_in_c), MOST[drafter], strict=True):
         assert found <= most, sorted(rounds.calls.items(), key=lambda one: -one[1])[:20]
