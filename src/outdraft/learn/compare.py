@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
 from outdraft.kernels.row_losses import log_sums
-from outdraft.learn.at_once import at_once
+from outdraft.learn.fused_loss import fused_loss
 from outdraft.learn.losses import Loss, logs
 
 Logits = Callable[[Tensor], Tensor]
@@ -91,7 +91,7 @@ def compare(
                 theirs, whole = _said(logits_of, theirs, guess.vocab, chunk)
             q = guess.head(own)
             said = x if guess.vocab is None else _places(guess.vocab, vocab_size)[x]
-            found = at_once(theirs, whole, at, q, said, w, loss) if temperature == 1 else None
+            found = fused_loss(theirs, whole, at, q, said, w, loss) if temperature == 1 else None
             far, mass = found or _by_torch(theirs[at], whole[at], q, said, w, loss, temperature)
             if guess.chance is not None:
                 sure = guess.chance(own).float()

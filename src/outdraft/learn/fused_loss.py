@@ -13,7 +13,7 @@ from outdraft.kernels.row_losses import knows, row_losses
 from outdraft.learn.losses import Loss, Weighted
 
 
-def at_once(
+def fused_loss(
     p: Tensor, whole: Tensor, at: Tensor, q: Tensor, said: Tensor, heavy: Tensor, loss: Loss
 ) -> tuple[Tensor, Tensor] | None:
     """The sum of weighted losses [], and what would be accepted [n]; None where PyTorch must compute them.
@@ -29,10 +29,10 @@ def at_once(
     if found is None:
         return None
     total = (found.losses * heavy).sum()
-    return (_Known.apply(q, total, found.gradient) if learns else total), found.mass  # type: ignore[no-untyped-call]
+    return (_FusedLoss.apply(q, total, found.gradient) if learns else total), found.mass  # type: ignore[no-untyped-call]
 
 
-class _Known(torch.autograd.Function):
+class _FusedLoss(torch.autograd.Function):
     """A number whose gradient by `q` is known."""
 
     @staticmethod

@@ -6,7 +6,7 @@ import torch
 from outdraft.kernels.library import KINDS, library
 from outdraft.kernels.row_losses import log_sums
 from outdraft.kernels.threads import torch_threads
-from outdraft.learn.at_once import at_once
+from outdraft.learn.fused_loss import fused_loss
 from outdraft.learn.losses import LOSSES, Weighted, logs
 
 KNOWN = (
@@ -47,7 +47,7 @@ def test_the_kernels_say_what_pytorch_says(size, name, kind, monkeypatch):
     mix = {"hybrid": 0.4, "cross_entropy": 0.1, "sequence_kd": 0.2, "forward_kl": 1}
     loss = Weighted(mix if name == "mix" else {name: 0.7})
     p, whole, at, q, said, heavy = rows(size)
-    found = at_once(p, whole, at, q, said, heavy, loss)
+    found = fused_loss(p, whole, at, q, said, heavy, loss)
     assert found is not None
     (found[0] * 3).backward()
     gradient, q.grad = q.grad, None
@@ -62,7 +62,7 @@ def test_the_number_of_threads_changes_no_bit():
     def found(threads):
         given = rows(1000)
         with torch_threads(threads):
-            far, mass = at_once(*given, Weighted({"hybrid": 1.0}))
+            far, mass = fused_loss(*given, Weighted({"hybrid": 1.0}))
             far.backward()
             return far.detach(), mass, given[3].grad, log_sums(given[0])
 
@@ -72,7 +72,7 @@ def test_the_number_of_threads_changes_no_bit():
 def test_logits_in_bfloat16_get_their_gradient_in_it():
     p, whole, at, q, said, heavy = rows(1000, torch.bfloat16)
     loss = Weighted({"forward_kl": 1.0, "cross_entropy": 0.5})
-    far, mass = at_once(p, whole, at, q, said, heavy, loss)
+    far, mass = fused_loss(p, whole, at, q, said, heavy, loss)
     far.backward()
     gradient, q.grad = q.grad, None
     theirs, their_mass = by_torch(p, whole, at, q, said, heavy, loss)
@@ -85,8 +85,8 @@ def test_logits_in_bfloat16_get_their_gradient_in_it():
 def test_a_loss_that_the_kernels_do_not_know_is_left_to_pytorch():
     given = rows(97)
     for name in LOSSES.keys() - {*KNOWN}:
-        assert at_once(*given, Weighted({name: 1.0})) is None
-    assert at_once(*given, lambda log_p, log_q, tokens: log_q.sum(-1)) is None
+        assert fused_loss(*given, Weighted({name: 1.0})) is None
+    assert fused_loss(*given, lambda log_p, log_q, tokens: log_q.sum(-1)) is None
 
 
 @pytest.mark.parametrize("change", ["double", "half", "learns", "apart"])
@@ -100,14 +100,14 @@ def test_what_the_kernels_cannot_read_is_left_to_pytorch(change):
         heavy.requires_grad_()
     else:
         q = q.detach().repeat_interleave(2, -1)[:, ::2]
-    assert at_once(p, whole, at, q, said, heavy, Weighted({"forward_kl": 1.0})) is None
+    assert fused_loss(p, whole, at, q, said, heavy, Weighted({"forward_kl": 1.0})) is None
 
 
 def test_the_logarithm_of_no_acceptance_is_left_to_pytorch():
     p, q = torch.tensor([[0.0, 200.0]]), torch.tensor([[200.0, 0.0]], requires_grad=True)
     given = p, torch.logsumexp(p, -1), torch.tensor([0]), q, torch.tensor([0]), torch.ones(1)
-    assert at_once(*given, Weighted({"log_acceptance": 1.0})) is None
-    far, mass = at_once(*given, Weighted({"total_variation": 1.0}))
+    assert fused_loss(*given, Weighted({"log_acceptance": 1.0})) is None
+    far, mass = fused_loss(*given, Weighted({"total_variation": 1.0}))
     assert (far.item(), mass.item()) == (1.0, 0.0)
 
 
@@ -115,7 +115,7 @@ def test_what_is_no_number_stays_none():
     p, whole, at, q, said, heavy = rows(97)
     q = q.detach()
     q[1, 3] = torch.nan
-    far, mass = at_once(p, whole, at, q.requires_grad_(), said, heavy, Weighted({"forward_kl": 1.0}))
+    far, mass = fused_loss(p, whole, at, q.requires_grad_(), said, heavy, Weighted({"forward_kl": 1.0}))
     far.backward()
     assert far.isnan()
     assert mass.isnan().tolist() == [False, True, False, False, False]
@@ -125,7 +125,7 @@ def test_what_is_no_number_stays_none():
 def test_nothing_is_learned_where_no_gradient_is_wanted():
     p, whole, at, q, said, heavy = rows(97)
     with torch.no_grad():
-        far, _ = at_once(p, whole, at, q, said, heavy, Weighted({"forward_kl": 1.0}))
+        far, _ = fused_loss(p, whole, at, q, said, heavy, Weighted({"forward_kl": 1.0}))
     assert not far.requires_grad
     assert far.item() == pytest.approx(
         by_torch(p, whole, at, q, said, heavy, Weighted({"forward_kl": 1.0}))[0].item(), rel=1e-5
@@ -134,7 +134,7 @@ def test_nothing_is_learned_where_no_gradient_is_wanted():
 
 def test_no_loss_at_all_is_nothing():
     given = rows(97)
-    far, _ = at_once(*given, Weighted({}))
+    far, _ = fused_loss(*given, Weighted({}))
     far.backward()
     assert far.item() == 0
     assert not given[3].grad.any()
