@@ -5,7 +5,7 @@ import torch
 
 from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
 from outdraft.learn.compare import accepted, compare
-from outdraft.learn.losses import LOSSES, forward_kl, logs, total_variation
+from outdraft.learn.losses import LOSSES, Weighted, forward_kl, logs, total_variation
 
 VOCAB, WIDTH = 11, 6
 
@@ -41,10 +41,11 @@ def outlook_of(head, states, rows, **more):
     )
 
 
+@pytest.mark.parametrize("held", [0, None])
 @pytest.mark.parametrize("chunk", [1, 3 * VOCAB, 1 << 20])
-def test_the_loss_is_the_weighted_mean_whatever_the_chunk(scene, chunk):
+def test_the_loss_is_the_weighted_mean_whatever_the_chunk(scene, chunk, held):
     lesson, logits_of, head, states, rows = scene
-    found = compare(outlook_of(head, states, rows), lesson, logits_of, forward_kl, chunk=chunk)
+    found = compare(outlook_of(head, states, rows), lesson, logits_of, forward_kl, chunk=chunk, held=held)
     loss, rates = found.loss, found.rates
     expected, weight, seen = 0.0, 0.0, []
     for s, r, w in zip(states, rows, (1.0, 0.5), strict=True):
@@ -114,6 +115,21 @@ def test_a_trimmed_vocabulary_compares_what_it_can_say(scene, name):
     q = torch.zeros_like(p).index_copy(1, kept, head(states[0].detach()[lesson.counts])[:, kept].softmax(-1))
     assert float(rates[0]) == pytest.approx(float(torch.minimum(p, q).sum(-1).mean()), abs=1e-5)
     assert torch.isfinite(loss)
+
+
+@pytest.mark.parametrize("held", [0, 1 << 20])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("kept", [None, [0, 2, 3, 7, 9, 10]])
+def test_a_mix_by_the_kernels_is_the_one_by_pytorch(scene, held, temperature, kept):
+    lesson, logits_of, head, states, rows = scene
+    mix = Weighted({"hybrid": 0.4, "cross_entropy": 0.1})
+    vocab = None if kept is None else torch.tensor(kept)
+    outlook = outlook_of(lambda x: head(x)[:, kept or list(range(VOCAB))], states, rows, vocab=vocab)
+    found = []
+    for loss in (mix, lambda *given: mix(*given)):  # the kernels know weights, and no function of ours
+        one = compare(outlook, lesson, logits_of, loss, temperature=temperature, held=held, chunk=4 * VOCAB)
+        found.append((one.loss, torch.stack(one.rates), *torch.autograd.grad(one.loss, states)))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def test_a_temperature_softens_both_and_keeps_the_size(scene):
