@@ -18,11 +18,9 @@ class Stream(Protocol[T_co]):
 
     def push(self, token: int) -> T_co:
         """What this token completes, for a person to see."""
-        ...
 
     def finish(self) -> T_co:
         """What is left when the answer has ended."""
-        ...
 
 
 @runtime_checkable
@@ -35,15 +33,12 @@ class Codec(Protocol[T]):
 
     def encode(self, content: T, /) -> list[int]:
         """Ids of a prompt's content. Raises `RequestError` for what has none."""
-        ...
 
     def decode(self, ids: Iterable[int], /) -> T:
         """The content that these ids stand for, also where an answer was cut short."""
-        ...
 
     def stream(self, *, continues: bool = True) -> Stream[T]:
         """A reader of one answer. `continues`: the ids follow others, as an answer follows its prompt."""
-        ...
 
 
 class TextualCodec(Codec[str], Protocol):
@@ -56,15 +51,12 @@ class TextualCodec(Codec[str], Protocol):
 
     def encode(self, text: str, /, *, add_special: bool = True) -> list[int]:
         """Ids of `text`, after the start token if the model wants one and `add_special`."""
-        ...
 
     def decode(self, ids: Iterable[int], /, *, continues: bool = False) -> str:
         """Text of `ids`, special tokens left out. `continues`: the ids follow other text, so a leading space stays."""
-        ...
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes that one token adds; empty for special tokens and for ids that no text has."""
-        ...
 
 
 def text_codec(codec: Codec[Any] | None, wanted: str) -> TextualCodec | None:

@@ -31,50 +31,39 @@ class KVCache(Protocol):
 
     def add(self, seq: int) -> None:
         """A new, empty sequence."""
-        ...
 
     def length(self, seq: int) -> int:
         """How many rows of the sequence are committed."""
-        ...
 
     def reserve(self, seq: int, n: int) -> None:
         """Make room for n tentative rows beyond the committed ones."""
-        ...
 
     def commit(self, seq: int, keep: Seq[int]) -> None:
         """Keep these tentative rows, in this order, in contiguous slots of every layer; drop the others."""
-        ...
 
     def truncate(self, seq: int, length: int) -> None:
         """Forget everything from row `length` on. A cache that cannot trim takes its own length alone."""
-        ...
 
     def fork(self, seq: int, new: int) -> None:
         """`new` starts with a copy of `seq`'s committed rows."""
-        ...
 
     def free(self, seq: int) -> None:
         """Forget the sequence and give back its slots."""
-        ...
 
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
         """Rows k and v [n, Hkv, d] into the reserved slots `slot`, `slot` + 1, ... of one layer."""
-        ...
 
     def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
         """K and V of one layer's slots [start, stop), each [Hkv, stop - start, d]: a view or a copy.
 
         A caller that changes them puts them back before another one looks.
         """
-        ...
 
     def memory(self, seq: int) -> KVMemory:
         """Where all layers' rows stand."""
-        ...
 
     def check(self) -> None:
         """Raise if an invariant broke."""
-        ...
 
 
 @runtime_checkable
@@ -86,12 +75,9 @@ class StateMemory(Protocol):
 
     def length(self, seq: int) -> int:
         """How many rows the committed state has read."""
-        ...
 
     def before(self, seq: int, layer: int, row: int) -> Tensor:
         """The state of `layer` after tentative row `row`, or after the committed rows (-1). Valid until the commit."""
-        ...
 
     def leave(self, seq: int, layer: int, row: int, state: Tensor) -> None:
         """The state of `layer` after a tentative row is this."""
-        ...

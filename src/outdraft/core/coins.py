@@ -16,7 +16,6 @@ class Coins(Protocol):
 
     def flip(self, probability: float, ordinal: int) -> bool:
         """True with `probability`. Within one round every `ordinal` is an independent coin."""
-        ...
 
     def draw(self, distribution: Tensor, depth: int) -> int:
         """One index from `distribution` [V], the token that follows `depth` accepted nodes.
@@ -24,7 +23,6 @@ class Coins(Protocol):
         The noise belongs to the absolute position, so that asking twice at one depth gives the same noise: a rule draws
         at most one token a depth (one target draw per node).
         """
-        ...
 
 
 class DraftCoins(Protocol):
@@ -36,7 +34,6 @@ class DraftCoins(Protocol):
 
         `depth`: of the node whose children these are (0 = the pending token). `ordinal`: that node's index.
         """
-        ...
 
     def in_round(self, position: int) -> "DraftCoins":
         """Coins of its own for what is drafted, ahead of its time, while the pending token stands at `position`.
@@ -44,4 +41,3 @@ class DraftCoins(Protocol):
         A token that some rule has judged and dropped may be drafted again at the same place, and must not be drawn from
         the same noise: the verdict has revealed something about it. The target's own noise is shared on purpose.
         """
-        ...

@@ -23,7 +23,6 @@ class Constraint(Protocol):
 
     def advance(self, token: int) -> None:
         """Go on by one emitted token: every one is passed, in order, also one that ends the text."""
-        ...
 
     def allowed(self, path: Seq[int]) -> Tensor:
         """Which tokens may follow the output and then the draft tokens `path`: [V] bool, not to be changed.
@@ -31,7 +30,6 @@ class Constraint(Protocol):
         Any path may be asked, also one that is itself forbidden, or goes on behind the end of the text: then any answer
         will do, but it must not raise. Where the output may end, its ends (the end-of-text token) are allowed tokens.
         """
-        ...
 
 
 @runtime_checkable
@@ -40,14 +38,12 @@ class Form(Constraint, Protocol):
 
     def is_over(self) -> bool:
         """Whether nothing may follow the output but an end: the text ends here, and no end token is written."""
-        ...
 
     def forced(self) -> Seq[int]:
         """Tokens that spell the only continuation there is, or begin it; empty where there is a choice.
 
         They are a guess (the same text may be spelt by other tokens), drafted for free (`decode/forced.py`).
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

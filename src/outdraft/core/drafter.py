@@ -50,7 +50,6 @@ class Ahead(Protocol):
         `is_over`: whether the pass has ended, so that nothing that could wait should be begun. Returns, for each draft,
         the token that was drafted behind its last node; None where there is none.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

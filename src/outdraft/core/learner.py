@@ -118,20 +118,16 @@ class Learner(Protocol):
     @property
     def module(self) -> nn.Module:
         """Its parameters that ask for a gradient are trained."""
-        ...
 
     @property
     def taps(self) -> tuple[int, ...]:
         """States of the target that it reads: tap t is the state after t layers."""
-        ...
 
     def look(self, lesson: Lesson) -> Outlook:
         """What it guesses in these texts; losses beside that are needed only where gradients are."""
-        ...
 
     def save(self, directory: Path) -> None:
         """Write what the drafter loads."""
-        ...
 
 
 @runtime_checkable
@@ -143,12 +139,10 @@ class TargetLearner(Learner, Protocol):
     @property
     def modifies_target(self) -> bool:
         """Always true; that the attribute is there sets it apart from a `Learner`."""
-        ...
 
     @property
     def rates(self) -> Mapping[nn.Parameter, float]:
         """Parameters that learn at a share of the others' rate."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +160,6 @@ class AssessedLearner(Learner, Protocol):
 
     def assess(self, lessons: Iterable[Lesson]) -> Assessment:
         """On texts that it has not seen."""
-        ...
 
 
 def _model(directory: Path) -> Mapping[str, Any]:

@@ -77,15 +77,12 @@ class Policy(Protocol):
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """One budget for each sequence."""
-        ...
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learn from the results of a step, which have its times."""
-        ...
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """These sequences are over (finished or cancelled)."""
-        ...
 
 
 @runtime_checkable
@@ -98,7 +95,6 @@ class Spares(Protocol):
 
         Called when a text joins, before its prompt is read, and again each time that it has to join anew.
         """
-        ...
 
 
 def spared_by(policy: Policy, seq: Sequence, crowd: int) -> frozenset[int]:
@@ -111,11 +107,9 @@ class Keeps(Protocol):
 
     def keep(self) -> Mapping[str, Any] | None:
         """What it has learned, as plain data; None before it has learned anything."""
-        ...
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Begin with the data of `keep`. Raises `ValueError`, `KeyError` or `TypeError` for others, unchanged.
 
         It may change which arm guesses and how much, and never a greedy or a seeded text.
         """
-        ...

@@ -18,47 +18,37 @@ class Room(Protocol):
     @property
     def mixes(self) -> bool:
         """Whether prompt chunks of any length may share a pass with decoding rows: no bit depends on it."""
-        ...
 
     @property
     def slices(self) -> int:
         """In how many slices a pass over a prompt's chunk may run, with other passes between them; 1: it is whole."""
-        ...
 
     @property
     def capacity(self) -> int | None:
         """The most rows that one text can ever have, all of the memory for itself; None: as many as it likes."""
-        ...
 
     @property
     def cuts(self) -> bool:
         """Whether a text that wants more than the capacity ends there; it is refused where the user chose that."""
-        ...
 
     @property
     def free(self) -> int:
         """Pages that no running text has. Asked where there is a `capacity`."""
-        ...
 
     def wanted(self, seq: Sequence) -> int:
         """Pages that a waiting text will take to be read, but those that it will share with running ones."""
-        ...
 
     def awaits(self, seq: Sequence, reader: Sequence) -> bool:
         """Whether a waiting text should not join yet: a running one is reading what it could take over."""
-        ...
 
     def missing(self, seq: Sequence, num_rows: int) -> int:
         """Pages that a running text needs beyond its own for so many more rows."""
-        ...
 
     def held(self, seq: Sequence) -> int:
         """Pages that are free once this running text has gone."""
-        ...
 
     def forget(self) -> None:
         """Keep nothing of texts that are over, neither the target's rows nor drafters'."""
-        ...
 
 
 @dataclass(eq=False, kw_only=True)

@@ -64,19 +64,15 @@ class Target(Protocol):
         At most all but the pending token's. They are not read again, so a drafter does not see them in `observe`. A
         sequence that has ended may begin again, with all that it has written by then.
         """
-        ...
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
         """Score every node; the K/V of all rows is written, tentatively."""
-        ...
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these of the sequence's rows of the last pass (indices among its own rows, in path order)."""
-        ...
 
     def end(self, seq: Sequence) -> None:
         """Forget the sequence and everything kept for it."""
-        ...
 
 
 class SlicedPass(Protocol):
@@ -84,7 +80,6 @@ class SlicedPass(Protocol):
 
     def run(self, num_layers: int) -> TargetOutput | None:
         """So many layers more. None: the pass is not over. Its sequence is in no other pass until it is."""
-        ...
 
 
 class SlicingTarget(Target, Protocol):
@@ -92,7 +87,6 @@ class SlicingTarget(Target, Protocol):
 
     def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> SlicedPass:
         """As `forward`, of which nothing has run yet but that there is room for the rows."""
-        ...
 
 
 class ReplayingTarget(Target, Protocol):
@@ -104,4 +98,3 @@ class ReplayingTarget(Target, Protocol):
         Of the last pass's rows the path to `node` alone stands afterwards, so that `commit` may keep no other. It may
         be asked again for a node below. Where another pass comes instead of `commit`, all of it is forgotten.
         """
-        ...

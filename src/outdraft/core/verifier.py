@@ -26,11 +26,9 @@ class Verifier(Protocol):
         Only then may a drafter race on the target's noise (`Sequence.coupled`); under any other rule that would be a
         shared coin, and lossy.
         """
-        ...
 
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
         """`p` [M, V]: the warped target distribution at every draft node, in the order of `packed.nodes`.
 
         One `Coins` goes in and one `Verdict` comes out for each draft that is not None, in the same order.
         """
-        ...

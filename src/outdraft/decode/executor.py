@@ -31,7 +31,6 @@ class Executor(Protocol):
 
     def beside(self, work: Work | None) -> AbstractContextManager[None]:
         """The body is the target's pass."""
-        ...
 
 
 class Serial:

@@ -40,11 +40,9 @@ class Apart(Protocol):
 
     def fail(self, seq: Sequence, error: BaseException) -> StepEvent:
         """End this request with the error."""
-        ...
 
     def again(self, seqs: Seq[Sequence], decisions: Decisions, parts: Parts, error: BaseException) -> list[StepEvent]:
         """The round once more, each sequence by itself."""
-        ...
 
 
 @torch.inference_mode()

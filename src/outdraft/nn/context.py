@@ -28,7 +28,6 @@ class AttentionContext(Protocol):
     @property
     def bulk(self) -> Sequence[RowRange]:
         """Row ranges that are computed in one piece: prompt chunks, training batches."""
-        ...
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
@@ -37,11 +36,9 @@ class AttentionContext(Protocol):
 
         window: how many keys a row sees, itself included. cap: bounds the scores softly (`nn/scores.py`).
         """
-        ...
 
     def spans(self) -> Sequence[Span] | None:
         """The same rows and what they see, for kernels that run all layers at once; None: ask layer by layer."""
-        ...
 
 
 class CausalContext:

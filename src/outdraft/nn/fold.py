@@ -26,7 +26,6 @@ class FoldingContext(Protocol):
 
     def fold(self, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
         """The outputs of `step` at every row, in the order of `inputs`."""
-        ...
 
 
 def fold(ctx: object, layer: int, step: Step, inputs: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:

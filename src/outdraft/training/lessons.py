@@ -21,11 +21,9 @@ class KeptPasses(Protocol):
 
     def find(self, rows: PackedRows) -> PassStates | None:
         """The states of these rows; None where they are not known."""
-        ...
 
     def keep(self, rows: PackedRows, states: PassStates) -> None:
         """Take those of a pass."""
-        ...
 
 
 class Teacher:

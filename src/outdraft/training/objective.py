@@ -16,23 +16,19 @@ class Objective(Protocol):
     @property
     def module(self) -> nn.Module:
         """Its parameters that require a gradient are trained."""
-        ...
 
     def total(self, rows: Any) -> Tensor:
         """Rows -> [2 + k]: the loss to minimise, summed, and over how much; then k numbers to watch.
 
         A step minimises the sum of its passes' losses over all workers, divided by the sum of their weights.
         """
-        ...
 
     @property
     def memory(self) -> dict[str, Tensor]:
         """What it keeps from step to step beside parameters: it goes into checkpoints, and is set in place."""
-        ...
 
     def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
         """A step is over. `add_up`: the sum of a tensor over all workers, in place."""
-        ...
 
 
 class Batches(Protocol):
@@ -40,7 +36,6 @@ class Batches(Protocol):
 
     def rows(self, step: int, first: int, count: int, length: int) -> Any:
         """Rows first..first + count of the batch of this step, each of `length` tokens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,23 +26,18 @@ class States(Protocol):
     @property
     def is_empty(self) -> bool:
         """Whether no text is left."""
-        ...
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Texts that joined; nothing is known of them yet, but for what earlier texts left."""
-        ...
 
     def learn(self, one: Seen) -> None:
         """What a pass showed of one."""
-        ...
 
     def knows(self, seq: Sequence) -> bool:
         """Whether there is a state behind which the pending token stands."""
-        ...
 
     def forget(self, seqs: Seq[Sequence]) -> None:
         """Texts that are over: drop what is known of them."""
-        ...
 
 
 class StateDrafter(PlainDrafter):

@@ -19,15 +19,12 @@ class Door(Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request or a step is under way."""
-        ...
 
     def settle(self) -> None:
         """Before a fork: wait for the step under way, unless one of its callers still waits for it."""
-        ...
 
     def renew(self, *, is_lost: bool) -> None:
         """This is the child. `is_lost`: some engine was busy, so what the child has of it cannot be trusted."""
-        ...
 
 
 class Stoppable(Protocol):
@@ -35,7 +32,6 @@ class Stoppable(Protocol):
 
     def stop(self) -> None:
         """End it, and wait a little until it has ended."""
-        ...
 
 
 class Process:

@@ -30,24 +30,19 @@ class Automaton(Protocol):
     @property
     def match(self) -> int:
         """Length of the longest end of the text that it had before."""
-        ...
 
     @property
     def match_end(self) -> int:
         """Position of that earlier occurrence's last token."""
-        ...
 
     def extend(self, tokens: Seq[int]) -> None:
         """Enter the next tokens of the text."""
-        ...
 
     def read(self, cursor: Cursor, tokens: Seq[int]) -> None:
         """Another text goes on: move its cursor."""
-        ...
 
     def end(self, cursor: Cursor) -> int:
         """Position in the own text where what the cursor knows ends."""
-        ...
 
 
 def make_automaton() -> Automaton:

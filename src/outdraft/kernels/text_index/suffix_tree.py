@@ -51,27 +51,21 @@ class SuffixTree(Protocol):
     @property
     def num_texts(self) -> int:
         """Texts inside, the open one included."""
-        ...
 
     def extend(self, tokens: Seq[int]) -> None:
         """The newest text goes on; the first call after `close` begins one."""
-        ...
 
     def close(self) -> None:
         """The newest text is complete."""
-        ...
 
     def evict(self) -> None:
         """The oldest text leaves. Raises `RuntimeError` if no closed one is left."""
-        ...
 
     def count(self, span: Seq[int]) -> int:
         """How often `span` occurs; 0 for one longer than `depth`."""
-        ...
 
     def guess(self, context: Seq[int], limits: GuessLimits) -> TreeGuess:
         """The best-scored continuation of any match of the context's end; of equal ones that of the longest match."""
-        ...
 
 
 def make_suffix_tree(depth: int) -> SuffixTree:

@@ -47,7 +47,6 @@ class Attending(Protocol):
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]) -> Tensor:
         """q [1, H, N, d], k and v [1, Hkv, N, d] -> [1, N, H, dv]."""
-        ...
 
 
 _pass: ContextVar[Attending] = ContextVar("outdraft_pass")

@@ -32,7 +32,6 @@ class Network(Protocol):
     @property
     def dtype(self) -> torch.dtype:
         """Of the embeddings and of the cache."""
-        ...
 
     @property
     def device(self) -> torch.device: ...
@@ -40,21 +39,17 @@ class Network(Protocol):
     @property
     def kernels(self) -> str:
         """Who computes: "pytorch", or the native kernels' instruction set."""
-        ...
 
     @property
     def num_parameters(self) -> int:
         """How many numbers the weights hold, tied ones counted once."""
-        ...
 
     @property
     def pass_bytes(self) -> int:
         """Bytes of weights that one pass reads: all but the embedding table."""
-        ...
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""
-        ...
 
     def run(
         self,
@@ -68,16 +63,12 @@ class Network(Protocol):
         taps: Collection[int] = (),
     ) -> RunOutput:
         """Layers start..stop, but for what `skip` leaves out, over h [N, D]."""
-        ...
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V]."""
-        ...
 
     def norm(self, h: Tensor) -> Tensor:
         """The final norm alone: [M, D] -> [M, D]."""
-        ...
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V]."""
-        ...

@@ -24,7 +24,6 @@ class Mixer(Protocol):
 
     def __call__(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
         """x [N, D], normed -> [N, D]."""
-        ...
 
 
 class FeedForward(Protocol):
@@ -32,7 +31,6 @@ class FeedForward(Protocol):
 
     def __call__(self, x: Tensor, bulk: Sequence[RowRange], exact: bool) -> Tensor:
         """x [N, D], normed -> [N, D]. `bulk`: rows of one piece; `exact`: the bits that each other row has alone."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +50,9 @@ class MixerKind(Protocol):
     @property
     def state(self) -> tuple[int, ...] | None:
         """The shape of what it remembers of a text; None: keys and values."""
-        ...
 
     def build(self, place: PartPlace) -> nn.Module:
         """The `Mixer` of the layer at this place."""
-        ...
 
 
 class FeedForwardKind(Protocol):
@@ -64,4 +60,3 @@ class FeedForwardKind(Protocol):
 
     def build(self, place: PartPlace) -> nn.Module:
         """The `FeedForward` of the layer at this place."""
-        ...

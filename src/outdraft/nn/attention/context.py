@@ -84,7 +84,6 @@ class PagedAttention(Protocol):
         cap: float | None = None,
     ) -> Tensor:
         """q [R, H, d], keys and values [pages, Hkv, 16, d] -> [R, H * d]."""
-        ...
 
 
 def best_attention(device: torch.device, dtype: torch.dtype, width: int) -> PagedAttention:

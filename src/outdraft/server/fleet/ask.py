@@ -58,7 +58,6 @@ class Fleet(Protocol):
 
         A caller that wants no more of it closes the iterator, which cancels the request.
         """
-        ...
 
 
 async def ask_here(app: ASGIApp, ask: ProxiedRequest) -> AsyncGenerator[Head | bytes, None]:

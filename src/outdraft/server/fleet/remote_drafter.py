@@ -24,11 +24,9 @@ class Drafting(Protocol):
 
     def draft(self, asks: Seq[DraftAsk]) -> list[list[int]]:
         """The next tokens behind each text."""
-        ...
 
     def end(self, text_ids: Seq[str]) -> None:
         """These texts are over."""
-        ...
 
 
 class RemoteDrafter:

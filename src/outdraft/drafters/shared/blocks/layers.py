@@ -33,7 +33,6 @@ class BlockAttention(Protocol):
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, scale: float, sinks: Tensor | None = None
     ) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d] of all slots, rotary applied -> [N, H * d]. sinks: [H]."""
-        ...
 
 
 def plainly(x: Tensor, sublayer: Sublayer, size: int) -> Tensor:

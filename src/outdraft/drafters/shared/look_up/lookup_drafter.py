@@ -38,7 +38,6 @@ class Grows(Protocol):
 
     def extend(self, tokens: list[int], /) -> None:
         """Enter the tokens that follow those entered so far."""
-        ...
 
 
 class TextIndex(SpanIndex, Grows, Protocol):

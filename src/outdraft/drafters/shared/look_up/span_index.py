@@ -91,7 +91,6 @@ class SpanIndex(Protocol):
 
         `context` is the whole text so far, the pending token at its end. The caller may stop reading early.
         """
-        ...
 
 
 def copy_on(text: Seq[int], start: int, depth: int, *, wrap: bool = False) -> list[int]:
