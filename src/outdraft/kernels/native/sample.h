@@ -51,6 +51,11 @@ static inline int race(const float* distribution, int size, std::uint64_t key, i
     int held = 0;
     double last = INFINITY;  // the time of the last of those held, once there are enough
     for (int first = 0; first < size; first += 64) {
+        const int stop = size - first < 64 ? size - first : 64;
+        int open = stop < 64;
+        if (!open)
+            for (int i = 0; i < 64; i++) open |= distribution[first + i] > 0;
+        if (!open) continue;
         double noise[64];
         for (int i = 0; i < 64; i++) {
             std::uint64_t word = std::uint64_t(first + i + 1) * 0x9E3779B97F4A7C15u + key;
@@ -58,7 +63,11 @@ static inline int race(const float* distribution, int size, std::uint64_t key, i
             word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
             noise[i] = (double((word ^ (word >> 31)) >> 11) + 0.5) * 0x1p-53;
         }
-        const int stop = size - first < 64 ? size - first : 64;
+        if (held == count && stop == 64) {
+            open = 0;
+            for (int i = 0; i < 64; i++) open |= (1 - noise[i]) * (1 - 1e-9) < last * distribution[first + i];
+            if (!open) continue;  // none of these can be among the first
+        }
         for (int i = 0; i < stop; i++) {
             const double mass = distribution[first + i];
             if (!(mass > 0) || (1 - noise[i]) * (1 - 1e-9) >= last * mass) continue;
