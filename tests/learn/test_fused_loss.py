@@ -122,6 +122,18 @@ def test_what_is_no_number_stays_none():
     assert not q.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", ["total_variation", "log_acceptance", "cross_entropy"])
+def test_what_neither_may_say_costs_nothing_where_no_logarithm_of_it_is_asked_for(name):
+    p, whole, at, q, said, heavy = rows(97)
+    q = q.detach()
+    p[:, 50:60] = q[:, 50:60] = -torch.inf
+    loss = Weighted({name: 1.0})
+    far, _ = fused_loss(p, whole, at, q.requires_grad_(), said, heavy, loss)
+    far.backward()
+    assert far.item() == pytest.approx(by_torch(p, whole, at, q, said, heavy, loss)[0].item(), rel=1e-5)
+    assert q.grad.isfinite().all()
+
+
 def test_nothing_is_learned_where_no_gradient_is_wanted():
     p, whole, at, q, said, heavy = rows(97)
     with torch.no_grad():

@@ -33,7 +33,7 @@ _FORMATS = (torch.bfloat16, torch.float32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLosses:
-    """Of n rows."""
+    """What n rows cost, and what would be accepted of each."""
 
     losses: Tensor  # [n] float32
     mass: Tensor  # [n] sum of min(p, q), p over all that the target may write

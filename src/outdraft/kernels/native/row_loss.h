@@ -76,8 +76,10 @@ static inline bool row_loss(const RowLosses& in, int r, float* space) {
     if (in.log_accepted != 0 && a < 1e-30f) return false;
     const float of_text = said ? of_q - q[in.said[r]] : 0.0f;
     in.mass[r] = total(mass);
-    in.losses[r] = (in.kl + in.hybrid * w) * total(kl) + in.cross * total(cross) + in.text * of_text +
-                   (in.tv + in.hybrid * (1 - w)) * (1 - a) - (in.log_accepted != 0 ? in.log_accepted * std::log(a) : 0.0f);
+    // What has no weight may be no number: a logit of minus infinity has no logarithm.
+    const auto share_of = [](float weight, float loss) { return weight != 0 ? weight * loss : 0.0f; };
+    in.losses[r] = share_of(in.kl + in.hybrid * w, total(kl)) + share_of(in.cross, total(cross)) + in.text * of_text +
+                   (in.tv + in.hybrid * (1 - w)) * (1 - a) - share_of(in.log_accepted, std::log(a));
     if (!in.gradient) return true;
     const float on_p = in.kl + in.cross + in.hybrid * w, heavy = in.heavy[r];
     const float on_a = in.tv + in.hybrid * (1 - w) + (in.log_accepted != 0 ? in.log_accepted / a : 0.0f);
