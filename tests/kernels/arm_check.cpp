@@ -79,7 +79,7 @@ struct Weight {
         }
         if (biased) bias = normal(num_out, 1);
         told = {bits, num_out, num_in, group, bits == 16 ? (const void*)halves.data() : (const void*)bytes.data(),
-                scales.empty() ? nullptr : scales.data(), biased ? bias.data() : nullptr};
+                scales.empty() ? nullptr : scales.data(), biased ? bias.data() : nullptr, nullptr, 0};
     }
 };
 

@@ -9,8 +9,9 @@
 namespace OD_ISA {
 
 // Blocks [begin, end): scores [count, 16 (end - begin)] of all queries, four blocks at once.
-static inline void score_blocks(Scratch& scratch, int count, int begin, int end, int d) {
-    const int words = d / 2, stride = (end - begin) * 64;  // bytes of a query's scores
+template <class T>
+static inline void score_blocks(Scratch& scratch, const View<T>& view, int count, int begin, int end, int) {
+    const int d = view.head_dim, words = d / 2, stride = (end - begin) * 64;  // bytes of a query's scores
     const bf16* half = scratch.half.get();
     configure_tiles(count);
     for (int block = begin; block < end; block += 4) {

@@ -3,9 +3,10 @@
 //   position   0 .. base-1: the slots of the same number; from base on: the slots of a row's path (a chain: all in order)
 //
 // Keys are transposed in blocks of 16 positions ([d/2][16] words of two channels), so that 16 scores grow side by side;
-// a block is also what the matrix unit multiplies. What follows is in attend_amx.h and attend_vector.h. Every sum runs in
-// the order of channels or of a path's positions: a row gets the bits of decoding its path one token at a time, whatever
-// tree it stands in and however many rows there are.
+// a block is also what the matrix unit multiplies. AVX2 has too few registers for that: it reads keys as they stand. What
+// follows is in attend_amx.h and attend_vector.h. Every sum runs in an order that channels or a path's positions alone
+// decide: a row gets the bits of decoding its path one token at a time, whatever tree it stands in and however many rows
+// there are.
 #pragma once
 #include <utility>
 #include <vector>
@@ -23,11 +24,20 @@ struct Query {
     int first, len;  // positions [first, len) are seen
 };
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+constexpr bool kTransposes = false;
+using Number = float;  // of a query, as rounded to bf16
+#else
+constexpr bool kTransposes = true;
+using Number = bf16;
+static inline void place_query(bf16* to, f32x16 v) { narrow(to, v); }
+#endif
+
 struct Scratch {
     int blocks = 0, width = 0;
     outdraft::Buffer<u32x16> keys;                    // [blocks][d/2]: words of two channels for 16 positions
     outdraft::Buffer<f32x16> scores;                  // [kQueries][blocks]
-    outdraft::Buffer<bf16> half;                      // [kQueries][d]: the queries
+    outdraft::Buffer<Number> half;                    // [kQueries][d]: the queries
     outdraft::Buffer<u32x16> values;                  // [8 blocks][d]: words of two positions (attend_amx.h)
     outdraft::Buffer<bf16> high, low;                 // [kQueries][16 blocks]: weights in two parts (attend_amx.h)
     outdraft::Buffer<f32x16> key_scale, value_scale;  // [blocks], of an int8 cache
@@ -37,9 +47,9 @@ struct Scratch {
         if (wanted <= blocks && head_dim <= width) return;
         blocks = 0;  // until all of it is there
         const int more = 2 * wanted;
-        keys = outdraft::make_buffer<u32x16>(std::size_t(more) * head_dim / 2);
+        if (kTransposes) keys = outdraft::make_buffer<u32x16>(std::size_t(more) * head_dim / 2);
         scores = outdraft::make_buffer<f32x16>(std::size_t(more) * kQueries);
-        half = outdraft::make_buffer<bf16>(std::size_t(head_dim) * kQueries);
+        half = outdraft::make_buffer<Number>(std::size_t(head_dim) * kQueries);
         values = outdraft::make_buffer<u32x16>(std::size_t(more) * head_dim / 2);
         high = outdraft::make_buffer<bf16>(std::size_t(more) * 16 * kQueries);
         low = outdraft::make_buffer<bf16>(std::size_t(more) * 16 * kQueries);
@@ -57,6 +67,23 @@ struct Scratch {
         }
     }
 };
+
+// Not inlined: a compiler that knows whose it is asks for its address again and again in the loops.
+__attribute__((noinline)) static Scratch& own_scratch() {
+    static thread_local Scratch own;
+    return own;
+}
+
+// work(how many, the first of them): up to four queries share each key and each row of values.
+template <class F>
+static inline void each_few(int count, F work) {
+    for (int j = 0; j < count; j += 4) switch (count - j) {
+        case 1: work(std::integral_constant<int, 1>(), j); break;
+        case 2: work(std::integral_constant<int, 2>(), j); break;
+        case 3: work(std::integral_constant<int, 3>(), j); break;
+        default: work(std::integral_constant<int, 4>(), j);
+    }
+}
 
 // One of four steps that transpose 16 x 16 words: swaps the off-diagonal squares of width S.
 template <int S, int... J>

@@ -194,7 +194,7 @@ private:
     void attend_head(const LayerWeights& layer, const Span& span, int index, int head, int first, int stop) {
         const int d = shape_.head_dim, base = int(span.base);
         const View<T> view(span.memory, index, head, d);
-        static thread_local Scratch scratch;
+        Scratch& scratch = own_scratch();
         int above = int(span.stop - span.start);  // positions above the base; a path may hold rows of earlier passes
         for (int r = 0, begin = 0; span.ends && r < span.stop - span.start; begin = span.ends[r++])
             above = std::max(above, span.ends[r] - begin);
