@@ -95,7 +95,7 @@ def test_a_pause_of_the_machine_is_added_and_does_not_grow_with_the_pass():
 
 def test_too_few_passes_are_refused():
     one = RecordedPass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=0), seconds=0.1)
-    with pytest.raises(ConfigError, match="19 passes"):
+    with pytest.raises(ConfigError, match="has 19 passes of the model, and a replay needs 20: record more requests"):
         LearnedCosts([one] * 19)
 
 

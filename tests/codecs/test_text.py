@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.spelling import byte_of_character, read_spelling
@@ -93,6 +93,29 @@ def test_byte_fallback_round_trip(llama_style: TextCodec, text: str):
 def test_a_text_that_goes_on_keeps_its_space(llama_style: TextCodec):
     ids = llama_style.encode("a b", add_special=False)
     assert llama_style.decode(ids) == "a b" and llama_style.decode(ids, continues=True) == " a b"
+
+
+@pytest.mark.parametrize(
+    "text, begins",
+    [("a b", [0, 0, 1, 2]), ("<s>a b", [0, 3, 4, 5]), ("a</s>b €a", [0, 0, 1, 5, 5, 6, 7, 7, 7, 8]), ("", [0])],
+)
+def test_a_token_begins_where_the_one_before_it_ends(llama_style: TextCodec, text: str, begins: list[int]):
+    """A start token that was added has no room, and one that the text names has."""
+    assert llama_style.begins(text, llama_style.encode(text)) == begins
+
+
+def test_a_token_begins_with_its_space():
+    """Where the tokenizer says that it begins behind it."""
+    alphabet = {one: i for i, one in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE({**alphabet, "Ġb": 256}, [("Ġ", "b")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<end>", rstrip=True, normalized=False)])
+    codec, text = TextCodec(tokenizer), "a b<end>\na bé b"
+    ids = codec.encode(text)
+    assert [codec.token_text(one) for one in ids][:4] == ["a", " b", "<end>", "a"]
+    assert codec.begins(text, ids) == [0, 1, 3, 8, 10, 12, 12, 13]
 
 
 @pytest.mark.parametrize("start", [0, 1])

@@ -58,6 +58,21 @@ def test_an_echoed_prompt_has_its_first_token(client: httpx.Client) -> None:
     assert [one is None for one in told["top_logprobs"]] == [True, False, False, False]
 
 
+@pytest.mark.parametrize("form", ["text", "ids"])
+def test_an_echoed_prompt_is_the_prompt_that_was_sent(client: httpx.Client, llm: LLM, form: str) -> None:
+    """With the names of its special tokens, which take their room in it."""
+    texts = ["It was<|endoftext|>late é", "The old"]
+    prompts = texts if form == "text" else [llm.get_tokenizer().encode(one) for one in texts]
+    body = {**BODY, "prompt": prompts, "echo": True, "max_tokens": 1}
+    told = client.post("/v1/completions", json=body).json()["choices"]
+    for text, one in zip(texts, told, strict=True):
+        assert one["text"].startswith(text)
+    assert told[0]["logprobs"]["tokens"][:5] == ["It", " was", "<|endoftext|>", "l", "ate"]
+    assert told[0]["logprobs"]["text_offset"] == [0, 2, 6, 19, 20, 23, 24, 24, 25]
+    pieces = [event["choices"][0] for event in events(client, "/v1/completions", body)]
+    assert sorted(pieces, key=lambda one: int(one["index"])) == told
+
+
 @pytest.mark.parametrize("count", [0, 2, 20])
 def test_the_best_are_all_there_and_the_token_itself(client: httpx.Client, llm: LLM, count: int) -> None:
     told = choice(client, {**WRITTEN, "logprobs": count})["logprobs"]

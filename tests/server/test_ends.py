@@ -159,19 +159,23 @@ def test_what_the_drain_cuts_off_is_refused_as_unavailable(tmp_path: Path) -> No
                 ("completions", {**LONG, "max_tokens": 900}),
                 ("completions", {**LONG, "max_tokens": 900, "stream": False}),
                 ("responses", {"input": PROMPT, "ignore_eos": True}),
+                ("responses", {"input": PROMPT, "ignore_eos": True, "stream": True}),
             )
         ]
         end = monotonic() + 60
-        while httpx.get(f"{address}/load").json()["num_requests_running"] < 9 and monotonic() < end:
+        while httpx.get(f"{address}/load").json()["num_requests_running"] < 10 and monotonic() < end:
             sleep(0.01)
         server.made.send(signal.SIGTERM)
-        stream, *wholes = (one.result() for one in asked)
+        stream, *wholes, events = (one.result() for one in asked)
         assert server.made.end() == 0
     *_, last, done = stream.text.split("\n\n")[:-1]
     errors = [json.loads(last.removeprefix("data: "))["error"], *(one.json()["error"] for one in wholes)]
     assert done == "data: [DONE]" and [one.status_code for one in wholes] == [503, 503]
     for one in errors:
         assert (one["type"], one["code"]) == ("unavailable_error", "draining") and "--drain-timeout" in one["message"]
+    *_, event, failed = (json.loads(one.partition("data: ")[2]) for one in events.text.split("\n\n")[:-1])
+    assert (event["type"], event["code"], event["message"]) == ("error", "draining", errors[0]["message"])
+    assert failed["response"]["error"] == {**errors[0], "code": "server_error"}
     assert "Traceback" not in server.log.read_text()
 
 

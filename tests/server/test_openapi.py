@@ -126,7 +126,7 @@ def test_the_fuzz_finds_what_is_wrong_and_nothing_else(
     def raises(*given: object, **named: object) -> None:
         raise ValueError("planted")
 
-    monkeypatch.setattr("outdraft.server.endpoints.tokenize._spell", raises)
+    monkeypatch.setattr("outdraft.server.endpoints.tokenize.spelled", raises)
     bad = Fuzz(address, 1)
     bad.run(150)
     assert any("/detokenize" in where and "error" in where.lower() for where in bad.faults), bad.faults

@@ -318,10 +318,12 @@ def test_a_stream_that_breaks_off_ends_with_failed(http: httpx.Client, monkeypat
 
     monkeypatch.setattr(Answers, "raise_error", fail)
     told = stream(http, max_output_tokens=5)
-    assert order(told) == ["created", "in_progress", *MESSAGE, "failed"]
-    failed = told[-1]["response"]
+    assert order(told) == ["created", "in_progress", *MESSAGE, "error", "failed"]
+    event, failed = told[-2], told[-1]["response"]
     assert failed["status"] == "failed" and failed["output"][0]["status"] == "incomplete"
-    assert failed["error"] == {"code": "server_error", "message": "the answer broke off: the cable at ... is loose"}
+    what = {"message": "the answer broke off: the cable at ... is loose", "param": None}
+    assert {name: event[name] for name in ("code", *what)} == {"code": "decoding", **what}
+    assert failed["error"] == {"code": "server_error", "type": "server_error", **what}
 
 
 def test_an_answer_without_a_word_is_an_empty_message(http: httpx.Client, chat_llm: LLM) -> None:

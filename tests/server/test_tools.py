@@ -210,7 +210,7 @@ def test_a_template_for_tools_of_its_own_is_taken(tmp_path: Path) -> None:
         codec, asked = llm.get_tokenizer(), {"max_tokens": 1, "return_token_ids": True}
         assert codec.decode(ask(client, **asked)["prompt_token_ids"]).endswith("plain")
         assert "tools: " in codec.decode(ask(client, tools=[WEATHER], **asked, **STILL)["prompt_token_ids"])
-        assert refused(client, **STILL)["param"] == "enable_thinking"
+        assert refused(client, **STILL)["param"] == "chat_template_kwargs.enable_thinking"
 
 
 def test_the_last_message_goes_on(http: httpx.Client, chat_llm: LLM) -> None:
@@ -321,7 +321,7 @@ def test_of_two_limits_the_smaller_holds(http: httpx.Client, older: int, newer: 
             "leave one out",
         ),
         ({"reasoning_effort": "high"}, "reasoning_effort", "template does not use it"),
-        ({"chat_template_kwargs": {"mood": 1}}, "mood", "template does not use it"),
+        ({"chat_template_kwargs": {"mood": 1}}, "chat_template_kwargs.mood", "template does not use it"),
         ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs", "a field of the request"),
         ({"chat_template": "{% if %}"}, "chat_template", "does not compile"),
         ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message", "leave one out"),

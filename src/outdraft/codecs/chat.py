@@ -86,7 +86,7 @@ class ChatTemplate:
         given = [name for name, value in variables.items() if value is not None]
         source = self.for_tools(variables.get("tools")).source
         if unused := [name for name in given if not re.search(rf"\b{re.escape(name)}\b", source)]:
-            raise RequestError(f"{unused[0]}: this model's chat template does not use it, so leave it out")
+            raise RequestError(f"{unused[0]:.100}: this model's chat template does not use it, so leave it out")
 
     def render(self, messages: Seq[Message], /, **variables: Any) -> ChatPrompt:
         """The prompt that asks for the next answer. Raises `RequestError` if the template refuses the conversation."""
@@ -186,7 +186,7 @@ def _written(
 ) -> ChatPrompt:
     if template is None:
         if named := [*given, *(["continue_final_message"] if continue_final_message else [])]:
-            raise RequestError(f"{named[0]}= is for a chat template, and the model has none")
+            raise RequestError(f"{named[0]:.100}= is for a chat template, and the model has none")
         return render_plain(messages)
     return _continued(template, messages, given) if continue_final_message else template.render(messages, **given)
 

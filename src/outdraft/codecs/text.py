@@ -150,6 +150,18 @@ class TextCodec:
         bare = encoded(tokenizer, text, add_special=False).ids
         return bare[:1] == ids[:1] and len(bare) < len(ids)
 
+    def begins(self, text: str, ids: Seq[int]) -> list[int]:
+        """Where each of the tokens that `encode` makes of `text` begins in it, in characters.
+
+        A token that was added before the text has no room in it; the parts of one character begin where it does.
+        """
+        read = encoded(self._tokenizer, text, add_special=False, with_offsets=True)
+        found, end = [0] * (len(ids) - len(read.ids)), 0
+        for start, stop in read.offsets:
+            found.append(min(start, end))  # a token that begins with spaces is said to begin behind them
+            end = stop
+        return found
+
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, on all cores, without special tokens."""
         return [one.ids for one in self._tokenizer.encode_batch(texts, add_special_tokens=False)]

@@ -14,10 +14,10 @@ from outdraft.codecs.parts import PromptParts
 from outdraft.codecs.text import TextCodec
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Result
-from outdraft.options.errors import ModelLoadError
+from outdraft.options.errors import ModelLoadError, RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
-from outdraft.server.errors import ApiError, clean
+from outdraft.server.errors import ApiError, clean, told
 from outdraft.server.grammar import ToolsAsked, bound, tools_asked
 from outdraft.server.parsers.message import MessageReader, Thoughts, special_marks
 from outdraft.server.parsers.thinking import ReasoningFormat, ThinkingReader
@@ -75,7 +75,7 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     message = taken.messages[-1]["content"] if body.continue_final_message else None
     thinking = None if formats.reasoning is None else formats.reasoning.reader(asked.text, message)
     with body.told_by_field():
-        form = bound(tools, body.form(), thinking)
+        form = bound(tools, body.form(), thinking, body.form_field)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
     return Conversation(
         prompt=taken.encode(codec, begun),
@@ -108,15 +108,23 @@ def _refuse_unknown(body: ChatRequest, parts: PromptParts) -> None:
 
 def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None, messages: Seq[Message]) -> ChatPrompt:
     variables, template = _variables(body, tools), _template(service, body)
-    if template is not None:
-        template.require_used(variables)
-    return render_chat(
-        template,
-        messages,
-        variables,
-        control=None if _holds_tokens(service, body) else service.codec.control,
-        continue_final_message=body.continue_final_message,
-    )
+    control = None if _holds_tokens(service, body) else service.codec.control
+    try:
+        if template is not None:
+            template.require_used(variables)
+        goes_on = body.continue_final_message
+        return render_chat(template, messages, variables, control=control, continue_final_message=goes_on)
+    except RequestError as error:
+        raise _placed(told(error), body) from error
+
+
+def _placed(error: ApiError, body: ChatRequest) -> ApiError:
+    """With the place of what it is about: a variable of the template, another field, or else the messages."""
+    for name in body.chat_template_kwargs or ():
+        if error.message.startswith((f"{name:.100}:", f"{name:.100}=")):
+            place = "chat_template_kwargs"
+            return ApiError(400, f"{place}.{error.message}", param=f"{place}.{name:.100}")
+    return error if error.param in ChatRequest.model_fields else ApiError(400, error.message, param="messages")
 
 
 def _holds_tokens(service: Service, body: ChatRequest) -> bool:

@@ -92,9 +92,9 @@ def _shown(choice: str | ToolChoice) -> str:
 
 
 def bound(
-    tools: ToolsAsked | None, form: StructuredOutputsParams | None, thinking: ThinkingReader | None
+    tools: ToolsAsked | None, form: StructuredOutputsParams | None, thinking: ThinkingReader | None, field: str
 ) -> StructuredOutputsParams | None:
-    """What binds the answer; None: nothing does. `thinking`: a reader that has read nothing of it.
+    """What binds the answer; None: nothing does. `thinking`: a reader that has read nothing of it. `field`: the form's.
 
     Raises `ApiError` for what cannot go together.
     """
@@ -104,20 +104,20 @@ def bound(
             return form
         rest, rules = "answer", [_answer(form)]
     else:
-        rest, rules = _with_calls(tools.format, tools, form)
+        rest, rules = _with_calls(tools.format, tools, form, field)
     if thinking is not None and thinks:
         rest, rules = f"thought ({rest})", [*rules, thinking.rules()]
     return StructuredOutputsParams(grammar="\n".join([f"start: {rest}", *rules]) + "\n")
 
 
-def _with_calls(written: ToolFormat, tools: ToolsAsked, form: StructuredOutputsParams | None) -> tuple[str, list[str]]:
+def _with_calls(
+    written: ToolFormat, tools: ToolsAsked, form: StructuredOutputsParams | None, field: str
+) -> tuple[str, list[str]]:
     functions: tuple[FunctionAsked, ...] = tools.functions
     if tools.is_required:
         if form is not None:
             raise ApiError(
-                400,
-                "tool_choice asks for a call, and response_format for another text: leave one out",
-                param="tool_choice",
+                400, f"tool_choice asks for a call, and {field} for another text: leave one out", param="tool_choice"
             )
         return "calls", [written.calls(functions, many=tools.many)]
     if form is None:
@@ -133,8 +133,8 @@ def _with_calls(written: ToolFormat, tools: ToolsAsked, form: StructuredOutputsP
     if written.opening:
         raise ApiError(
             400,
-            f"response_format and tools do not go together in the format {written.name}, unless tool_choice is none",
-            param="response_format",
+            f"{field} and tools do not go together in the format {written.name}, unless tool_choice is none",
+            param=field,
         )
     return "calls | answer", [written.calls(functions, many=tools.many), _answer(form)]
 

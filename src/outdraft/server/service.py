@@ -194,7 +194,7 @@ class Service:
                 param="n",
             )
         form = params.structured_outputs
-        if form is not None and len(str(getattr(form, form.kind))) > settings.max_schema_bytes:
+        if form is not None and len(str(getattr(form, form.kind)).encode()) > settings.max_schema_bytes:
             raise RequestError(
                 f"{form.kind} of structured_outputs is longer than {settings.max_schema_bytes} bytes: "
                 "send a smaller one"

@@ -155,6 +155,14 @@ def test_what_replicas_say_goes_through(apps):
     assert not fleet.num_open
 
 
+@pytest.mark.parametrize("path", ["/live", "/v1/models", "/nowhere", "/front"])
+def test_a_head_is_that_of_the_whole_answer(apps, path):
+    """With its length; what sends it leaves the body out."""
+    heads = [asyncio.run(ask(PlannedFleet(apps), path, None, method)) for method in ("HEAD", "GET")]
+    lengths = [one.headers["content-length"] for one in heads]
+    assert lengths[0] == lengths[1] == str(len(heads[1].content)) and heads[0].status_code == heads[1].status_code
+
+
 def test_it_counts_what_it_has_saved(apps):
     front = Front(PlannedFleet(apps, lambda i: (5, None, 0, None)[i]), SETTINGS)
 

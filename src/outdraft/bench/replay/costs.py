@@ -71,7 +71,8 @@ class LearnedCosts:
     def __init__(self, passes: Seq[RecordedPass]) -> None:
         if len(passes) < _FEWEST:
             raise ConfigError(
-                f"the trace has {len(passes)} passes: record at least {_FEWEST}, for nothing can be said of fewer"
+                f"the trace has {len(passes)} passes of the model, and a replay needs {_FEWEST}: record more requests, "
+                "or requests that write more"
             )
         seconds = np.array([one.seconds for one in passes])
         features = np.array([_features(one.work) for one in passes])

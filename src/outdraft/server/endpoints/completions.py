@@ -1,6 +1,8 @@
 """`POST /v1/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/completions"""
 
+from collections.abc import Sequence as Seq
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,12 +11,13 @@ from starlette.responses import Response
 
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
+from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Chunk, Result
 from outdraft.server.endpoints.answering import ReplyShape, answer, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import Offsets, of_completion, of_ids
-from outdraft.server.wire.tokens import TokensTold, draft_tree
+from outdraft.server.wire.tokens import TokensTold, draft_tree, spelled
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -22,8 +25,8 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/completions", tags=["text"], summary="Continue a text, or several")
     async def complete(body: CompletionRequest, request: Request) -> Response:
-        params = body.params()
-        return await answer(request, service, body, body.prompts(), params, Completion(service, body))
+        params, prompts = body.params(), body.prompts()
+        return await answer(request, service, body, prompts, params, Completion(service, body, prompts))
 
 
 class Completion(ReplyShape):
@@ -31,9 +34,9 @@ class Completion(ReplyShape):
 
     kind = piece_kind = "text_completion"
 
-    def __init__(self, service: Service, body: CompletionRequest) -> None:
+    def __init__(self, service: Service, body: CompletionRequest, prompts: Seq[Prompt]) -> None:
         super().__init__(service, body, "cmpl-", writes=body.max_tokens != 0)
-        self._body = body
+        self._body, self._prompts = body, prompts
         self._tokens = TokensTold(service.llm.tokenizer)
         self._begun: set[int] = set()  # texts of which a piece was sent
         self._offsets: dict[int, Offsets] = {}
@@ -71,8 +74,7 @@ class Completion(ReplyShape):
             chunk = replace(
                 chunk, text="", token_ids=(), sources=(), logprobs=(), finish_reason=ended, stop_reason=None
             )
-        echoed = prompt if body.echo and begins else ()
-        before = self.service.codec.decode(echoed) if echoed else ""
+        before = self._echo(index, prompt) if body.echo and begins else ""
         told, stopped = reason(chunk)
         choice: dict[str, Any] = {
             "index": index,
@@ -90,6 +92,23 @@ class Completion(ReplyShape):
             choice["draft_tree"] = draft_tree(chunk.draft_tree, self.service.llm.tokenizer)
         return choice
 
+    def _given(self, index: int) -> str | None:
+        """The prompt of a text, where it was given as a text."""
+        prompt = self._prompts[index // self._body.in_force("n")]
+        return prompt if isinstance(prompt, str) else None
+
+    def _echo(self, index: int, prompt: tuple[int, ...]) -> str:
+        """The prompt as it was given; of token ids their text, with the names of special tokens."""
+        given = self._given(index)
+        return "".join(spelled(prompt, self.service.codec)) if given is None else given
+
+    def _begins(self, index: int, prompt: tuple[int, ...]) -> list[int]:
+        """Where the tokens of the prompt begin in that."""
+        given, codec = self._given(index), self.service.codec
+        if given is None:
+            return [*accumulate(map(len, spelled(prompt, codec)), initial=0)]
+        return codec.begins(given, prompt)
+
     def _logprobs(self, chunk: Chunk, index: int, prompt: tuple[int, ...], begin: int) -> dict[str, Any] | None:
         """`begin`: characters of the prompt where it stands before the text. A piece that was resumed has no log
         probabilities, but a length; those of the prompt come with the next one then."""
@@ -97,9 +116,8 @@ class Completion(ReplyShape):
             return None
         codec = self.service.codec
         echoed = prompt if self._body.echo and chunk.prompt_logprobs is not None else ()
-        asked = zip(
-            echoed, Offsets(codec.stream(continues=False)).of(echoed), chunk.prompt_logprobs or (), strict=False
-        )
+        begins = self._begins(index, echoed) if echoed else ()
+        asked = zip(echoed, begins, chunk.prompt_logprobs or (), strict=False)
         text = self._offsets.setdefault(index, Offsets(codec.stream(), begin))
         written = [*zip(chunk.token_ids, text.of(chunk.token_ids), strict=True)]
         told = zip(written[len(written) - len(chunk.logprobs) :], chunk.logprobs, strict=True)

@@ -12,11 +12,15 @@ from starlette.responses import Response
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
+from outdraft.options.errors import OutdraftError
 from outdraft.server.endpoints.answering import ReplyShape, answer, reason
-from outdraft.server.schema.tokens import GenerateRequest, TokenSampling
+from outdraft.server.errors import ApiError, renamed, told
+from outdraft.server.schema.tokens import SETTINGS, GenerateRequest, TokenSampling
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import number, of_ids
 from outdraft.server.wire.tokens import draft_tree
+
+_CALLED = {rf"^({'|'.join(SETTINGS)})\b": r"sampling_params.\1"}
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -24,9 +28,12 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.post("/inference/v1/generate", tags=["tokens"], summary="Continue token ids")
     async def generate(body: GenerateRequest, request: Request) -> Response:
-        settings, params = body.sampling(), body.params()
         prompts = [{"prompt_token_ids": body.token_ids}]
-        return await answer(request, service, settings, prompts, params, Generation(service, settings))
+        try:
+            settings, params = body.sampling(), body.params()
+            return await answer(request, service, settings, prompts, params, Generation(service, settings))
+        except (ApiError, OutdraftError) as error:
+            raise renamed(told(error), _CALLED) from error
 
 
 class Generation(ReplyShape):

@@ -31,7 +31,7 @@ from outdraft.server.wire.tokens import ByToken
 
 _CALLED = {  # as a chat says it -> as it is said here
     r"\bmax(_completion)?_tokens\b": "max_output_tokens",
-    r"\breasoning_effort\b": "reasoning.effort",
+    r"(?<!\.)\breasoning_effort\b": "reasoning.effort",
     r"\bresponse_format\b": "text.format",
     r"^messages\b": "input",
     r"^(tools\.\d+)\.function\b": r"\1",
@@ -88,11 +88,12 @@ class Responding(ReplyShape):
                     yield numbered(one)
             answers.raise_error()
             ended = self._ended(answers.results())
-        except Exception as error:  # the status has been sent, so the last event reports it
-            found = broke_off(error)
+        except Exception as error:  # the status has been sent, so the last two events report it
+            found = broke_off(error).body["error"]
             for one in self._items.close("incomplete"):
                 yield numbered(one)
-            ended = self._response("failed", error={"code": "server_error", "message": found.message})
+            yield numbered({"type": "error", **{name: found[name] for name in ("code", "message", "param")}})
+            ended = self._response("failed", error={**found, "code": "server_error"})  # a response has no other code
         yield numbered({"type": f"response.{ended['status']}", "response": ended})
 
     def num_reasoning_tokens(self, results: list[Result]) -> int:

@@ -3,20 +3,19 @@
 They run beside the event loop, because a long text takes a while to read.
 """
 
-from itertools import groupby
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from outdraft.codecs.text import TextCodec
 from outdraft.server.connection import JsonReply
 from outdraft.server.conversation import converse
 from outdraft.server.doors.body_limit import SIZE
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
 from outdraft.server.service import Service
+from outdraft.server.wire.tokens import spelled
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -36,7 +35,8 @@ def add(app: FastAPI, service: Service) -> None:
                 raise ApiError(
                     400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}", param="tokens"
                 )
-        return JsonReply({"prompt": _spell(codec, body.tokens, skips=body.skip_special_tokens)})
+        skips, ids = body.skip_special_tokens, body.tokens
+        return JsonReply({"prompt": codec.decode(ids) if skips else "".join(spelled(ids, codec))})
 
 
 def _tokenized(service: Service, body: TokenizeRequest) -> Response:
@@ -55,15 +55,3 @@ def _read(service: Service, body: TokenizeRequest) -> list[int]:
     if chat is not None:
         return list(service.llm.encode(converse(service, chat).prompt))
     return service.codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)
-
-
-def _spell(codec: TextCodec, ids: list[int], *, skips: bool) -> str:
-    """Special tokens stand by their names, or are left out."""
-    text, begins = "", True
-    for special, run in groupby(ids, lambda one: one in codec.special_ids):
-        if not special:
-            text += codec.decode(run, continues=not begins)
-            begins = False
-        elif not skips:
-            text += "".join(codec.token_text(one) for one in run)
-    return text

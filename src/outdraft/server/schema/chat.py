@@ -12,6 +12,8 @@ from outdraft.server.schema.base import NO_BREAKPOINT, JsonTable, Name, No, othe
 from outdraft.server.schema.conversation_size import CallId, Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import SamplingFields
 
+CHOOSE = "name a function, or send none, auto or required"
+
 
 class TextPart(JsonTable):
     """A piece of a message."""
@@ -102,6 +104,8 @@ class Function(JsonTable):
 class Tool(JsonTable):
     """A function that the model may call."""
 
+    TYPE_CURE: ClassVar[str] = "send functions, which you call yourself"
+
     type: Literal["function"]
     function: Function
 
@@ -118,6 +122,8 @@ class NamedFunction(JsonTable):
 
 class ToolChoice(JsonTable):
     """The function that must be called."""
+
+    TYPE_CURE: ClassVar[str] = CHOOSE
 
     type: Literal["function"]
     function: NamedFunction

@@ -8,7 +8,7 @@ from pydantic import Field
 from outdraft.options.errors import RequestError
 from outdraft.options.structured import ELSEWHERE, StructuredOutputsParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import JsonTable
+from outdraft.server.schema.base import JsonTable, Name
 
 
 class StructuredOutputs(JsonTable):
@@ -41,7 +41,7 @@ class JsonSchema(JsonTable):
 
     CURES: ClassVar[Mapping[str, str]] = {"description": "the model is not shown it: say it in a message"}
 
-    name: str | None = None
+    name: Name | None = None
     schema_: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
 

@@ -11,11 +11,11 @@ from pydantic import Field
 from outdraft.options.limits import MOST_PARTS
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import JsonTable, Metadata, Name, No, otherwise
-from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
+from outdraft.server.schema.chat import CHOOSE, ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.conversation_size import Counted, FewTools, Variables
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
 from outdraft.server.schema.items import Item, messages_of
-from outdraft.server.schema.sampling import ChoiceFields, ObfuscationOptions
+from outdraft.server.schema.sampling import ChoiceFields, ObfuscationOptions, StreamOptions
 
 LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
 _Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
@@ -49,7 +49,7 @@ class FunctionTool(JsonTable):
 class FunctionChoice(JsonTable):
     """The function that must be called."""
 
-    TYPE_CURE: ClassVar[str] = _NO_TOOLS
+    TYPE_CURE: ClassVar[str] = CHOOSE
 
     type: Literal["function"]
     name: Name
@@ -110,9 +110,8 @@ class ResponsesRequest(ChoiceFields):
         "logprobs": f'send include: ["{LOGPROBS}"]',
         "max_tool_calls": "it counts tools of the server, which has none: leave it out",
         "context_management": "input is never cut or summed up: leave it out",
-        "moderation": "texts are not judged here: leave it out",
-        "prompt_cache_retention": "the cache is not kept for a given time: leave it out",
-        "prompt_cache_options": "what is cached is the server's to choose; cache_salt keeps requests apart",
+        "image": "answers are text: leave it out",
+        "access_programs": "every client is served alike: leave it out",
         "background_options": "answers are written at once: leave it out",
         "verbosity": _LENGTH,
     }
@@ -160,6 +159,7 @@ class ResponsesRequest(ChoiceFields):
             reasoning_effort=None if self.reasoning is None else self.reasoning.effort,
             logprobs=self.wants(LOGPROBS),
             top_logprobs=self.top_logprobs,
+            stream_options=None if self.stream_options is None else StreamOptions(),  # for a stream alone, as there
         )
 
     def _messages(self) -> list[Message]:

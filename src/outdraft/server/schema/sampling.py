@@ -102,8 +102,8 @@ class ObfuscationOptions(JsonTable):
 class StreamOptions(ObfuscationOptions):
     """The same, and more."""
 
-    include_usage: bool = False  # one more chunk at the end, with the usage
-    continuous_usage_stats: bool = False  # the usage so far in every chunk
+    include_usage: bool | None = False  # one more chunk at the end, with the usage
+    continuous_usage_stats: bool | None = False  # the usage so far in every chunk
 
 
 class AskFields(Body):
@@ -112,7 +112,7 @@ class AskFields(Body):
     model: Name | None = None
     references: Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)] | None = None  # that drafters copy from
     speculative: SpeculativeFields | No | None = None  # False: plain decoding
-    priority: int = 0
+    priority: int | None = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
     cache_salt: Name | None = None
     adapt: bool | None = None  # whether the draft may learn from it, where the server has one that does
@@ -134,7 +134,7 @@ class ChoiceFields(AskFields):
     min_tokens: Annotated[int, Field(ge=0)] | None = 0
     stop: _Stop | Annotated[list[_Stop], Field(max_length=MOST_STOPS)] | None = None
     stop_token_ids: _Ids | None = None
-    ignore_eos: bool = False
+    ignore_eos: bool | None = False
     logit_bias: _Biases | None = None
     banned_token_ids: _Ids | None = None
     allowed_token_ids: _Ids | None = None
@@ -154,7 +154,7 @@ class ChoiceFields(AskFields):
         return {
             "references": self.references,
             "negative_prompt": self.negative_prompt,
-            "priority": self.priority,
+            "priority": self.priority or 0,
             "timeout": self.timeout,
             "cache_salt": self.cache_salt,
             "adapt": self.adapt,
@@ -182,13 +182,13 @@ class SamplingFields(ChoiceFields):
     n: Annotated[int, Field(ge=1)] | None = 1
     response_format: ResponseFormat | None = None
     prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    return_token_ids: bool = False
-    return_draft_tree: bool = False  # of the last round in a reply or a chunk, and what became of each node
+    return_token_ids: bool | None = False
+    return_draft_tree: bool | None = False  # of the last round in a reply or a chunk, and what became of each node
     stream_options: StreamOptions | None = None
 
     def beside(self) -> Mapping[str, Any]:
         """With what is reported of each round."""
-        return {**super().beside(), "return_draft_tree": self.return_draft_tree}
+        return {**super().beside(), "return_draft_tree": bool(self.return_draft_tree)}
 
     def sampling(self, **more: Any) -> SamplingParams:
         """The settings. `more`: those whose names differ among endpoints. Raises what `SamplingParams` raises."""
@@ -198,6 +198,11 @@ class SamplingFields(ChoiceFields):
     def form(self) -> StructuredOutputsParams | None:
         """The form that is asked for, in either spelling."""
         return form_of(self.response_format, self.structured_outputs)
+
+    @property
+    def form_field(self) -> str:
+        """Where that form stands."""
+        return "response_format" if self.structured_outputs is None else "structured_outputs"
 
     @property
     def prompt_field(self) -> str:
@@ -219,10 +224,12 @@ class SamplingFields(ChoiceFields):
             found = _OF_FORM.match(str(error))
             if found is None:
                 raise
+            why = _GRAMMAR.sub("", found[1])
             if self.structured_outputs is not None:
-                raise ApiError(400, clean(error), param="structured_outputs") from error
+                kind = self.structured_outputs.params().kind
+                said = clean(error) if kind == "grammar" else f"{kind} of structured_outputs {why}"
+                raise ApiError(400, said, param="structured_outputs") from error
             form = self.response_format is not None and self.response_format.type != "text"
             given = {"response_format": form, "tools": getattr(self, "tools", None)}
             fields = [name for name, is_given in given.items() if is_given]
-            why = _GRAMMAR.sub("", found[1])
             raise ApiError(400, f"{' or '.join(fields)}: its schema {why}", param=fields[0]) from error

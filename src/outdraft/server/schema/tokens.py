@@ -72,13 +72,16 @@ class TokenSampling(SamplingFields):
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
 
+SETTINGS = tuple(name for name in TokenSampling.model_fields if name not in _BESIDE)  # what stands in sampling_params
+
+
 class GenerateRequest(AskFields):
     """A prompt of token ids, and how it goes on."""
 
     token_ids: Annotated[_Ids, Field(min_length=1)]
     sampling_params: TokenSampling = Field(default_factory=TokenSampling)
     stream_options: StreamOptions | None = None
-    return_draft_tree: bool = False
+    return_draft_tree: bool | None = False
 
     def sampling(self) -> TokenSampling:
         """All settings in one. Raises `ApiError` for what stands in the wrong table."""

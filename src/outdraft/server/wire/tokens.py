@@ -10,7 +10,7 @@ Texts join to what the answer's tokens say; a stop string may cut the answer its
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,17 @@ from outdraft.core.events import Source
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.result import Chunk, Result
 from outdraft.server.wire.logprobs import number
+
+
+def spelled(ids: Iterable[int], codec: TextCodec) -> list[str]:
+    """What each token of a text adds to it where special tokens stand by their names."""
+    stream, texts = codec.stream(continues=False), []
+    for token in ids:
+        is_special = token in codec.special_ids
+        texts.append(stream.finish() + codec.token_text(token) if is_special else stream.push(token))
+    if texts:
+        texts[-1] += stream.finish()
+    return texts
 
 
 class TokensTold:
