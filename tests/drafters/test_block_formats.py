@@ -138,6 +138,8 @@ SIGHTS = [  # kind, layout, keys -> windows are causal, all is causal
     ("dspark", 1, {}, (False, False)),
     ("dflash", 1, {"is_causal": False}, (False, False)),
     ("dflash", 1, {"is_causal": True}, (True, True)),
+    ("dflash", 1, {"causal": False}, (False, False)),
+    ("dflash", 1, {"causal": True}, (True, True)),
     ("dflash", 1, {"sliding_window_non_causal": True}, (False, False)),
     ("dflash", 0, {"sliding_window_non_causal": True}, (False, False)),
 ]
@@ -152,6 +154,40 @@ def test_what_slots_see_where_the_file_does_not_say(
     change(tmp_path / "d", **keys)
     config = read(kind, tmp_path / "d", target).config
     assert (config.causal_windows, config.causal) == seen
+
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+WINDOWS = [  # at the top, in the table -> windows, whether they are causal, whether all is
+    ({}, {"use_swa": True, "swa_window_size": 3}, (3, 3), (False, False)),
+    ({"sliding_window": 3}, {"use_swa": True}, (3, 3), (False, False)),
+    (
+        {"layer_types": [FULL, FULL], "use_sliding_window": False},
+        {"use_swa": True, "swa_window_size": 3},
+        (3, 3),
+        (False,) * 2,
+    ),
+    ({"layer_types": [FULL, SLIDING]}, {"use_swa": True, "swa_window_size": 3}, (None, 3), (True, False)),
+    ({"layer_types": [FULL, SLIDING]}, {"use_swa": False, "swa_window_size": 3}, (None, 3), (True, False)),
+    ({}, {"use_swa": True, "swa_window_size": 3, "causal": True}, (3, 3), (True, True)),
+    ({}, {"use_swa": False, "swa_window_size": 3}, (), (True, False)),
+]
+
+
+@pytest.mark.parametrize(("top", "nested", "windows", "seen"), WINDOWS)
+def test_windows_that_are_named_beside_the_layers(
+    top: dict, nested: dict, windows: tuple, seen: tuple[bool, bool], target: Decoder, tmp_path: Path
+):
+    """As MiMo's drafts name them, and as vLLM reads them."""
+    place = flat("dflash", target, tmp_path / "d")
+    gone(place, "is_causal", "layer_types", "sliding_window", "use_sliding_window")
+    change(place, nested=nested, **top)
+    net = read("dflash", place, target)
+    assert net.config.layers.windows == windows
+    assert (net.config.causal_windows, net.config.causal) == seen
+    for one in find_learner("dflash").formats[:2]:
+        one.write(net, target, "t", tmp_path / one.name)
+        again = read("dflash", tmp_path / one.name, target).config
+        assert [again.sight(layer) for layer in range(2)] == [net.config.sight(layer) for layer in range(2)]
 
 
 def test_the_anchors_slot_guesses_where_each_library_says_so(target: Decoder, tmp_path: Path, caplog):

@@ -20,7 +20,15 @@ def target() -> Decoder:
 
 
 REFUSED = [
-    ("dflash", {"use_swa": True}, ModelLoadError, "use_swa=True of config.json is not supported in a draft"),
+    ("dflash", {"use_swa": True}, ModelLoadError, "sliding_window=None is not supported (layers with a window need"),
+    ("dflash", {"use_swa": 1}, ModelLoadError, "use_swa=1 is not supported (a value of type bool"),
+    (
+        "dflash",
+        {"use_swa": True, "swa_window_size": 0},
+        ModelLoadError,
+        "sliding_window=0 is not supported (at least 1",
+    ),
+    ("dflash", {"causal": True}, ModelLoadError, "is_causal and causal of config.json contradict each other"),
     ("dflash", {"target_layer_ids": [1]}, ModelLoadError, "target_layer_ids of config.json is "),
     ("dflash", {"aux_hidden_state_layer_ids": [1, 2, 3]}, ModelLoadError, "name different taps"),
     ("dflash", {"logits_multiplier": 2.0}, ModelLoadError, "logits_multiplier=2.0 is not supported"),
@@ -46,6 +54,9 @@ REFUSED = [
     ("dspark", {"use_confidence_head": False}, ModelLoadError, "use_confidence_head of config.json contradict"),
     ("dflash", {"final_logit_softcapping": -1.0}, ModelLoadError, "final_logit_softcapping=-1.0 is not supported"),
     ("dflash", {"final_logit_softcapping": float("nan")}, ModelLoadError, "final_logit_softcapping=nan is not supp"),
+    ("dflash", {"output_multiplier": float("nan")}, ModelLoadError, "output_multiplier=nan is not supported (a finite"),
+    ("dflash", {"input_embedding_scale": float("inf")}, ModelLoadError, "input_embedding_scale=inf is not supported"),
+    ("dflash", {"attention_value_scale": float("nan")}, ModelLoadError, "attention_value_scale=nan is not supported"),
     ("dflash", {"num_target_layers": 9}, ModelLoadError, "num_target_layers of config.json is 6, in dflash_config 9"),
 ]
 

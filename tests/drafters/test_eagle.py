@@ -34,7 +34,7 @@ class TinyNet:
 
     def __init__(self):
         generator = torch.Generator().manual_seed(4)
-        self.form = FeatureForm(taps=(1, 2), num_layers=1, num_kv_heads=1, head_dim=8)
+        self.form = FeatureForm(taps=(1, 2), num_layers=1, num_kv_heads=1, head_dim=8, max_len=256)
         self.embed = self.vocab = None
         self.mix, self.qkv, self.out, self.head = (
             torch.randn(shape, generator=generator, dtype=torch.float64) * 0.5
@@ -66,12 +66,13 @@ PORT = SimpleNamespace(
     hidden_size=D,
     device=torch.device("cpu"),
     dtype=torch.float64,
+    max_len=256,
 )
 TARGET = TableTarget(vocab_size=V, order=1, sharpness=1.0)
 
 
 def drafter(**options):
-    return FeatureDrafter(EagleOptions(**options), Pairs(NET, door(PORT), max_len=256))
+    return FeatureDrafter(EagleOptions(**options), Pairs(NET, door(PORT)))
 
 
 def fresh_logits(tokens, path, first=0):

@@ -160,6 +160,7 @@ def test_norms_are_known_by_their_tensors_where_no_flag_names_them(tmp_path):
         ({"add": {"fc.weight": torch.full((16, 48), torch.nan)}}, ModelLoadError, "NaN"),
         ({"config": {"norm_before_fc": True, "fc_norm": True}}, ModelLoadError, "exclude each other"),
         ({"config": {"norm_output": 3}}, ModelLoadError, "norm_output"),
+        ({"config": {"layer_types": ["sliding_attention"], "sliding_window": 4}}, ModelLoadError, "sliding windows"),
         ({"config": {"speculators_model_type": "dflash"}}, ModelLoadError, "no EAGLE-3 network"),
         ({"config": {"architectures": ["X"], "model_type": "gpt2", "n_embd": 8}}, ModelLoadError, "gpt2"),
     ],

@@ -125,6 +125,8 @@ def test_files_of_before_are_read(tmp_path):
         ({"stem_heads": 0}, "are impossible"),
         ({"stem_kv_heads": 3}, "are impossible"),
         ({"stem_inner": 7}, "another shape"),
+        ({"scale": float("inf")}, "scale=inf of its config.json must be a finite number"),
+        ({"stem_rope_theta": float("nan")}, "stem_rope_theta=nan"),
     ],
 )
 def test_layers_that_cannot_be_are_refused(change, why, tmp_path):

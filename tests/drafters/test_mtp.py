@@ -1,6 +1,7 @@
 """MTP: the logits of the released package at every step, files, weights of steps, which state is read."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,6 +127,13 @@ def test_one_layer_drafts_again_and_again_as_it_was_trained_to(tmp_path):
             ModelLoadError,
             "sliding windows",
         ),
+        (
+            {"num_nextn_predict_layers": 2},
+            (),
+            {"mtp.layers.1.input_layernorm.weight": torch.ones(16)},
+            ModelLoadError,
+            "num_nextn_predict_layers=2 of config.json, and its files hold 2 MTP layers: one for each step",
+        ),
     ],
 )
 def test_files_that_cannot_be_are_refused(told, drop, more, error, words, tmp_path):
@@ -134,3 +142,15 @@ def test_files_that_cannot_be_are_refused(told, drop, more, error, words, tmp_pa
     save_file({name: one for name, one in tensors.items() if name not in drop}, tmp_path / "model.safetensors")
     with pytest.raises(error, match=words):
         load_mtp(tmp_path, target_of())
+
+
+@pytest.mark.parametrize("key", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+def test_a_count_of_layers_that_are_not_there_is_noted(key, tmp_path, caplog):
+    """The layer that is there drafts every step."""
+    told = json.loads((PEERS / "config.json").read_text())
+    shutil.copy(PEERS / "model.safetensors", tmp_path)
+    for count in (1, 3):
+        caplog.clear()
+        (tmp_path / "config.json").write_text(json.dumps({**told, key: count}))
+        assert len(load_mtp(tmp_path, target_of()).layers) == 1
+        assert (f"{key}=3 in config.json, and the file holds 1" in caplog.text) == (count == 3)

@@ -207,7 +207,7 @@ def test_siblings_are_the_next_best_and_fit_the_room():
 def test_drawn_siblings_hand_over_the_distribution_and_the_chain_goes_first():
     runner = Runner(MODEL)
     drafter = make("swift", runner, siblings=True, confidence_threshold=0.0)
-    seq = sequence([1, 2, 3, 4], temperature=1.0, k=0)
+    seq = sequence([1, 2, 3, 4], temperature=0.7, k=0)
     with pytest.raises(ZeroDivisionError):
         write([seq], runner, drafter, each_step=lambda _: 1 / 0)
     (tree,) = drafter.propose([seq], [Budget(depth=3)])
@@ -222,6 +222,9 @@ def test_drawn_siblings_hand_over_the_distribution_and_the_chain_goes_first():
     hidden = run_pending([seq], runner, skip=drafter.search.best)
     expected = warp_nodes(seq, runner.port.layers.logits(hidden), [[]])
     torch.testing.assert_close(tree.q[0], expected[0].to(tree.q.dtype), atol=1e-6, rtol=0)
+    (told,) = drafter.propose([seq], [Budget(depth=3, confident=True)])
+    drawn_with = told.q[told.parents[1:], told.tokens[1:]].to(told.confidence)
+    torch.testing.assert_close(told.confidence[1:], drawn_with, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("bad", [{"ratio": 1}, {"max_trials": 0}, {"context": 0}, {"confidence_threshold": 3}])

@@ -129,6 +129,7 @@ HEADS = {
             "parallel_draft_step": 2,
         }.items()
     },
+    (EAGLE3, "layer_types"): eagle3("sliding windows", part=None, layer_types=["sliding_attention"]),
     (EAGLE3, "draft_vocab_size"): eagle3(part=None, draft_vocab_size=15),
     (EAGLE3, "eagle_config, any other key"): eagle3(warp=3),
     (EAGLE3, "any other key"): eagle3(part=None, warp=3),
@@ -150,6 +151,9 @@ HEADS = {
         load=of_eagle3,
         words=("norm.weight", "model.norm.weight"),
         change=lambda at: has_tensor(at, "model.norm.weight"),
+    ),
+    (MTP, "num_nextn_predict_layers"): MTP_LAYER(
+        words=("num_nextn_predict_layers=3", "holds 1"), change=lambda at: tell(at, num_nextn_predict_layers=3)
     ),
     (MTP, "any other key"): MTP_LAYER(words=("mtp", "warp"), change=lambda at: tell(at, warp=3)),
     (LAYER, "embed_tokens.weight, lm_head.weight"): MTP_LAYER(

@@ -11,6 +11,7 @@ from models.test_real_configs import INERT
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.files.load import find_architecture
+from outdraft.options.errors import ModelLoadError
 
 CALLED = {"gemma3_text": "gemma3"}  # model_type -> its name in KEYS and CASES
 AS_QWEN3 = "qwen3_vl_text"  # read by the reader of qwen3
@@ -101,3 +102,22 @@ def test_every_key_that_is_read_is_tested_or_has_its_reason(family, asked):
     assert not left, f"put {sorted(left)} of {family} into KEYS (test_families.py), or say here why not"
     stale = {key for name, key in OWN_REASONS if name == family} & (tested | (reasons - asked[family]))
     assert not stale, f"{sorted(stale)} of {family} need no reason any more"
+
+
+UNSAID = {"bos_token_id", "eos_token_id"}  # no ids are made up, which another vocabulary may not have
+COMPARED = {"model_type", "num_key_value_heads"}  # a wrong number of heads is refused by the shapes of the tensors
+
+
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_a_key_that_is_left_out_means_what_it_means_in_transformers(family):
+    kind = find_architecture({"model_type": family})
+    whole = transformers.AutoConfig.for_model(family).to_dict()
+    for key in sorted(set(whole) - UNSAID - COMPARED):
+        left = {name: value for name, value in whole.items() if name != key}
+        given = {name: value for name, value in left.items() if name != "model_type"}
+        try:
+            ours = kind.read(left)
+        except ModelLoadError as error:
+            assert f"lacks '{key}'" in str(error)
+        else:
+            assert ours == kind.read(transformers.AutoConfig.for_model(family, **given).to_dict()), key

@@ -59,6 +59,14 @@ def test_the_unharmed_directory_loads(folder):
         ({"rope_scaling": {"rope_type": "linear"}}, ("factor",)),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "warp": 1}}, ("warp",)),
         ({"rope_scaling": "linear"}, ("linear", "table")),
+        ({"rope_theta": 0}, ("rope_theta=0.0", "above 0")),
+        ({"rope_scaling": {"rope_type": "linear", "factor": -2}}, ("factor=-2.0", "above 0")),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "beta_fast": 0}}, ("beta_fast=0.0", "above 0")),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 0}},
+            ("original_max_position_embeddings=0", "at least 1"),
+        ),
+        ({"model_type": "gemma2", "query_pre_attn_scalar": 0}, ("query_pre_attn_scalar=0.0", "above 0")),
         ({"quantization_config": {"quant_method": "gptq"}}, ("quantization_config", "gptq")),
         ({"num_local_experts": 8}, ("num_local_experts", "8")),
         ({"attn_logit_softcapping": 50.0}, ("attn_logit_softcapping", "50.0")),
@@ -68,6 +76,13 @@ def test_the_unharmed_directory_loads(folder):
         ({"hidden_size": "32"}, ("hidden_size", "'32'", "int")),
         ({"num_hidden_layers": True}, ("num_hidden_layers", "True")),
         ({"eos_token_id": "end"}, ("eos_token_id", "end")),
+        ({"rms_norm_eps": float("nan")}, ("rms_norm_eps=nan", "finite")),
+        ({"rms_norm_eps": 10**400}, ("rms_norm_eps=1000", "finite")),
+        ({"rope_scaling": {"rope_type": "linear", "factor": float("inf")}}, ("rope_scaling.factor=inf", "finite")),
+        (
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0, float("-inf")]}},
+            ("rope_scaling.short_factor.1=-inf",),
+        ),
         ({"num_attention_heads": 3, "head_dim": None}, ("num_attention_heads=3", "32")),
         ({"num_key_value_heads": 3}, ("num_key_value_heads=3", "4")),
         ({"num_hidden_layers": 0}, ("num_hidden_layers=0",)),
@@ -97,6 +112,14 @@ def test_layer_types_are_checked(folder):
     fails(folder, "layer_types", "chunked_attention")
     edit_config(folder, layer_types=["full_attention"])
     fails(folder, "layer_types", "2")
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "smollm3"])
+def test_windows_that_are_off_and_on_are_refused(folder, family):
+    """transformers ends with an error in its first pass (qwen), or gives these layers their window all the same."""
+    kinds = ["sliding_attention", "full_attention"]
+    edit_config(folder, model_type=family, use_sliding_window=False, sliding_window=4, layer_types=kinds)
+    fails(folder, "use_sliding_window=False", "layer_types names sliding_attention")
 
 
 def test_harmless_keys_pass(folder):

@@ -86,7 +86,8 @@ def test_gpt_neox_reads_either_name_of_theta():
     assert read("gpt_neox", num_key_value_heads=None, rope_theta=500, rotary_emb_base=500).rope.theta == 500
 
 
-def test_max_window_layers_says_nothing_without_windows():
+def test_keys_of_windows_say_nothing_without_windows():
+    assert read("exaone4", sliding_window=None, sliding_window_pattern=4) == read("exaone4", sliding_window=None)
     assert read("smollm3", max_window_layers=28, use_sliding_window=False) == read("smollm3")
     assert read("smollm3", sliding_window=0, use_sliding_window=False) == read("smollm3")
     with pytest.raises(ModelLoadError, match="max_window_layers"):

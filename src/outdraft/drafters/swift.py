@@ -180,7 +180,7 @@ def add_siblings(seq: Sequence, path: Draft, rows: list[Tensor], room: int, samp
         others = [token for token in found if token != tokens[depth + 1]][:more]
         tokens += others
         parents += [depth] * len(others)
-        sure += probabilities[others].tolist()
+        sure += (distributions[depth] if drawn else probabilities)[others].tolist()
     q = None
     if drawn and distributions:
         q = distributions[0].new_zeros(len(tokens), distributions[0].shape[0])

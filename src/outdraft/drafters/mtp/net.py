@@ -22,6 +22,7 @@ from torch import Tensor
 
 from outdraft.drafters.mtp.by_name import BESIDE, COPIES, QWEN, SPECULATORS, from_speculators
 from outdraft.drafters.shared.features.borrowed_head import (
+    COUNTS,
     BorrowedHeadConfig,
     BorrowedHeadNet,
     layers_told,
@@ -31,7 +32,14 @@ from outdraft.drafters.shared.features.network import NativeParts
 from outdraft.drafters.shared.learning.vocab import STORED, find_vocab, stored
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
-from outdraft.models.files.foreign_heads import check_beside_layers, fill, tensors_of_net, under_names, write_directory
+from outdraft.models.files.foreign_heads import (
+    check_beside_layers,
+    fill,
+    tell_count,
+    tensors_of_net,
+    under_names,
+    write_directory,
+)
 from outdraft.models.files.load import read_json
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import blocks_of
@@ -41,6 +49,7 @@ from outdraft.models.networks.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.norm import RMSNorm
 from outdraft.options.errors import ModelLoadError
+from outdraft.options.shown import shown
 from outdraft.weights.renamed import open_tensors
 from outdraft.weights.source import TensorSource
 
@@ -142,7 +151,7 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     Raises `ModelLoadError` for what holds none or is damaged, `CapabilityError` for another target's.
     """
     facts = facts_of(target)
-    raw = read_json(directory / "config.json")
+    raw = whole = read_json(directory / "config.json")
     tensors = _tensors(open_tensors(directory))
     if isinstance(told := raw.get("transformer_layer_config"), dict):
         check_beside_layers(raw, BESIDE)
@@ -151,6 +160,13 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
         raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {QWEN}fc.weight")
     layers = read_layers(raw, directory, MtpConfig.what)
     numbered = {name.split(".")[2] for name in tensors if name.startswith(f"{QWEN}layers.")}
+    for key in COUNTS:
+        if key in whole and len(numbered) > 1:
+            raise ModelLoadError(
+                f"{directory}: {key}={shown(whole[key])} of config.json, and its files hold {len(numbered)} MTP "
+                "layers: one for each step, which is not supported; leave in the first, which then drafts every step"
+            )
+        tell_count(directory, whole, key, len(numbered))
     config = MtpConfig(layers=replace(layers, num_layers=len(numbered)), tap=facts.num_layers)
     config.require(facts)
     vocab = find_vocab(tensors, None, facts.vocab_size, directory)

@@ -36,6 +36,9 @@ class States(Protocol):
     def knows(self, seq: Sequence) -> bool:
         """Whether there is a state behind which the pending token stands."""
 
+    def room(self, seq: Sequence) -> int:
+        """How many tokens may be drafted behind it."""
+
     def forget(self, seqs: Seq[Sequence]) -> None:
         """Texts that are over: drop what is known of them."""
 
@@ -57,9 +60,11 @@ class StateDrafter(PlainDrafter):
         self._known.begin(seqs)
 
     def depths(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[int]:
-        """Of each guess; 0 where the state behind which the pending token stands is not known."""
+        """Of each guess; 0 where the state behind which the pending token stands is not known, or the text has outgrown
+        the network's own context."""
         both = zip(seqs, budgets, strict=True)
-        return [usable_depth(seq, budget) if self._known.knows(seq) else 0 for seq, budget in both]
+        known = self._known
+        return [min(usable_depth(seq, budget), known.room(seq)) if known.knows(seq) else 0 for seq, budget in both]
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Take the committed rows' states."""

@@ -30,6 +30,7 @@ def _read(fields: Fields) -> ModelConfig:
     )
     config = read_common(
         fields,
+        max_len=8192,
         norm="layer",
         norm_bias=False,
         norm_eps=fields.get("layer_norm_eps", float, 1e-5),

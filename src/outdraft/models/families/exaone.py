@@ -13,6 +13,7 @@ from outdraft.models.networks.config import ModelConfig
 
 def _read(fields: Fields) -> ModelConfig:
     size, layers = fields.sliding_window(4096), fields.layers("num_hidden_layers")
+    fields.look("sliding_window_pattern")  # which says nothing without a window
     kinds = fields.layer_kinds(_by_pattern(fields, layers) if size is not None else [FULL] * layers)
     config = read_common(
         fields,

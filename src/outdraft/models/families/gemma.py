@@ -44,7 +44,7 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         activation=fields.activation("hidden_activation", fields.activation("hidden_act", "gelu_pytorch_tanh")),
         embedding_scale=hidden**0.5,
-        score_scale=fields.get("query_pre_attn_scalar", float, 256.0) ** -0.5,
+        score_scale=fields.positive("query_pre_attn_scalar", 256.0) ** -0.5,
         score_cap=maybe(*cap),
         logit_cap=maybe(*logit_cap),
         windows=fields.windows_of(kinds, fields.sliding_window(4096)),
@@ -55,7 +55,7 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
 def _read2(fields: Fields) -> ModelConfig:
     fields.look("cache_implementation")
     fields.only(sliding_window_size=fields.sliding_window(4096))
-    return _read(fields, 2)
+    return _read(fields, 2, max_len=8192)
 
 
 def _read3(fields: Fields) -> ModelConfig:

@@ -13,12 +13,13 @@ from outdraft.models.networks.config import ModelConfig
 
 
 def read_common(
-    fields: Fields, *, head_dim: int | None = None, theta: float = 10000.0, **special: object
+    fields: Fields, *, head_dim: int | None = None, theta: float = 10000.0, max_len: int = 2048, **special: object
 ) -> ModelConfig:
-    """The keys that all Llama-like configurations share. head_dim, theta: where the file names none; else D / H."""
+    """The keys that all Llama-like configurations share. head_dim (None: D / H), theta, max_len: where the file names
+    none."""
     heads, share = fields.heads("num_attention_heads", "hidden_size")
     head_dim = fields.size("head_dim", head_dim or share, most=MOST_CHANNELS)
-    max_len = fields.size("max_position_embeddings", 2048)
+    max_len = fields.size("max_position_embeddings", max_len)
     options: dict[str, object] = {
         "architecture": fields.name,
         "vocab_size": fields.size("vocab_size"),
@@ -93,16 +94,31 @@ def _write(config: ModelConfig) -> dict[str, object]:
 
 def _read_mistral(fields: Fields) -> ModelConfig:
     windows = fields.windows(fields.layers("num_hidden_layers"), fields.sliding_window(4096))
-    return read_common(fields, windows=windows)
+    return read_common(fields, max_len=131072, windows=windows)
 
 
 def _write_mistral(config: ModelConfig) -> dict[str, object]:
     return {**write_common(config), **write_windows(config)}
 
 
+_MINISTRAL_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 16.0,
+    "original_max_position_embeddings": 16384,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+}
+
+
 def _read_ministral(fields: Fields) -> ModelConfig:
     windows = fields.windows(fields.layers("num_hidden_layers"), fields.sliding_window())
-    return read_common(fields, head_dim=128, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows)
+    if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
+        fields.fill(rope_parameters=_MINISTRAL_ROPE)
+    return read_common(
+        fields, head_dim=128, max_len=262144, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows
+    )
 
 
 IGNORED = ("rotary_emb.inv_freq",)

@@ -19,7 +19,7 @@ def _read(fields: Fields) -> ModelConfig:
     size, longest = fields.sliding_window(), fields.size("max_position_embeddings", 4096)
     windows = fields.windows(fields.layers("num_hidden_layers"), size)
     windows = () if size is not None and size >= longest else windows
-    return read_common(fields, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows)
+    return read_common(fields, max_len=longest, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows)
 
 
 def _write(config: ModelConfig) -> dict[str, object]:

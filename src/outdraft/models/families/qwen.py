@@ -12,7 +12,7 @@ from outdraft.models.networks.config import ModelConfig
 def _windows(fields: Fields) -> tuple[int | None, ...]:
     layers, first = fields.layers("num_hidden_layers"), fields.get("max_window_layers", int, 28)
     if not fields.get("use_sliding_window", bool, False):
-        fields.look("layer_types"), fields.look("sliding_window")
+        fields.without_windows()
         return ()
     return fields.windows(layers, fields.sliding_window(4096), first)
 
@@ -25,7 +25,7 @@ def _write_windows(config: ModelConfig) -> dict[str, object]:
 
 
 def _read2(fields: Fields) -> ModelConfig:
-    return read_common(fields, qkv_bias=True, windows=_windows(fields))
+    return read_common(fields, max_len=32768, qkv_bias=True, windows=_windows(fields))
 
 
 def _write2(config: ModelConfig) -> dict[str, object]:
@@ -34,9 +34,16 @@ def _write2(config: ModelConfig) -> dict[str, object]:
 
 def _read3(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
-    theta = 5e5 if fields.name == "qwen3_vl_text" else 10000.0
+    theta, max_len = (5e5, 128000) if fields.name == "qwen3_vl_text" else (10000.0, 32768)
     return read_common(
-        fields, head_dim=128, theta=theta, qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields)
+        fields,
+        head_dim=128,
+        theta=theta,
+        max_len=max_len,
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=True,
+        windows=_windows(fields),
     )
 
 

@@ -20,11 +20,12 @@ def _read(fields: Fields) -> ModelConfig:
     slides = fields.get("use_sliding_window", bool, False)
     size = fields.sliding_window() if slides else None
     if not slides:
-        fields.look("max_window_layers"), fields.look("sliding_window")  # stand in published files
+        fields.without_windows()
     kinds = fields.layer_kinds([SLIDING if size is not None and not turn else FULL for turn in turned])
     config = read_common(
         fields,
         theta=2e6,
+        max_len=32768,
         qkv_bias=bias,
         out_bias=bias,
         mlp_bias=fields.get("mlp_bias", bool, False),

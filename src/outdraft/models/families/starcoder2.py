@@ -18,6 +18,7 @@ def _read(fields: Fields) -> ModelConfig:
     fields.only(mlp_type="default")
     return read_common(
         fields,
+        max_len=4096,
         norm="layer",
         norm_eps=fields.get("norm_epsilon", float, 1e-5),
         gated_mlp=False,

@@ -7,6 +7,7 @@ without memory first, so that shapes are compared before any is taken.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
@@ -94,6 +95,8 @@ def _read_config(raw: dict[str, Any], config_type: type[Config], where: str) -> 
             raise ModelLoadError(f"{where}: config.json has the unknown key {shown(key)}{near_miss(key, known)}")
         read = check_value(key, value, hints[key], of=f"the {where}", error=ModelLoadError)
         raw[key] = tuple(read) if isinstance(read, list) else read
+        if isinstance(read, float) and not isfinite(read):
+            raise ModelLoadError(f"{where}: {key}={shown(read)} of its config.json must be a finite number")
         if isinstance(read, int) and not 0 <= read <= _most(key):
             raise ModelLoadError(f"{where}: {key}={read} of its config.json must be a possible size")
     try:

@@ -92,6 +92,11 @@ class ModelConfig:
         """The position of token 0 of a text that may become `longest` tokens long (`nn/rope.py`: longrope)."""
         return self.rope.first_position(longest) if self.rope is not None and self.rope.kind == "longrope" else 0
 
+    @property
+    def unshifted_len(self) -> int:
+        """The longest text whose token 0 has position 0, however long texts may become."""
+        return self.first_position(self.max_len) or self.max_len
+
     def turned_where(self, turned: Sequence[object]) -> "ModelConfig":
         """The same with positions only on the layers for which `turned` says something true."""
         return replace(self, ropes=() if all(turned) else tuple(self.rope if turn else None for turn in turned))

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.models.families.shared.fields import MOST_CHANNELS, MOST_LAYERS, OFF, SLIDING, Fields, check_keys
+from outdraft.models.families.shared.fields import (
+    MOST_CHANNELS,
+    MOST_LAYERS,
+    OFF,
+    SLIDING,
+    Fields,
+    check_keys,
+    names_windows,
+)
 from outdraft.models.files.load import find_architecture
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.port import TargetFacts
@@ -26,22 +34,24 @@ from outdraft.options.shown import shown
 NESTED, LAYERS, NAMED = "dflash_config", "transformer_layer_config", "speculators_model_type"
 TAPS, FLAT_TAPS = ("aux_hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids"), "target_layer_ids"
 RUNTIME, DEPTH = "runtime_block_size", "num_target_layers"
+SLIDES, SLIDING_SIZE = "use_swa", "swa_window_size"  # a window for every layer, and how long it is
+CAUSAL = ("is_causal", "causal")  # either says it
 MOST_SLOTS = 1024  # of a block: all of them are computed, whatever is asked for
 _log = logging.getLogger(__name__)
 _WINDOWS = ("layer_types", "sliding_window", "use_sliding_window", "max_window_layers")
 _READ = (
     *(*TAPS, FLAT_TAPS, *_WINDOWS, "speculators_config", "speculators_version", NAMED, LAYERS, NESTED),
-    *("block_size", "mask_token_id", "sample_from_anchor", "shift_label", "is_causal", "sliding_window_non_causal"),
+    *("block_size", "mask_token_id", "sample_from_anchor", "shift_label", "sliding_window_non_causal"),
     *("draft_vocab_size", "target_hidden_size", DEPTH, "has_embed_tokens", "has_lm_head"),
     *("input_embedding_scale", "output_multiplier", "final_logit_softcapping", "projector_type"),
-    RUNTIME,
+    *(RUNTIME, SLIDES, SLIDING_SIZE, *CAUSAL),
 )
 SINKS, VALUES, NORMS = "attention_sink_bias", "attention_value_scale", "use_gemma_norm"
 SINK_TENSOR = f"self_attn.{SINKS}"  # of each layer [H]
 _SINKS = (SINKS, "add_swa_attention_sink_bias")  # either says it; MiMo's files have both
 _ONLY: Mapping[str, tuple[object, ...]] = {  # what is computed here in any case
     "tap_shift": (*OFF, 1),
-    **dict.fromkeys(("causal", "use_swa", "dspark_backbone_conv_enabled"), OFF),
+    "dspark_backbone_conv_enabled": OFF,
 }
 
 
@@ -81,16 +91,19 @@ def read_keys(
         if said.get(key) is None:
             raise ModelLoadError(f"{where} holds no block network: its config.json names no {key}")
     told = {key: raw[key] for key in raw if key != NESTED} if is_flat else dict(raw[LAYERS])
-    said = {key: told[key] for key in (*_ONLY, *_SINKS, VALUES, NORMS) if key in told} | said
+    anywhere = (*_ONLY, *_SINKS, VALUES, NORMS, SLIDES, SLIDING_SIZE, *CAUSAL)
+    said = {key: told[key] for key in anywhere if key in told} | said
     for key, values in _ONLY.items():
         if said.get(key) not in values:
             raise ModelLoadError(f"{where}: {key}={shown(said[key])} of config.json is not supported in a draft")
     known = {*_READ, *own, *_ONLY, *_SINKS, VALUES, NORMS}
     check_keys((raw.get(NESTED) or {}) if is_flat else raw, known, where.name, strict=False)
-    layers, fields = _layers(told, known, where, qk_norm=found.qk_norm), Fields({**said, "model_type": where.name})
+    fields = Fields({**said, "model_type": where.name})
+    all_slide = _slide_all(told, fields, where)
+    layers = _layers(told, known, where, qk_norm=found.qk_norm)
     if _flag(fields, NORMS):
         layers = replace(layers, norm="rms32")
-    causal, causal_windows = _sight(fields, absent, where, is_flat=is_flat)
+    causal, causal_windows = _sight(fields, absent, where, is_flat=is_flat, all_slide=all_slide)
     cap = fields.get("final_logit_softcapping", float, 0.0)
     if not 0 <= cap < inf:
         raise fields.error("final_logit_softcapping", cap, "a number above 0, or null for none")
@@ -156,6 +169,24 @@ def said_in(raw: Mapping[str, Any], where: Path) -> dict[str, Any]:
     return {**raw, **{key: value for key, value in table.items() if value is not None}}
 
 
+def _slide_all(told: dict[str, Any], fields: Fields, where: Path) -> bool:
+    """Put among the layers' keys what servers read of windows beside them; whether that gives one to every layer.
+
+    Raises `ModelLoadError` for two sizes.
+    """
+    size, other = fields.maybe_int(SLIDING_SIZE), told.get("sliding_window")
+    if size is not None and other not in (None, size):
+        raise ModelLoadError(
+            f"{where}: sliding_window of config.json is {shown(other)}, and {SLIDING_SIZE} {shown(size)}: leave one out"
+        )
+    told["sliding_window"] = other if size is None else size
+    if not _flag(fields, SLIDES) or names_windows(told.get("layer_types")):
+        return False
+    told["layer_types"] = [SLIDING] * Fields(told).layers("num_hidden_layers")
+    told["use_sliding_window"] = True
+    return True
+
+
 def _layers(told: dict[str, Any], known: Collection[str], where: Path, *, qk_norm: bool) -> ModelConfig:
     """Qwen3's layers, or Llama's where queries and keys have no norms."""
     if told.get("model_type") in (None, "llama", "qwen3"):  # which may have been copied from the target
@@ -163,8 +194,7 @@ def _layers(told: dict[str, Any], known: Collection[str], where: Path, *, qk_nor
     kind = find_architecture(told)
     if kind.model_type not in ("llama", "qwen3"):
         raise ModelLoadError(f"{where}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
-    kinds = told.get("layer_types")
-    slides = isinstance(kinds, list) and SLIDING in kinds
+    slides = names_windows(told.get("layer_types"))
     if slides and told.get("use_sliding_window") is False:
         raise ModelLoadError(f"{where}: layer_types of config.json names windows, and use_sliding_window is false")
     told["use_sliding_window"] = slides or bool(told.get("use_sliding_window"))
@@ -175,16 +205,18 @@ def _layers(told: dict[str, Any], known: Collection[str], where: Path, *, qk_nor
     return shape
 
 
-def _sight(fields: Fields, absent: Absent, where: Path, *, is_flat: bool) -> tuple[bool, bool]:
-    """Whether slots see only those before them: in every layer, and in those with windows."""
-    causal, both_ways = _flag(fields, "is_causal"), _flag(fields, "sliding_window_non_causal")
+def _sight(fields: Fields, absent: Absent, where: Path, *, is_flat: bool, all_slide: bool) -> tuple[bool, bool]:
+    """Whether slots see only those before them: in every layer, and in those with windows.
+
+    all_slide: layers have windows by `use_swa` alone, and then not, if nothing else is said.
+    """
+    causal, both_ways = one_flag(fields, CAUSAL, where), _flag(fields, "sliding_window_non_causal")
     if is_flat and causal is not None and causal is both_ways:
         raise ModelLoadError(f"{where}: is_causal and sliding_window_non_causal of config.json contradict each other")
     if both_ways is not None:
         return bool(causal), not both_ways
-    if is_flat:
-        return bool(causal), absent.flat_causal_windows if causal is None else causal
-    return bool(causal), absent.causal_windows
+    by_default = not all_slide and (absent.flat_causal_windows if is_flat else absent.causal_windows)
+    return bool(causal), by_default if causal is None or not is_flat else causal
 
 
 def _from_anchor(fields: Fields, absent: Absent, where: Path, *, is_flat: bool) -> bool:

@@ -35,7 +35,13 @@ class BlockTexts(PairedTexts):
 
     def __init__(self, net: BlockNet, port: TargetPort, native: NativeBlocks | None = None) -> None:
         layers = net.config.layers
-        super().__init__(port, num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads, head_dim=layers.head_dim)
+        super().__init__(
+            port,
+            num_layers=layers.num_layers,
+            num_kv_heads=layers.num_kv_heads,
+            head_dim=layers.head_dim,
+            max_len=layers.unshifted_len,
+        )
         self.net, self._native = net, native
 
     def read_waiting(self, seqs: Seq[int]) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.learning.vocab import CutHead
 from outdraft.models.families.catalogue import ARCHITECTURES
+from outdraft.models.families.shared.fields import names_windows
 from outdraft.models.files.load import find_architecture
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Block
@@ -30,7 +31,8 @@ from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope
 from outdraft.options.errors import CapabilityError, ModelLoadError
 
-_BESIDE = ("bias", "num_nextn_predict_layers", "mtp_num_hidden_layers", "eagle_config", "num_speculative_steps")
+COUNTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")  # of a target's MTP layers
+_BESIDE = ("bias", *COUNTS, "eagle_config", "num_speculative_steps")
 LAYERS = ("llama", "qwen2", "qwen3")  # whose layers such a network may have
 
 
@@ -106,7 +108,7 @@ def read_layers(raw: dict[str, object], directory: Path, what: str) -> ModelConf
     if kind.model_type not in LAYERS:
         raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {LAYERS})")
     layers = kind.read(raw, beside=_BESIDE)
-    if any(window is not None for window in layers.windows):
+    if any(window is not None for window in layers.windows) or names_windows(raw.get("layer_types")):
         raise ModelLoadError(f"{directory}: {what} with sliding windows is not supported")
     return replace(layers, tie_embeddings=False)
 

@@ -41,6 +41,7 @@ class FeatureForm:
     num_layers: int  # of its own, whose keys and values are kept
     num_kv_heads: int
     head_dim: int
+    max_len: int  # tokens of the longest text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,11 @@ class FeatureNet(nn.Module):
         super().__init__()
         self.exact, self.shape = False, shape
         self.form = FeatureForm(
-            taps=taps, num_layers=shape.num_layers, num_kv_heads=shape.num_kv_heads, head_dim=shape.head_dim
+            taps=taps,
+            num_layers=shape.num_layers,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+            max_len=shape.unshifted_len,
         )
         self.vocab: Tensor | None
         self.register_buffer("vocab", vocab, persistent=False)

@@ -32,12 +32,14 @@ class Pairs(PairedTexts):
     `native`: the same network on the kernels, which then does all the work; it feeds its outputs on as they are.
     """
 
-    def __init__(
-        self, net: FeatureNet, port: TargetPort, *, max_len: int | None = None, native: NativeGuesser | None = None
-    ) -> None:
+    def __init__(self, net: FeatureNet, port: TargetPort, *, native: NativeGuesser | None = None) -> None:
         form = net.form
         super().__init__(
-            port, num_layers=form.num_layers, num_kv_heads=form.num_kv_heads, head_dim=form.head_dim, max_len=max_len
+            port,
+            num_layers=form.num_layers,
+            num_kv_heads=form.num_kv_heads,
+            head_dim=form.head_dim,
+            max_len=form.max_len,
         )
         self.net = net
         self._native = native

@@ -50,6 +50,10 @@ class LastStates:
         found = self._known.get(seq.id)
         return found is not None and found[0] == len(seq.tokens) - 2
 
+    def room(self, seq: Sequence) -> int:
+        """A state has no position, so the context is the target's."""
+        return seq.max_len
+
     def of(self, seqs: Seq[Sequence]) -> Tensor:
         """The states, one a sequence: [n, D]."""
         return self._norm(torch.stack([self._known[seq.id][1] for seq in seqs]))

@@ -4,9 +4,11 @@
     rows    (0,x1)  (1,x2)  (2,x3)          first ... | read: in the draft's cache | wait for the next guess | end
 
 Rows wait until a guess is wanted, and are then read together. The rows that a text leaves to later ones are found by
-the first token and then the *next* tokens, a page at a time. Data in: what a pass showed; data out: rows to be read.
+the first token and then the *next* tokens, a page at a time. A text that outgrows the network's own context is read no
+further. Data in: what a pass showed; data out: rows to be read.
 """
 
+import logging
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from contextlib import suppress
@@ -24,6 +26,7 @@ from outdraft.options.errors import CacheFullError
 
 MAX_WAITING = 512  # rows that may wait for the next guess: bounds the memory of hidden states while a prompt is read
 MAX_PASSES = 64  # that a text may keep whole, before it copies its own rows of them
+_log = logging.getLogger(__name__)
 
 
 class PairedText:
@@ -72,23 +75,21 @@ class Waiting:
 
 
 class PairedTexts:
-    """The texts of a network, and its key/value cache of their rows. How rows are read, the network's kind says."""
+    """The texts of a network, and its key/value cache of their rows. How rows are read, the network's kind says.
+
+    max_len: tokens of the longest text that the network was made for; None: of the target's.
+    """
 
     def __init__(
         self, port: TargetPort, *, num_layers: int, num_kv_heads: int, head_dim: int, max_len: int | None = None
     ) -> None:
         facts = port.facts
         self.port = port
+        self.max_len = min(max_len or facts.max_len, facts.max_len)
+        self._has_outgrown = False
         self.texts: dict[int, PairedText] = {}
         self.cache = DraftCache(
-            num_layers,
-            num_kv_heads,
-            head_dim,
-            facts.dtype,
-            facts.device,
-            max_len or facts.max_len,
-            exact=True,
-            config=port.cache,
+            num_layers, num_kv_heads, head_dim, facts.dtype, facts.device, self.max_len, exact=True, config=port.cache
         )
 
     @property
@@ -116,9 +117,16 @@ class PairedTexts:
             return False
         return bool(text.tokens) or text.last is not None
 
+    def room(self, seq: Sequence) -> int:
+        """How many tokens may be drafted: the last token fed is the last but one drafted."""
+        return max(0, self.max_len + 1 - len(seq.tokens))
+
     def learn(self, one: Seen) -> None:
         """What a pass showed of committed rows, and the tokens that follow them."""
         seq, text = one.seq, self.texts[one.seq.id]
+        if one.start + one.num_committed >= self.max_len:
+            self._outgrow(text)
+            return
         if text.end != one.start:  # rows were committed unseen (a shared prefix): start afresh behind the gap
             self.cache.truncate(seq.id, 0)
             text = self.texts[seq.id] = PairedText(one.start)
@@ -127,6 +135,17 @@ class PairedTexts:
         if len(text.tokens) >= MAX_WAITING:
             with suppress(CacheFullError):  # they wait on: later there is room again
                 self.read_waiting([seq.id])
+
+    def _outgrow(self, text: PairedText) -> None:
+        """Nothing is drafted behind this text any more; one line says so of the first one."""
+        text.tokens, text.features = [], []
+        if not self._has_outgrown:
+            _log.warning(
+                "a text has outgrown the draft's own context of %d tokens (its files say so): such texts go on "
+                "without drafts",
+                self.max_len,
+            )
+        self._has_outgrown = True
 
     def read_waiting(self, seqs: Seq[int]) -> object:
         """Read the rows of these texts that wait, in one ragged pass."""

@@ -5,8 +5,9 @@ the arithmetic as it is; any other with a value that says something is an error:
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from sys import float_info
 from typing import TypeVar
 
 from outdraft.nn.activation import ACTIVATIONS
@@ -75,9 +76,12 @@ class Fields:
         self.used: set[str] = set()  # keys that were asked for
 
     def look(self, key: str) -> object:
-        """The value as it stands there; the key counts as known."""
+        """The value as it stands there; the key counts as known. Raises `ModelLoadError` for numbers that are none."""
         self.used.add(key)
-        return self.raw.get(key)
+        value = self.raw.get(key)
+        for place, number in _endless(key, value):
+            raise self.error(place, number, "a finite number is needed")
+        return value
 
     def fill(self, **values: object) -> None:
         """What keys mean that the file leaves out."""
@@ -115,6 +119,13 @@ class Fields:
         value = self.get(key, int, default)
         if not 1 <= value <= most:
             raise self.error(key, value, f"at least 1, at most {most}")
+        return value
+
+    def positive(self, key: str, default: float | None = None) -> float:
+        """A number that is divided by, or whose logarithm is taken."""
+        value = self.get(key, float, default)
+        if value <= 0:
+            raise self.error(key, value, "a number above 0")
         return value
 
     def layers(self, key: str) -> int:
@@ -169,6 +180,15 @@ class Fields:
         key = "sliding_window"
         return self.size(key) if self.has(key) else None if key in self.raw else absent
 
+    def without_windows(self) -> None:
+        """`use_sliding_window` is false, so the other keys of windows say nothing.
+
+        Raises `ModelLoadError` where layers have one all the same.
+        """
+        self.look("sliding_window"), self.look("max_window_layers")
+        if names_windows(self.look("layer_types")):
+            raise self.error("use_sliding_window", False, f"layer_types names {SLIDING}: one of the two is wrong")
+
     def windows(self, num_layers: int, size: int | None, first: int = 0) -> tuple[int | None, ...]:
         """Sliding windows: by `layer_types` where present, else on layers `first` and up."""
         return self.windows_of(
@@ -184,6 +204,15 @@ class Fields:
         return tuple(size if kind == SLIDING else None for kind in kinds)
 
 
+def _endless(place: str, value: object, depth: int = 3) -> Iterator[tuple[str, object]]:
+    """What of a value, its lists and tables no float holds: NaN and infinity, which Python reads, and long integers."""
+    if isinstance(value, int | float) and not abs(value) <= float_info.max:
+        yield place, value
+    elif depth and isinstance(value, list | dict):
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _endless(f"{place}.{name}", one, depth - 1)
+
+
 def all_ends(*told: object) -> list[int] | None:
     """The ids that end a text, by every place that names some: each is an id, a list of ids, or None.
 
@@ -197,6 +226,11 @@ def all_ends(*told: object) -> list[int] | None:
             if end not in ends:
                 ends.append(end)
     return ends or None
+
+
+def names_windows(layer_types: object) -> bool:
+    """Whether a layer has one by this value of the key."""
+    return isinstance(layer_types, list) and SLIDING in layer_types
 
 
 def every_nth_full(num_layers: int, period: int) -> list[str]:

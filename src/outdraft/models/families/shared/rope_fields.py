@@ -41,7 +41,7 @@ def read_rope(
     theta, share: where the file names none. is_scaled: whether an older file's `rope_scaling` is for these layers.
     Raises `ModelLoadError` for options that are not known.
     """
-    theta = fields.get(theta_key, float, theta)
+    theta = fields.positive(theta_key, theta)
     share = fields.get(share_key, float, fields.get("partial_rotary_factor", float, share))
     scaling = fields.look("rope_parameters")
     older = fields.look("rope_scaling") if is_scaled else None
@@ -82,23 +82,23 @@ def read_rope(
         assert isinstance(given, list)
         return tuple(map(float, given))
 
-    above = fields.maybe_int("original_max_position_embeddings")  # Phi-3 has it beside the table, where it wins
-    original = options.get("original_max_position_embeddings", int, max_len) if above is None else above
+    beside = fields if fields.has("original_max_position_embeddings") else options  # Phi-3's is not in the table
+    original = beside.size("original_max_position_embeddings", max_len)
     factor = 1.0
     if kind in ("linear", "llama3", "yarn"):
-        factor = options.get("factor", float)
+        factor = options.positive("factor")
     elif kind == "longrope":
-        factor = options.get("factor", float, max_len / original)
+        factor = options.positive("factor", max_len / original)
     return RopeConfig(
         dim=dim,
-        theta=options.get("rope_theta", float, theta),
+        theta=options.positive("rope_theta", theta),
         kind="default" if kind == "dynamic" else kind,  # the same up to max_len
         factor=factor,
         original_max_len=original,
         low_freq_factor=options.get("low_freq_factor", float, 1.0),
         high_freq_factor=options.get("high_freq_factor", float, 4.0),
-        beta_fast=options.get("beta_fast", float, 32.0),
-        beta_slow=options.get("beta_slow", float, 1.0),
+        beta_fast=options.positive("beta_fast", 32.0),
+        beta_slow=options.positive("beta_slow", 1.0),
         attention_factor=maybe("attention_factor"),
         mscale=maybe("mscale"),
         mscale_all_dim=maybe("mscale_all_dim"),

@@ -25,7 +25,7 @@ from torch import Tensor
 from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.catalogue import ARCHITECTURES
-from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
+from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields, names_windows
 from outdraft.models.files.foreign_heads import check_beside_layers, instead, speculators_config, under_names
 from outdraft.models.files.load import find_architecture, read_json
 from outdraft.options.errors import ModelLoadError
@@ -107,7 +107,7 @@ def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
             f"{directory}: layers of {family.model_type!r} are not supported (supported: llama, qwen3)"
         )
     shape = family.read(layers, beside=_BESIDE)
-    if any(window is not None for window in shape.windows):
+    if any(window is not None for window in shape.windows) or names_windows(layers.get("layer_types")):
         raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
     fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": kind.model_type})
     if is_ours:
