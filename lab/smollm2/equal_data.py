@@ -3,6 +3,8 @@
     python -m lab.smollm2.equal_data MODEL DATA OUT [--tokens 500000] [--kinds eagle3,dflash,...] [--dtype bfloat16]
     python -m lab.smollm2.equal_data MODEL DATA OUT ... --time     seconds of a step alone, into KIND.json
     python -m lab.smollm2.equal_data MODEL DATA OUT ... --seed 1   other first weights and anchors: KIND.seed1...
+    python -m lab.smollm2.equal_data MODEL DATA OUT ... --fill     in a second process, while the first kind learns: the
+                                                                   target's states, those of the last step first
 
     DATA      train.jsonl, valid.jsonl and greedy.jsonl, as `train_all.split` writes them
     OUT       KIND/         the draft, its record, its run: an interrupted one goes on
@@ -21,9 +23,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from lab.smollm2.kinds import LOOPS, OPTIONS
 from lab.smollm2.train_one import exams
-from outdraft.training.course import prepare
+from outdraft.training.computing import without_denormals
+from outdraft.training.course import Course, prepare
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.packing import PackedBatches, PackedRows, Packing
 from outdraft.training.plan import TrainPlan, make_plan
@@ -36,7 +41,7 @@ WARM, STEPS = 4, 20  # of a measurement of seconds
 LOOP = {"seq_len": 1024, "warmup": 30, "decay_share": 4.0, "lr": 2e-3, "muon_lr": 6e-3}
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Each kind that has no figures yet."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model")
@@ -49,7 +54,10 @@ def main() -> int:
     parser.add_argument("--cache-bytes", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time", action="store_true", help="of kinds that are trained, on a quiet machine")
-    asked = parser.parse_args()
+    parser.add_argument("--fill", action="store_true", help="keep the states of the first kind, from the last step on")
+    asked = parser.parse_args(words)
+    if asked.fill:
+        return filled(asked.kinds.partition(",")[0], asked)
     for kind in asked.kinds.split(","):
         place = asked.out / f"{name_of(kind, asked.seed)}.json"
         if asked.time:
@@ -70,8 +78,7 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     course = prepare(plan_of(kind, asked, out), say)
     loop = course.loop
     if asked.seed:
-        rows = PackedBatches(Packing(course.corpus, 0), loop.config.batch_tokens, loop.schedule)
-        loop.data = OtherDice(rows, asked.seed)
+        loop.data = OtherDice(rows_of(course), asked.seed)
     if (loop.run_dir / CHECKPOINT).exists():
         loop.resume()
     loop.run()
@@ -86,6 +93,11 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     return {"kind": kind, **figures, **exams(course, out)}
 
 
+def rows_of(course: Course) -> PackedBatches:
+    """The rows of each step, which are the same for every seed."""
+    return PackedBatches(Packing(course.corpus, 0), course.loop.config.batch_tokens, course.loop.schedule)
+
+
 @dataclass(frozen=True, slots=True)
 class OtherDice:
     """Rows with other random numbers: anchors, noise."""
@@ -97,6 +109,30 @@ class OtherDice:
         made = self.inner.rows(step, first, count, length)
         assert made.moment is not None
         return replace(made, moment=replace(made.moment, seed=made.moment.seed + self.seed * _APART))
+
+
+def filled(kind: str, asked: argparse.Namespace) -> int:
+    """Keep the target's states of each step, of the last one first; those that a training has kept are only read.
+
+    Returns 1 where there is no room for all.
+    """
+    if not asked.cache_bytes:
+        raise SystemExit("--fill keeps states: say for how many bytes there is room (--cache-bytes)")
+    with TemporaryDirectory() as place:
+        course = prepare(plan_of(kind, asked, Path(place)), say)
+        loop, batches, cache = course.loop, rows_of(course), course.teacher.cache
+        assert cache is not None
+        length, end = loop.config.seq_len, loop.schedule.end
+        with torch.no_grad(), loop.computing(), without_denormals():
+            for step in reversed(range(end)):
+                rows = batches.rows(step, 0, loop.config.batch_tokens // length, length + 1)
+                course.teacher.lesson(rows)
+                if cache.find(rows) is None:
+                    say(f"no room for the states of step {step} of {end}: give more with --cache-bytes")
+                    return 1
+                if step % 50 == 0:
+                    say(f"the states of steps {step} to {end} are kept")
+    return 0
 
 
 def timed(kind: str, asked: argparse.Namespace) -> dict[str, float]:

@@ -46,6 +46,17 @@ def test_every_prompt_is_accounted_for_and_an_interruption_changes_nothing(llm, 
     assert (tmp_path / "part.jsonl").read_text() == text and again == told
 
 
+def test_half_a_line_is_cut_off_in_place(llm, tmp_path, monkeypatch):
+    """A kill while the file was written anew would cost all answers."""
+    path = tmp_path / "x.jsonl"
+    write_answers(llm, PROMPTS[:3], ASKING, path, lambda line: None)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    monkeypatch.setattr(type(path), "write_text", lambda *given, **more: pytest.fail("written anew"))
+    write_answers(llm, PROMPTS[:3], ASKING, path, lambda line: None)
+    assert path.read_bytes() == whole
+
+
 def test_temperatures_take_turns_and_the_seed_matters(llm, tmp_path):
     for seed in (5, 6):
         asking = Asking(temperatures=(1.0, 0.0), max_tokens=6, seed=seed)

@@ -83,6 +83,21 @@ def test_a_loss_that_a_kind_does_not_make_is_refused_before_any_training(place):
     assert course(place, kind="eagle1", **asked)
 
 
+def test_held_out_examples_that_are_learned_from_are_counted(place):
+    plan = {"kind": "medusa", "target": str(place / "target"), "data": [str(place / "texts.jsonl")]}
+    lines = (place / "texts.jsonl").read_text().splitlines()[:3] + (place / "valid.jsonl").read_text().splitlines()
+    (place / "mixed.jsonl").write_text("\n".join(lines))
+    found = {}
+    for name in ("valid", "mixed"):
+        told = []
+        prepare(make_plan({**plan, "valid": [str(place / f"{name}.jsonl")], "out": str(place / name)}), told.append)
+        found[name] = [line for line in told if "held-out" in line]
+    assert found == {
+        "valid": [],
+        "mixed": ["3 of 11 held-out examples are learned from too: they are judged by memory"],
+    }
+
+
 def begun(place, **settings):
     """A run that has come to step 2 of 6."""
     one = course(place, **settings)
@@ -229,6 +244,14 @@ def test_learners_hear_how_far_a_run_is_whose_seconds_are_bounded(place, monkeyp
 def test_done_held_out_and_skipped_examples_are_all_that_were_read(place):
     told = course(place).accounts
     assert (told.read, told.kept, told.held_out, told.skipped) == (48, 40, 8, 0)
+
+
+def test_a_run_in_a_folder_of_its_data_goes_on(place):
+    """Its own log lies there then, which is no example."""
+    begun(place, data=(str(place),), valid=(), held_out=0.2)
+    again = course(place, data=(str(place),), valid=(), held_out=0.2)
+    assert again.accounts.read == 48 and (place / "out/run/log.jsonl").exists()
+    again.loop.resume()
 
 
 def test_of_a_data_directory_the_records_are_learned_and_not_its_readme(place):

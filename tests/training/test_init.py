@@ -45,6 +45,24 @@ def test_options_of_another_shape_are_named(kind, made, same, other, culprit):
         require_shape(learner, method, other, target, "OLD")
 
 
+def test_an_option_without_a_part_in_the_shape_leaves_it_as_it_is(tmp_path):
+    """Where a record says of what options the draft was made, these need not be given again, either."""
+    target = tiny_model(vocab=61, layers=3, seed=1, dtype=torch.float32)
+    method = find_learner("medusa")
+    learner = method.new(method.options(num_heads=2), target, 0)
+    require_shape(learner, method, {"decay": 0.5, "noise": 0.1}, target, str(tmp_path))
+    for options in ({"num_heads": 4}, {"num_heads": 4, "decay": 0.5}, {"num_layers": 2}):  # the first is the default
+        with pytest.raises(ConfigError, match="holds a draft of another shape than num_"):
+            require_shape(learner, method, options, target, str(tmp_path))
+    told = {"kind": "medusa", "dtype": "float32", "target": fingerprint(target), "promises": []}
+    write_record(tmp_path, {**told, "plan": {"options": {"num_heads": 2, "forgotten": 1}}})
+    for same in ({"decay": 0.5}, {"num_heads": 2}):
+        require_shape(learner, method, same, target, str(tmp_path))
+    for other, culprit in (({"num_heads": 4, "decay": 0.5}, "num_heads=4:"), ({"num_layers": 2}, "num_layers=2:")):
+        with pytest.raises(ConfigError, match=f"holds a draft of another shape than {culprit}"):
+            require_shape(learner, method, other, target, str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
     """One, and what it became by learning on."""

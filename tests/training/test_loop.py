@@ -161,6 +161,18 @@ def test_a_loop_ends_when_its_seconds_are_spent(tmp_path):
     assert loop.progress.seconds > 0.4
 
 
+def test_a_decay_that_was_asked_for_is_resumed_with_its_end(tmp_path):
+    """The seconds that are left are for a run without such a file or signal."""
+    loop = toy_loop(NextToken(toy_decoder()), tmp_path, steps=1 << 30, seconds=600.0, decay_share=0.5)
+    loop.run(until=6)
+    (tmp_path / "finish").touch()
+    loop.run(until=7)
+    again = toy_loop(NextToken(toy_decoder()), tmp_path, steps=1 << 30, seconds=600.0, decay_share=0.5)
+    again.resume()
+    again.run(until=20)
+    assert (again.schedule.decay_at, again.schedule.end, again.step) == (6, 9, 9)
+
+
 def test_a_decay_that_would_end_behind_the_last_step_is_refused():
     assert Schedule(toy_config(steps=130, decay_at=100, decay_share=0.3)).end == 130
     for steps, at, end in ((10, 100, 130), (129, 100, 130), (10, 10, 13)):

@@ -15,7 +15,7 @@ The paper trains all weights, from scratch or on; here low-rank changes learn, a
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,6 +141,13 @@ class LayerSkipLearner:
         return found
 
 
+def _load(options: LayerSkipLearning, target: Decoder, directory: Path) -> LayerSkipLearner:
+    """Where the options name no exit, drafts come from where they came before."""
+    taught, about = go_on(target, directory), directory / "config.json"
+    known: Mapping[str, Any] = read_json(about) if about.exists() else {}  # changes of another kind have no exit
+    return LayerSkipLearner(taught, replace(options, exit_layer=options.exit_layer or known.get("exit_layer", 0)))
+
+
 def _drafter_options(directory: Path) -> Mapping[str, Any]:
     return {"exit_layer": read_json(directory / "config.json")["exit_layer"]}
 
@@ -150,7 +157,7 @@ LEARN: LearnMethod[LayerSkipLearning, Decoder] = LearnMethod(
     summary="the target, whose first layers learn to draft and whose later ones may be left out (modifies_target)",
     options=LayerSkipLearning,
     new=lambda options, target, seed: LayerSkipLearner(teach(options, target, seed), options),
-    load=lambda options, target, directory: LayerSkipLearner(go_on(target, directory), options),
+    load=_load,
     drafter="early_exit",
     drafter_options=_drafter_options,
     loss={},

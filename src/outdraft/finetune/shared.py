@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.models.networks.base import Decoder
-from outdraft.models.remake.lora import load_lora, new_lora
+from outdraft.models.remake.lora import FOLDER, has_lora, load_lora, new_lora
 from outdraft.models.remake.lora_config import LoraConfig
 from outdraft.models.remake.taught import TaughtTarget
+from outdraft.options.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,5 +28,13 @@ def teach(options: LowRankOptions, target: Decoder, seed: int) -> TaughtTarget:
 
 
 def go_on(target: Decoder, directory: Path) -> TaughtTarget:
-    """The changes in `directory`. Raises `ModelLoadError` where there are none, or for a target of other sizes."""
+    """The changes that a training wrote to `directory`, of rank and alpha as they are there.
+
+    Raises `ModelLoadError` where there are none, or for a target of other sizes.
+    """
+    if not has_lora(directory):
+        raise ModelLoadError(
+            f"{directory} has no folder {FOLDER}, so there are no changes to go on from: give the directory that such "
+            "a training wrote (its --out)"
+        )
     return TaughtTarget(target, load_lora(directory, target).train().requires_grad_(True))

@@ -29,6 +29,7 @@ class Progress:
     best: float | None = None  # the best score of an evaluation
     since_best: int = 0  # evaluations since then
     skipped: int = 0  # steps whose gradient was not finite
+    is_asked: bool = False  # the decay was asked for (`Schedule.is_asked`)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

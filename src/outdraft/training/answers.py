@@ -12,6 +12,7 @@ and writes what it would have written. Accounts: done + failed + skipped = input
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -175,5 +176,5 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     if not ours or not (lines or begun):
         raise ConfigError(f"{path} holds lines that are no answers: name another file")
     if whole != text:
-        path.write_text(whole, encoding="utf-8")
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)  # not written anew: a kill would cost all answers
     return lines

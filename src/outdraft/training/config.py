@@ -87,11 +87,12 @@ class Schedule:
         if config.decay_at:
             self.begin_decay(config.decay_at)
         self._seconds, self._most = config.seconds, config.steps
+        self.is_asked = False  # the decay was asked for, so that no clock moves its end
         self._from: tuple[int, float] | None = None  # a step, and the seconds that were spent before it
 
     def begin_decay(self, step: int) -> None:
         """Start the decay at this step, unless it has begun."""
-        self._seconds = 0.0
+        self.is_asked = True
         if step <= self.decay_at:
             self.decay_at = step
             self.end = decay_end(step, self.share)
@@ -101,7 +102,7 @@ class Schedule:
 
         The first step is not asked: it prepares what later ones use.
         """
-        if not self._seconds or not step:
+        if not self._seconds or self.is_asked or not step:
             return
         first, before = self._from = self._from or (step, spent)
         if step == first:

@@ -11,9 +11,10 @@ Which examples are held out is decided by their own ids, so neither order nor ot
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,17 @@ class TrainingCorpus:
         for array in (self.ids, self.counts, self.starts):
             whole.update(np.ascontiguousarray(array).data)
         return whole.hexdigest()[:16]
+
+    def count_shared(self, other: "TrainingCorpus") -> int:
+        """How many of these examples are in the other corpus too, token by token."""
+        own = list(self._examples())
+        there = set(own)
+        shared = {one for one in other._examples() if one in there}
+        return sum(one in shared for one in own)
+
+    def _examples(self) -> Iterator[bytes]:
+        for start, stop in pairwise(self.starts.tolist()):
+            yield self.ids[start:stop].tobytes()
 
     def frequencies(self, vocab_size: int) -> NDArray[np.int64]:
         """How often each token is to be guessed [V]."""

@@ -82,12 +82,14 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     needed = [place.resolve() for place in (source, *([resolve(plan.init)] if plan.init is not None else []))]
     require_room(out, needed)
     require_possible(plan)
-    files, judged = find_files(plan.data), find_files(plan.valid)
+    files, judged = (find_files(paths, but=out / "run") for paths in (plan.data, plan.valid))
     target, found = open_target(source, plan.dtype, plan.device)
     require_trainable(target, plan.target)
     tell(found.line)
     vocab_size = target.config.vocab_size
     train, held_out, accounts = _corpora(plan, files, judged, source, target, team)
+    if judged and (shared := held_out.count_shared(train)):
+        tell(f"{shared} of {held_out.num_examples} held-out examples are learned from too: they are judged by memory")
     learner = trained = _learner(plan, method, options, target, train)
     if isinstance(learner, TargetLearner):
         require_room_for_target(out, needed)

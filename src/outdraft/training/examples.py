@@ -38,17 +38,22 @@ class Piece:
     special: bool = True  # the tokenizer may put a start token before it; False: a chat template has written one
 
 
-def find_files(paths: Iterable[str | Path]) -> list[Path]:
+def find_files(paths: Iterable[str | Path], *, but: Path | None = None) -> list[Path]:
     """The files that `paths` name; of a directory those with records, and only where there are none its loose texts.
 
-    A data set's README is no example of it. Raises `ConfigError` for a path that is not there, or without any text.
+    A data set's README is no example of it, nor is what a run writes to `but`. Raises `ConfigError` for a path that is
+    not there, or without any text.
     """
     found: list[Path] = []
     for path in map(user_path, paths):
         inside = path.rglob("*") if path.is_dir() else ()
-        records = sorted(file for file in inside if file.is_file() and _holds_records(file))
-        found += records or find_texts([path])
+        records = sorted(one for one in inside if one.is_file() and _holds_records(one) and not _is_below(one, but))
+        found += records or [one for one in find_texts([path]) if not (path.is_dir() and _is_below(one, but))]
     return found
+
+
+def _is_below(path: Path, folder: Path | None) -> bool:
+    return folder is not None and path.resolve().is_relative_to(folder.resolve())
 
 
 def _holds_records(path: Path) -> bool:

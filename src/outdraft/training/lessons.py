@@ -31,7 +31,8 @@ class Teacher:
 
     def __init__(self, target: Decoder, taps: Collection[int], cache: KeptPasses | None = None) -> None:
         self.target = target.requires_grad_(False)
-        self._taps, self._cache = tuple(taps), cache
+        self.cache = cache
+        self._taps = tuple(taps)
         make_plain(target)
 
     def computing(self) -> torch.autocast:
@@ -45,7 +46,7 @@ class Teacher:
         ids, documents = rows.ids.to(device), rows.documents.to(device)
         batch, length = ids.shape[0], ids.shape[1] - 1
         read, positions = ids[:, :-1].flatten(), places_of(documents[:, :-1]).flatten()
-        cache = None if rows.own else self._cache  # what a draft wrote does not come again
+        cache = None if rows.own else self.cache  # what a draft wrote does not come again
         found = cache.find(rows) if cache is not None else None
         if found is None:
             context = PackedContext(batch, length, documents[:, :-1])

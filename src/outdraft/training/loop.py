@@ -172,6 +172,7 @@ class Loop:
         # A decay that has begun goes on as planned then; by seconds the end is as reckoned then, until steps are timed
         if self.config.seconds or state.progress.step >= state.progress.decay_at:
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
+        self.schedule.is_asked = state.progress.is_asked
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
@@ -288,7 +289,8 @@ class Loop:
         if self._twin is not None:
             shards = save_parts(self.run_dir, self.step, self.objective.module, self.optimizer)
         if self.team.leads:
-            self.progress = replace(self.progress, decay_at=self.schedule.decay_at, end=self.schedule.end)
+            plan = self.schedule
+            self.progress = replace(self.progress, decay_at=plan.decay_at, end=plan.end, is_asked=plan.is_asked)
             state = State(
                 weights={} if shards else learned(self._whole),
                 progress=self.progress,

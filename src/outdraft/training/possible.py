@@ -8,6 +8,7 @@ the draft          a shape that the options agree with (--init), parts that can 
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from outdraft.core.registry import read_options
 from outdraft.learn.losses import OF_TEXT
 from outdraft.models.files.load import load_model
 from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.lora import Lora, has_lora
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.paths import user_path
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.plan import TrainPlan
-from outdraft.training.record import RECORD, fingerprint, read_record, require_target
+from outdraft.training.record import RECORD, TrainingRecord, fingerprint, read_record, require_target
+from outdraft.weights.hub import resolve
 
-_Shapes = dict[str, tuple[int, ...]]
+_Shapes = dict[str, tuple[float, ...]]
 
 
 def require_possible(plan: TrainPlan) -> None:
@@ -75,7 +78,8 @@ def require_room_for_target(out: Path, needed: Seq[Path]) -> None:
             "directory"
         )
     is_ours = (out / "config.json").exists() or (out / "run" / CHECKPOINT).exists()  # the draft was written with it
-    if (place / "config.json").exists() and not is_ours:
+    is_untrained = has_lora(out) and not (out / RECORD).exists()  # by a dry run, of a kind without a config of its own
+    if (place / "config.json").exists() and not (is_ours or is_untrained):
         raise ConfigError(
             f"--out {out} would write the changed target to {place}, which holds a model: name another directory"
         )
@@ -96,21 +100,28 @@ def require_shape(
 ) -> None:
     """Raise `ConfigError` where the options that the user gave make another network than the one in `source`.
 
+    Options that were not given are those that the network was made with, where its record says them. Those without a
+    part in the shape may be given alone; one that repeats what it would be anyhow may ask for that shape.
+
     Also for heads whose target learned with them, under another target: without a target that learns along they would
-    be trained for one that they do not know.
+    be trained for one that they do not know; and for changes of a target, under the changed one, which would change
+    twice.
     """
-    place = user_path(source)
-    if not isinstance(learner, TargetLearner) and (place / RECORD).is_file():
-        record = read_record(place)
-        if record.modifies_target:
-            require_target(record, place, "the target of this training", fingerprint(target))
+    place = resolve(source) if source.startswith("zoo:") else user_path(source)
+    record = read_record(place) if (place / RECORD).is_file() else None
+    if record is not None and record.modifies_target:
+        _require_original(record, place, target, learns=isinstance(learner, TargetLearner))
     if not given:
         return
-    asked, there = _asked(method, given, target), _shapes(learner)
+    known = {one.name for one in fields(method.options)}
+    made = {key: value for key, value in (record.options if record else {}).items() if key in known}
+    asked, there = _asked(method, {**made, **given}, target), _shapes(learner)
     if asked is None or asked == there:
         return
+    if asked == _asked(method, made, target) and not _repeats(method, made, given):
+        return
     apart = [name for name in sorted(asked.keys() | there.keys()) if asked.get(name) != there.get(name)]
-    less = {key: _asked(method, {k: v for k, v in given.items() if k != key}, target) for key in given}
+    less = {key: _asked(method, {**made, **{k: v for k, v in given.items() if k != key}}, target) for key in given}
     shape = [key for key, one in less.items() if one != asked]  # those that have a part in the shape
     causes = [  # and in what is another one there
         key for key in shape if (one := less[key]) is None or any(one.get(name) != asked.get(name) for name in apart)
@@ -122,6 +133,27 @@ def require_shape(
     )
 
 
+def _require_original(record: TrainingRecord, place: Path, target: Decoder, *, learns: bool) -> None:
+    """`learns`: a target learns along, by low-rank changes of the one that is named."""
+    known = fingerprint(target)
+    if not learns:
+        require_target(record, place, "the target of this training", known)
+    elif _is(known, record.target) and not _is(known, record.original_target):
+        raise ConfigError(
+            f"--init {place}: its changes are in this target already, which would change twice: name the target that "
+            "they began from (--target), or train this one without --init"
+        )
+
+
+def _is(known: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
+    return all(known.get(key) == value for key, value in target.items())
+
+
+def _repeats(method: LearnMethod[Any, Any], made: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    before, now = (read_options(method.options, one, "the kind") for one in (made, {**made, **given}))
+    return any(getattr(before, key) == getattr(now, key) for key in given)
+
+
 def _asked(method: LearnMethod[Any, Any], given: Mapping[str, Any], target: Decoder) -> _Shapes | None:
     """None for options that make no network by themselves."""
     try:
@@ -131,11 +163,12 @@ def _asked(method: LearnMethod[Any, Any], given: Mapping[str, Any], target: Deco
 
 
 def _shapes(learner: Learner) -> _Shapes:
-    """Of every parameter; and the taps and the draft's vocabulary, which may leave no other trace."""
+    """Of every parameter; and the taps, the draft's vocabulary and alpha, which may leave no other trace."""
     named = (*learner.module.named_parameters(), *learner.module.named_buffers())
     shapes = {name: tuple(one.shape) for name, one in named if isinstance(one, nn.Parameter) or name.endswith("vocab")}
-    return {**shapes, "taps": tuple(learner.taps)}
+    alpha = tuple(one.config.alpha for one in learner.module.modules() if isinstance(one, Lora))
+    return {**shapes, "alpha": alpha, "taps": tuple(learner.taps)}
 
 
-def _said(shape: tuple[int, ...] | None) -> str:
+def _said(shape: tuple[float, ...] | None) -> str:
     return "missing" if shape is None else str(list(shape))

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class TrainingRecord:
     target: Mapping[str, Any]
     promises: tuple[Promise, ...]
     modifies_target: bool = False  # the draft's target is the one in the folder beside it
+    original_target: Mapping[str, Any] = field(default_factory=dict)  # what that one was before it learned along
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the kind, as the user gave them
     chat_template: str | None = None  # its digest when the texts were encoded; None: it was not noted
     specimen: Specimen | None = None  # what draft and target said of a fixed text; None: it was not noted
     marks: tuple[int, ...] = ()  # ids with which the prompts of its chats end
@@ -72,6 +74,8 @@ def read_record(directory: Path) -> TrainingRecord:
             promises=promises,
             chat_template=raw.get("chat_template"),
             modifies_target=bool(raw.get("modifies_target", False)),
+            original_target=raw.get("original_target") or {},
+            options=(raw.get("plan") or {}).get("options") or {},
             specimen=None if raw.get("specimen") is None else Specimen.of(raw["specimen"]),
             marks=tuple(raw.get("marks", ())),
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.models.networks.base import Decoder
+from outdraft.models.remake.lora import FOLDER, has_lora
 from outdraft.options.errors import ConfigError
 from outdraft.options.shown import shown
 from outdraft.training.computing import name_of, require_format
@@ -36,7 +37,7 @@ def settings_of(
         "reinforce": repr(plan.reinforce),
         "target": fingerprint(target)["weights"],
         "dtype": name_of(target.dtype),
-        "init": None if plan.init is None else digest_weights(resolve(plan.init)),
+        **_beginning(plan.init),
         "corpus tokens": len(texts.ids),
         "texts": texts.digest,
         "held-out texts": held_out.digest,
@@ -49,6 +50,15 @@ def settings_of(
         "compile": False,
         "loss_temperature": 1.0,  # older versions could choose them, and noted them
     }
+
+
+def _beginning(init: str | None) -> dict[str, Any]:
+    """The draft that a run began with, and the changes of its target where that learned along."""
+    if init is None:
+        return {"init": None}
+    place = resolve(init)
+    changes = {"lora of init": digest_weights(place / FOLDER)} if has_lora(place) else {}
+    return {"init": digest_weights(place), **changes}
 
 
 def require_same(run_dir: Path, *, begun: Mapping[str, Any], now: Mapping[str, Any], say: Callable[[str], Any]) -> None:
