@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from control.world import World, drive, sequence
+from control.world import ARMS, World, drive, sequence
 
 from outdraft.control.bandit import BanditOptions, BanditPolicy
 from outdraft.control.estimator import EstimatorOptions, EstimatorPolicy
@@ -34,7 +34,7 @@ def depths(run, start=0, stop=None):
 
 
 def test_the_estimator_follows_two_phases():
-    run = drive(EstimatorPolicy(EstimatorOptions(), 1), two_phases(), 12 * PHASE)
+    run = drive(EstimatorPolicy(EstimatorOptions(), ARMS[:1]), two_phases(), 12 * PHASE)
     assert score(run, two_phases(), 100) >= 0.95
     for depth in (0, 1, 2, 3, 4, 6, 8, 12, 16):
         fixed = drive(FixedPolicy(FixedOptions(num_speculative_tokens=depth)), two_phases(), 12 * PHASE)
@@ -43,14 +43,14 @@ def test_the_estimator_follows_two_phases():
 
 @pytest.mark.parametrize("alpha, cost", [(0.05, 0.2), (0.2, 0.5), (0.3, 0.6)])
 def test_the_estimator_chooses_zero_where_alpha_is_less_than_c(alpha, cost):
-    run = drive(EstimatorPolicy(EstimatorOptions(), 1), World([alpha], [cost]), 800)
+    run = drive(EstimatorPolicy(EstimatorOptions(), ARMS[:1]), World([alpha], [cost]), 800)
     assert sum(depth > 0 for depth in depths(run, 200)) < 600 * 0.1
     assert max(depths(run, 200)) <= 2
 
 
 def test_the_estimator_finds_depth_and_drafter():
     world = World([0.5, 0.85, 0.9], [0.01, 0.05, 0.6])
-    run = drive(EstimatorPolicy(EstimatorOptions(), 3), world, 1500)
+    run = drive(EstimatorPolicy(EstimatorOptions(), ARMS[:3]), world, 1500)
     _, arm, depth = world.best(0)
     late = [budget for (budget,) in run.budgets[500:] if budget.depth > 1]
     assert sum(budget.arm == arm for budget in late) > 0.9 * len(late)
@@ -120,16 +120,16 @@ def test_routing_takes_the_drafter_that_pays():
         ([0.7, 0.8], [0.001, 0.4], 0),
         ([0.3, 0.9], [0, 0.1], 1),
     ):
-        run = drive(RoutingPolicy(RoutingOptions(), 2), World(alphas, costs, fixed=0.001), 600)
+        run = drive(RoutingPolicy(RoutingOptions(), ARMS[:2]), World(alphas, costs, fixed=0.001), 600)
         asked = [budget.arm for (budget,) in run.budgets[200:] if budget.depth]
         assert asked.count(best) > 0.85 * len(asked)
-    run = drive(RoutingPolicy(RoutingOptions(), 2), World([0.05, 0.05], [0.3, 0.2]), 600)
+    run = drive(RoutingPolicy(RoutingOptions(), ARMS[:2]), World([0.05, 0.05], [0.3, 0.2]), 600)
     assert depths(run, 200).count(0) > 0.85 * 400  # neither pays
 
 
 def test_routing_changes_with_the_text():
     world = World([lambda n, s: 0.95 if n // PHASE % 2 else 0.05, 0.7], [0.001, 0.05])
-    run = drive(RoutingPolicy(RoutingOptions(), 2), world, 4 * PHASE)
+    run = drive(RoutingPolicy(RoutingOptions(), ARMS[:2]), world, 4 * PHASE)
     for phase, arm in ((1, 0), (2, 1), (3, 0)):
         asked = [b.arm for (b,) in run.budgets[phase * PHASE + 150 : (phase + 1) * PHASE]]
         assert asked.count(arm) > 0.8 * len(asked)

@@ -15,6 +15,7 @@ from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.records import TRIALS
 from outdraft.control.shared.curve import DraftCost
 from outdraft.core.policy import Arm
+from outdraft.core.registry import find, make_options
 
 ROUNDS, SEEDS = 150, range(8)
 
@@ -78,6 +79,16 @@ def test_one_block_has_taught_what_a_deeper_one_costs():
         again = DraftCost.recalled(json.loads(json.dumps(cost.kept())), is_flat=flat)
         for one in (cost, again):
             assert (one(15) < most * 0.6) and (flat or one(15) > 2 * 0.6)
+
+
+@pytest.mark.parametrize("name", ["estimator", "routing", "hardware_tree", "calibrated", "batch_budget", "auto"])
+def test_every_policy_that_measures_knows_it(name):
+    method = find("policy", name)
+    for one_pass in (True, False):
+        policy = method.build(make_options(method, {}), [arm(one_pass)])
+        (cost,) = (getattr(policy, "costs", None) or policy._costs).drafts
+        cost.add(4, 0.6)
+        assert (cost(8) < 0.7) == one_pass, name
 
 
 def test_the_next_engine_knows_it_too():

@@ -158,6 +158,32 @@ def test_of_a_large_batch_some_are_watched_in_turn():
     assert asked == dict.fromkeys(range(6), 2)
 
 
+def test_what_a_look_up_said_before_a_forced_round_is_forgotten():
+    """A mask left no choice in that round, so the policy has not heard of it; then another text is looked at."""
+    prices, seqs, records = Prices(Draft(0.02)), [sequence(0), sequence(1)], [ArmRecord(256.0)]
+    watcher = Watcher([Arm(name="look-up", peek=lambda seq, budget: chain([1, 2]))], 16)
+    texts = {seq.id: SequenceRecord(records, 32.0, seq) for seq in seqs}
+    prices.passes = lambda rows: 1.01
+    for seen in ({0}, {1}):
+        watcher.watch(seqs, {seq.id: ArmDepth(0, 0) for seq in seqs}, texts, prices)
+        assert {seq for seq, text in texts.items() if text.watched} == seen
+
+
+def test_the_probe_of_a_batch_that_has_changed_waits_for_the_next_plan():
+    """It would be settled by what was planned for a smaller batch, and seem to have won."""
+    world, seqs = Working([0.0, 0.0], [0.3, 0.3], slope=0.0), [sequence(number) for number in range(16)]
+    policy = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
+    in_milliseconds(world, policy, seqs[:2], 200)
+    policy._nap.rounds_left, policy._until_plan, policy._pause = 0, 9.0, 9.0
+    taken = []
+    policy._probes.take = lambda: taken.append(1) or Probe(0, ArmDepth(0, 2), 0.0)
+    in_milliseconds(world, policy, seqs, 1)
+    assert policy._planned == [0, 1] and not taken and policy._probe is None
+    policy._until_plan = 0.0
+    in_milliseconds(world, policy, seqs, 1)
+    assert len(policy._planned) == 16 and policy._probe is not None
+
+
 def test_greedy_and_drawn_texts_are_kept_apart():
     """What one sort has taught is the first guess about the other, until that has shown something of its own."""
     policy = AutoPolicy(AutoOptions(), [Arm(name="one")])

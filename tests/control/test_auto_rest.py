@@ -12,7 +12,7 @@ from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.resting import Nap
 from outdraft.control.shared.curve import CostCurve
 from outdraft.core.draft import chain
-from outdraft.core.events import StepTimes
+from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.policy import Arm
 
 
@@ -78,6 +78,67 @@ def test_a_text_that_joins_ends_the_nap():
     assert len(budgets) == 2 and not policy._nap.is_asleep
 
 
+def napping(policy, world, seqs):
+    """Rounds until a nap is about to begin."""
+    drive(policy, world, 60, seqs)
+    while policy._nap.num_slept or policy._nap.rounds_left < 4:
+        drive(policy, world, 1, seqs)
+
+
+def test_a_nap_that_a_round_of_others_broke_does_not_go_on_behind_it():
+    """One text is not asked for a round, as where its next tokens are forced."""
+    policy, world, seqs = (
+        AutoPolicy(AutoOptions(), [Arm(name="model")]),
+        Working([0.0], [0.5]),
+        [sequence(0), sequence(1)],
+    )
+    napping(policy, world, seqs)
+    policy.plan(seqs[:1])
+    policy.plan(seqs)
+    assert not policy._nap.is_asleep
+
+
+def test_a_text_that_begins_again_does_not_sleep_on():
+    """It is one of those that rested before, and the arms that had left it have come back."""
+    policy, world, seq = AutoPolicy(AutoOptions(), [Arm(name="head", listens=True)]), Working([0.0], [0.5]), sequence()
+    napping(policy, world, [seq])
+    assert policy._texts[0].resting
+    policy.end([seq])
+    policy.spare(seq, 1)
+    (budget,) = policy.plan([seq])
+    assert not policy._nap.is_asleep and budget.resting == policy._texts[0].resting == frozenset()
+
+
+def test_what_is_read_beside_a_nap_is_known_to_be_unread_by_the_arms():
+    policy, world, seq, new = (
+        AutoPolicy(AutoOptions(), [Arm(name="model")]),
+        Working([0.0], [0.5]),
+        sequence(),
+        sequence(1),
+    )
+    napping(policy, world, [seq])
+    policy.spare(new, 2)
+    for tokens in ((), (1,)):
+        events = world.step([seq], policy.plan([seq]), 0)
+        assert policy._nap.is_asleep
+        policy.update([*events, StepEvent(seq_id=1, tokens=tokens, num_certain=300)])
+    policy.costs._missed[0] = 0.01
+    assert policy.costs.catch_up(1, 0) == pytest.approx(6.01)
+
+
+def test_a_nap_that_ends_with_a_forced_round_is_over():
+    """A mask left one token there, so the policy has not heard of the round; it hears of the next one."""
+    policy, world, seq = AutoPolicy(AutoOptions(), [Arm(name="model")]), Working([0.0], [0.5]), sequence()
+    napping(policy, world, [seq])
+    while policy._nap.rounds_left > 1:
+        drive(policy, world, 1, [seq])
+    policy.plan([seq])
+    assert policy._nap.is_asleep and not policy._nap.rounds_left
+    before = policy._texts[0].age + policy._nap.num_slept
+    drive(policy, world, 1, [seq])
+    assert policy._texts[0].age == before + 1
+
+
 def test_a_nap_is_as_long_as_the_work_asks():
     nap = Nap()
     assert nap.rounds(1.0) == 0
@@ -115,17 +176,18 @@ def test_what_was_kept_spares_the_next_engine_its_trials():
         assert curve(3) == pytest.approx(told(3), rel=0.15)  # of a few measurements a small one counts
 
 
-def test_a_machine_that_is_slower_now_is_noticed_within_three_rounds():
+@pytest.mark.parametrize("times", [10, 0.1])
+def test_a_machine_that_is_slower_or_quicker_now_is_noticed_within_three_rounds(times):
     policy = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
     drive(policy, World([0.05, 0.8], [0.3, 0.05]), 300)
-    kept, before = policy.keep(), policy.costs.drafts[1](3)
+    kept, before = policy.keep(), [draft(3) for draft in policy.costs.drafts]
     again = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
     again.recall(kept)
-    slow = World([0.05, 0.8], [3.0, 0.5])
-    slow.pass_cost = lambda rows: 10 * (1 + 0.02 * (rows - 1))
-    drive(again, slow, 4)
-    assert again.costs.passes(1) == pytest.approx(10, rel=0.1)
-    assert again.costs.drafts[1](3) == pytest.approx(10 * before, rel=0.2)
+    other = World([0.05, 0.8], [times * 0.3, times * 0.05])
+    other.pass_cost = lambda rows: times * (1 + 0.02 * (rows - 1))
+    drive(again, other, 4)
+    assert again.costs.passes(1) == pytest.approx(times, rel=0.1)
+    assert [draft(3) for draft in again.costs.drafts] == pytest.approx([times * one for one in before], rel=0.2)
 
 
 def test_what_is_not_ours_changes_nothing():

@@ -17,7 +17,7 @@ from control.world import sequence
 from outdraft.control.batch_budget import BatchBudgetOptions, BatchBudgetPolicy, _Cut, _label
 from outdraft.core.draft import Draft, chain
 from outdraft.core.events import Source, StepEvent, StepTimes
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.request import Request
 from outdraft.decode.shield import ShieldedPolicy
 from outdraft.options.errors import ConfigError
@@ -116,13 +116,13 @@ def judged(seq, draft, size, right, times):
 def test_it_makes_more_tokens_a_second_than_every_fixed_depth(count, confident):
     rounds = 3000 // count
     best = max(Block(1).played(None, rounds, count, depth) for depth in range(SLOTS + 1))
-    policy = BatchBudgetPolicy(BatchBudgetOptions(num_speculative_tokens=SLOTS), foretells=True)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(num_speculative_tokens=SLOTS), Arm(name="a", foretells=True))
     own = Block(1, confident).played(policy, rounds, count)
     assert own > (1.06 if confident else 1.02) * best, (own, best)
 
 
 def test_a_drafter_that_is_never_right_is_asked_now_and_then():
-    policy = BatchBudgetPolicy(BatchBudgetOptions(retry=32), foretells=False)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(retry=32), Arm(name="a"))
     block, asked = Block(2), []
     block.slots = lambda text: [0.01] * SLOTS
     plan = policy.plan
@@ -153,7 +153,7 @@ def test_where_the_label_is_unbiased():
         one[guess] = 1
         assert torch.minimum(p, one).sum() == p[guess]
     assert torch.minimum(p, q).sum() > (p * q).sum() + 0.2  # a drawn one: it would be learned far too low
-    policy = BatchBudgetPolicy(BatchBudgetOptions(), foretells=True)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(), Arm(name="a", foretells=True))
     for coupled, greedy, told in ((False, False, False), (True, False, True), (False, True, True)):
         seq = sequence()
         seq.coupled = coupled
@@ -169,7 +169,7 @@ def test_where_the_label_is_unbiased():
 
 def scripted(foretells):
     """A policy whose clock makes it cut, whatever was measured."""
-    policy = BatchBudgetPolicy(BatchBudgetOptions(num_speculative_tokens=3), foretells=foretells)
+    policy = BatchBudgetPolicy(BatchBudgetOptions(num_speculative_tokens=3), Arm(name="a", foretells=foretells))
     policy._is_drafting = lambda count: True
     policy._rate, policy._plain_rate = lambda count: 20.0, lambda count: 0.0
     policy.costs.passes = lambda rows: 0.02 * rows
@@ -230,7 +230,7 @@ def test_a_cut_that_raises_costs_nothing():
         def cut(self, seqs, drafts):
             raise ZeroDivisionError
 
-    policy = ShieldedPolicy(Raising(BatchBudgetOptions(), foretells=True))
+    policy = ShieldedPolicy(Raising(BatchBudgetOptions(), Arm(name="a", foretells=True)))
     budgets = policy.plan([sequence(0), sequence(1)])
     assert budgets[0].cut is budgets[1].cut
     assert budgets[0].cut([sequence(0)], [chain([1, 2, 3])]) == [3]

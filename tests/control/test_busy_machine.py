@@ -10,7 +10,7 @@ from outdraft.control.auto.exploring import Probe
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.shared.costs import PLAIN
 from outdraft.control.shared.curve import CostCurve, DraftCost
-from outdraft.core.events import StepTimes
+from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.policy import Arm
 from outdraft.core.sequence import Settled
 
@@ -130,8 +130,8 @@ def test_what_would_not_pay_at_an_eighth_of_its_costs_is_not_doubted():
     world.is_busy, policy._doubts._left = True, [0]
     for number in range(1, 9):
         write(policy, world, number, 2000)
-    policy._doubts._left = [3]
-    assert policy.costs.drafts[0](1) > 1 and not doubts(policy, world, 9) and policy._doubts._left == [3]
+    policy._doubts._left = [12]
+    assert policy.costs.drafts[0](1) > 1 and not doubts(policy, world, 9) and policy._doubts._left == [12]
 
 
 def test_a_short_text_doubts_nothing():
@@ -153,7 +153,7 @@ def test_a_limit_of_the_request_forbids_no_doubt():
         (budget,) = policy.plan([seq])
         depths.append(budget.depth)
         policy.update(world.step([seq], [budget], number))
-    assert depths == [1, 2, 2, 2] and policy._doubts._left == [2]
+    assert depths == [1, 2, 2, 2] and policy._doubts._left == [8]
 
 
 def test_a_pass_that_reads_a_prompt_shows_no_costs_and_the_doubt_waits():
@@ -177,7 +177,66 @@ def test_a_batch_doubts_as_one(count):
         run = drive(policy, world, 60, seqs)
         policy.end(seqs)
     depths = [[budget.depth for budget in budgets] for budgets in run.budgets[:4]]
-    assert policy._doubts._left == [2] and run.rate(8) > 1.3 * count / world.pass_cost(count), depths
+    assert policy._doubts._left == [8] and run.rate(8) > 1.3 * count / world.pass_cost(count), depths
+
+
+def test_a_doubt_beside_a_guess_of_another_arm_corrects_its_own_costs_alone():
+    """One text names its drafter, whose costs are well known; the other doubts an arm that was stopped five times."""
+    world, policy = World([0.8, 0.6], [0.1, 0.05]), AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
+    for _ in range(3):
+        for depth in (2, 3, 4):
+            policy.costs.drafts[0].add(depth, STOPPED)
+    own, free = sequence(1), sequence(2, max_tokens=120)
+    own.settled = Settled(arm=1, resting=frozenset({0}), depth=4)
+    policy._arms[0].num_tried = policy._arms[1].num_tried = 6
+    drive(policy, world, 30, [own])
+    run = drive(policy, world, 4, [own, free])
+    asked = [[(budget.arm, budget.depth) for budget in budgets] for budgets in run.budgets]
+    assert asked == [[(1, 4), (0, depth)] for depth in (1, 3, 2, 3)]
+    assert policy.costs.drafts[1](4) == pytest.approx(4 * 0.05, rel=0.05)
+    assert policy.costs.drafts[0](3) < 0.5 < STOPPED
+
+
+def over_after(policy, world, number, rounds, *, reads=()):
+    """A text that ends after so many rounds: its depths. `reads`: rounds before which a prompt is read alone."""
+    seq, depths = sequence(number, max_tokens=10_000), []
+    for at in range(rounds):
+        if at in reads:
+            policy.update([reading(sequence(1000), 512)])
+        (budget,) = policy.plan([seq])
+        depths.append(budget.depth)
+        policy.update(world.step([seq], [budget], number))
+    policy.end([seq])
+    return depths
+
+
+def reading(seq, rows, tokens=()):
+    """A chunk of a prompt in a pass of its own, with the token that the last one gives."""
+    seq.tokens.extend(tokens)
+    return StepEvent(seq_id=seq.id, tokens=tokens, num_certain=rows, times=StepTimes(target=3.0))
+
+
+def test_a_doubt_that_a_text_cuts_off_costs_the_rounds_that_were_made():
+    """Twelve rounds in all, as many as three doubts; for a new one there must be four."""
+    for rounds, count in ((1, 9), (2, 5), (3, 3)):
+        policy, world = began()
+        world.is_busy = True
+        depths = [over_after(policy, world, number, rounds) for number in range(1, 12)]
+        assert [one == [1, 3, 2][:rounds] for one in depths] == [True] * count + [False] * (11 - count)
+
+
+def test_a_prompt_that_is_read_between_two_rounds_puts_none_of_them_back():
+    policy, world = began()
+    assert over_after(policy, world, 1, 4, reads=(1, 2, 3)) == [1, 3, 2, 3] and policy._doubts._left == [8]
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 5])
+def test_a_text_is_new_when_its_prompt_has_been_read(chunks):
+    (policy, _), seq = began(), sequence(1, max_tokens=120)
+    policy.spare(seq, 1)
+    for left in reversed(range(chunks)):
+        policy.update([reading(seq, 512, () if left else (1,))])
+    assert [policy.plan([seq])[0].depth, policy._texts[1].age] == [1, 1]
 
 
 def test_three_texts_doubt_an_arm_and_no_more():

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from control.world import sequence
+from control.world import ARMS, sequence
 
 from outdraft.control.calibrated import CalibratedOptions, CalibratedPolicy
 from outdraft.control.shared.reliability import UNFITTED, Reliability
@@ -130,19 +130,21 @@ def played(policy, rounds, dice, depth=None):
 
 def test_tokens_a_second_are_above_those_of_every_fixed_depth():
     best = max(played(None, 9000, random.Random(1), depth) for depth in range(9))
-    policy = CalibratedPolicy(CalibratedOptions())
+    policy = CalibratedPolicy(CalibratedOptions(), ARMS[0])
     own = played(policy, 9000, random.Random(1))
     assert own > 1.03 * best
-    bare = CalibratedPolicy(CalibratedOptions(every=10**6, start=policy.theta))  # the same theta, the drafter's word
+    bare = CalibratedPolicy(
+        CalibratedOptions(every=10**6, start=policy.theta), ARMS[0]
+    )  # the same theta, the drafter's word
     assert own > 1.03 * played(bare, 9000, random.Random(1))
 
 
 def test_theta_is_the_marginal_rule():
     """A known clock: r tokens a second, d seconds for one token more, m accepted of a judged one."""
-    policy = CalibratedPolicy(CalibratedOptions())
+    policy = CalibratedPolicy(CalibratedOptions(), ARMS[0])
     rate = played(policy, 6000, random.Random(2))
     assert policy.theta == pytest.approx(rate * (DRAFT + ROW) / policy.reliability.mean, rel=0.15)
-    fixed = CalibratedPolicy(CalibratedOptions(theta=0.2))
+    fixed = CalibratedPolicy(CalibratedOptions(theta=0.2), ARMS[0])
     played(fixed, 100, random.Random(2))
     assert fixed.theta == 0.2 and fixed.calibration is not UNFITTED
 

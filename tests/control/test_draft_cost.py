@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from control.world import ARMS
 
 from outdraft.control.shared.costs import ArmDepth, MeasuredCosts
 from outdraft.control.shared.curve import DraftCost
@@ -74,7 +75,7 @@ def test_it_is_kept_by_kind():
 
 
 def test_a_step_says_for_how_many_each_arm_guessed():
-    costs = MeasuredCosts(2)
+    costs = MeasuredCosts(ARMS[:2])
     events = [StepEvent(seq_id=i, tokens=(1,), num_nodes=3, times=StepTimes(draft=0.01, target=0.1)) for i in range(8)]
     for _ in range(6):
         costs.add(events, {i: ArmDepth(0, 2) for i in range(8)})

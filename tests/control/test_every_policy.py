@@ -62,10 +62,10 @@ def build(name, arms=("a",), states=VOCAB, **options):
 
 
 class Clocked:
-    """A policy whose seconds are thrown, not measured."""
+    """A policy whose seconds are thrown, not measured. `draft`: those of a guess, at most."""
 
-    def __init__(self, policy, seed):
-        self.policy, self.dice = policy, random.Random(seed)
+    def __init__(self, policy, seed, draft=1.0):
+        self.policy, self.dice, self.draft = policy, random.Random(seed), draft
         self.plan, self.ended = policy.plan, []
 
     def end(self, seqs):
@@ -73,7 +73,7 @@ class Clocked:
         self.policy.end(seqs)
 
     def update(self, events):
-        times = StepTimes(draft=self.dice.random(), target=self.dice.random(), rest=self.dice.random() / 9)
+        times = StepTimes(draft=self.draft * self.dice.random(), target=self.dice.random(), rest=self.dice.random() / 9)
         self.policy.update([replace(event, times=times) for event in events])
 
 
@@ -174,7 +174,7 @@ def distribution_of(policy, drops=False):
     p, q = TableTarget(vocab_size=VOCAB, seed=1), TableTarget(vocab_size=VOCAB, seed=1, sharpness=1.5)
     rule = BLOCK.build(BLOCK.options())
     engine = Engine(
-        Parts(target=AuditedTarget(p), drafter=TableDrafter(q, drops), verifier=rule, policy=Clocked(policy, 1))
+        Parts(target=AuditedTarget(p), drafter=TableDrafter(q, drops), verifier=rule, policy=Clocked(policy, 1, 0.1))
     )
     params = [SamplingParams(max_tokens=LENGTH, temperature=1.0, seed=i) for i in range(TEXTS)]
     outcomes = run(engine, [Request(prompt_token_ids=(1, 2), params=each) for each in params])
@@ -239,7 +239,7 @@ def test_nodes_stay_within_their_limit(name):
     """From the first round on, and whatever the other options begin with."""
     method = find("policy", name)
     for limit in {field.name for field in fields(method.options)} & {"nodes", "max_nodes", "batch_nodes"}:
-        run = drive(method.build(make_options(method, {limit: 3}), ("a",)), World([0.9], [0.01]), 100)
+        run = drive(method.build(make_options(method, {limit: 3}), [Arm(name="a")]), World([0.9], [0.01]), 100)
         assert all(budget.nodes is not None and budget.nodes <= 3 for (budget,) in run.budgets), limit
 
 

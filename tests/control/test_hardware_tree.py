@@ -4,7 +4,7 @@ import random
 from time import process_time
 
 import pytest
-from control.world import sequence
+from control.world import ARMS, sequence
 
 from outdraft.control.hardware_tree import HardwareTreeOptions, HardwareTreePolicy
 from outdraft.core.events import StepEvent, StepTimes
@@ -47,27 +47,28 @@ RANKS = (0.55, 0.2, 0.1)
 
 
 def test_rates_by_rank_are_measured():
-    policy = drive(HardwareTreePolicy(HardwareTreeOptions()), slope=0.01, ranks=RANKS, rounds=1500)
+    policy = drive(HardwareTreePolicy(HardwareTreeOptions(), ARMS[0]), slope=0.01, ranks=RANKS, rounds=1500)
     assert policy.rates[:3] == pytest.approx(RANKS, abs=0.06)
     assert all(rate >= later for rate, later in zip(policy.rates[3:], policy.rates[4:], strict=False))
 
 
 def test_a_costly_row_makes_a_small_tree():
     sizes = [
-        drive(HardwareTreePolicy(HardwareTreeOptions()), slope=slope, ranks=RANKS).nodes for slope in (0.0, 0.02, 0.2)
+        drive(HardwareTreePolicy(HardwareTreeOptions(), ARMS[0]), slope=slope, ranks=RANKS).nodes
+        for slope in (0.0, 0.02, 0.2)
     ]
     assert sizes[0] == 48 > sizes[1] > sizes[2] >= 1
 
 
 def test_nothing_where_nothing_pays():
-    policy = drive(HardwareTreePolicy(HardwareTreeOptions()), slope=0.3, ranks=(0.05, 0.01), draft=0.3)
+    policy = drive(HardwareTreePolicy(HardwareTreeOptions(), ARMS[0]), slope=0.3, ranks=(0.05, 0.01), draft=0.3)
     assert policy.depth == 0 and policy.plan([sequence()])[0].depth == 0
 
 
 @pytest.mark.parametrize("every", [1, 8])
 def test_where_nothing_paid_it_is_tried_again(every):
     """After a text of which no guess was right comes one of which all are."""
-    policy = HardwareTreePolicy(HardwareTreeOptions(every=every))
+    policy = HardwareTreePolicy(HardwareTreeOptions(every=every), ARMS[0])
     drive(policy, slope=0.3, ranks=(0.05, 0.01), draft=0.3)
     assert policy.depth == 0
     drive(policy, slope=0.01, ranks=(0.98, 0.01), draft=0.01, rounds=200 * every)
@@ -75,7 +76,7 @@ def test_where_nothing_paid_it_is_tried_again(every):
 
 
 def test_a_pass_that_reads_a_prompt_is_no_round():
-    policy = HardwareTreePolicy(HardwareTreeOptions())
+    policy = HardwareTreePolicy(HardwareTreeOptions(), ARMS[0])
     for _ in range(100):
         policy.update([StepEvent(seq_id=7, num_certain=32, times=StepTimes(target=1.0))])
     sizes = []
@@ -90,7 +91,7 @@ def test_no_search_holds_up_the_requests():
     assert HardwareTreeOptions(num_speculative_tokens=4096).depth == 48
     started = process_time()
     drive(
-        HardwareTreePolicy(HardwareTreeOptions(nodes=512, width=32, num_speculative_tokens=16, every=60)),
+        HardwareTreePolicy(HardwareTreeOptions(nodes=512, width=32, num_speculative_tokens=16, every=60), ARMS[0]),
         slope=0.01,
         ranks=RANKS,
         rounds=60,

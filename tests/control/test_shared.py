@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from control.world import sequence
+from control.world import ARMS, sequence
 
 from outdraft.analysis.theory import best_length
 from outdraft.control.shared import acceptance
@@ -215,6 +215,17 @@ def test_what_was_not_seen_weighs_less():
     assert low < 0.3 < usual
 
 
+def test_a_text_hears_what_others_teach_meanwhile():
+    """One that began first, and has not been guessed, expects what one that begins now does."""
+    common = Hazards(300)
+    first = TextOutlook(common, 32)
+    for _ in range(10):
+        other = TextOutlook(common, 32)
+        for _ in range(8):
+            other.add(4, 0)
+    assert first.survivals(3) == TextOutlook(common, 32).survivals(3) and first.survivals(1)[0] < 0.3
+
+
 def common_start(common):
     """What a new text begins with."""
     return TextOutlook(common, 32).survivals(1)[0]
@@ -226,13 +237,13 @@ def event(seq, *, rows, draft=0.0, target=1.0, certain=0, tokens=1):
 
 
 def test_costs_belong_to_the_batch_and_catching_up_is_kept_apart():
-    costs = MeasuredCosts(2)
+    costs = MeasuredCosts(ARMS[:2])
     costs.add([event(0, rows=1, certain=500, target=9.0)], {})  # a prompt: no pass of a round
     for _ in range(5):
         costs.add([event(0, rows=5, draft=0.2), event(1, rows=3, draft=0.2)], {0: ArmDepth(0, 4), 1: ArmDepth(0, 2)})
     assert costs.passes(8) == pytest.approx(2.0) and costs.drafts[0](4, 2) == pytest.approx(0.4)
     assert not costs.drafts[1].is_measured
-    costs = MeasuredCosts(1)
+    costs = MeasuredCosts(ARMS[:1])
     for _ in range(4):
         costs.add([event(0, rows=3, draft=0.1)], {0: ArmDepth(0, 2)})
     for _ in range(50):
@@ -249,8 +260,11 @@ def test_costs_belong_to_the_batch_and_catching_up_is_kept_apart():
 class Known:
     """A curve that knows one cost, and keeps what it is given."""
 
-    def __init__(self, usual):
-        self.usual, self.told = usual, []
+    def __init__(self, usual, num_measured=5):
+        self.usual, self.num_measured, self.told = usual, num_measured, []
+
+    def count(self, depth, crowd):
+        return self.num_measured
 
     def __call__(self, depth, crowd):
         return self.usual
@@ -261,11 +275,53 @@ class Known:
 
 def test_arms_that_guess_in_one_step_share_its_seconds_as_what_is_known_of_them_says():
     """One needs a second for its guess, another three: of eight seconds for both, two and six."""
-    costs = MeasuredCosts(3)
+    costs = MeasuredCosts(ARMS[:3])
     costs.drafts = curves = [Known(1.0), Known(3.0), Known(5.0)]
     events = [event(0, rows=3, draft=5.0), event(1, rows=4, draft=3.0), event(2, rows=2, draft=0.0)]
     costs.add(events, {0: ArmDepth(0, 2), 1: ArmDepth(1, 3), 2: ArmDepth(0, 1)})
-    assert [curve.told for curve in curves] == [[(2, 2.0, 2)], [(3, 6.0, 1)], []]
+    (told,), (other,), none = (curve.told for curve in curves)
+    assert told == pytest.approx((2, 2.0, 2)) and other == pytest.approx((3, 6.0, 1)) and not none
+
+
+@pytest.mark.parametrize(
+    ("usual", "num_measured", "seconds", "wanted"),
+    [
+        ((5.0, 1.0), (0, 24), 2.0, (1.0317, 0.9683)),  # of 4 less than is known, 5 parts and 1 / 25
+        ((5.0, 0.2), (0, 24), 0.3, (0.1078, 0.1922)),
+        ((5.0, 0.2), (24, 0), 0.3, (0.3, None)),  # less than nothing is left for the other
+        ((0.0, 0.2), (0, 24), 1.2, (0.9934, 0.2066)),  # what never was measured may have taken it all
+        ((0.0, 0.2), (0, 24), 0.1, (None, 0.1)),
+        ((0.0, 0.0), (0, 0), 1.0, (None, None)),
+        ((1.0, 3.0), (5, 5), 0.0, (None, None)),
+    ],
+)
+def test_what_is_known_least_is_corrected_most(usual, num_measured, seconds, wanted):
+    """Of arms that guess in one step; one of them may have been measured while the machine was busy, or never."""
+    costs = MeasuredCosts(ARMS[:2])
+    costs.drafts = curves = [Known(*one) for one in zip(usual, num_measured, strict=True)]
+    costs.add([event(0, rows=3, draft=seconds), event(1, rows=4)], {0: ArmDepth(0, 2), 1: ArmDepth(1, 3)})
+    found = [curve.told[0][1] if curve.told else 0.0 for curve in curves]
+    assert [max(0.0, one) or None for one in found] == [one and pytest.approx(one, abs=1e-4) for one in wanted]
+
+
+def test_who_guesses_while_others_read_their_prompts_has_seen_its_text():
+    """Half of the passes read a prompt, so they show no costs; a guess in one of the others has missed nothing."""
+    costs, asked = MeasuredCosts(ARMS[:1]), {0: ArmDepth(0, 2)}
+    for _ in range(10):
+        costs.add([event(0, rows=3, draft=9.0), event(1, rows=1, certain=8)], asked)
+        costs.add([event(0, rows=3, draft=0.5)], asked)
+    assert costs.drafts[0](2) == pytest.approx(0.5)
+
+
+def test_an_arm_that_has_guessed_once_alone_is_priced_by_that():
+    """Until it guesses twice in a row, all that it took is what it takes to read a token."""
+    costs = MeasuredCosts(ARMS[:1])
+    costs.add([event(0, rows=1, certain=20, tokens=0)], {})
+    costs.add([event(0, rows=3, draft=4.0)], {0: ArmDepth(0, 2)})
+    costs.doze(1, 30)
+    assert not costs.drafts[0].is_measured and costs.catch_up(1, 0) == pytest.approx(6.0)
+    costs.add([event(0, rows=3, draft=0.5)], {0: ArmDepth(0, 2)})
+    assert costs.drafts[0](2) == pytest.approx(0.5) and costs.catch_up(1, 0) == 0.0
 
 
 def test_a_request_limits_every_policy():

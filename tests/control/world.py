@@ -8,9 +8,12 @@ import random
 from dataclasses import dataclass, field, replace
 
 from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.policy import Arm
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.options.params import SamplingParams
+
+ARMS = [Arm(name=name) for name in "abc"]
 
 
 def sequence(number=0, *, max_tokens=1_000_000, asks=None, prompt=8):

@@ -70,9 +70,9 @@ class _Cut:
 class BatchBudgetPolicy:
     """Costs, calibration and hazards are the engine's; how a text does beside that is its own."""
 
-    def __init__(self, options: BatchBudgetOptions, *, foretells: bool) -> None:
-        self._options, self._foretells = options, foretells
-        self.costs = MeasuredCosts(1)
+    def __init__(self, options: BatchBudgetOptions, arm: Arm) -> None:
+        self._options, self._foretells = options, arm.foretells
+        self.costs = MeasuredCosts([arm])
         self.reliability = Reliability(options.memory)
         self.calibration = self.reliability.fit()
         self._hazards = Hazards(options.memory / 8)
@@ -200,14 +200,10 @@ def _label(event: StepEvent, cut: _Cut) -> bool | None:
     return event.tokens[-1] == cut.token if whole and cut.token is not None else None
 
 
-def _build(options: BatchBudgetOptions, arms: Seq[Arm]) -> BatchBudgetPolicy:
-    return BatchBudgetPolicy(options, foretells=arms[0].foretells)
-
-
 METHOD = PolicyMethod(
     name="batch_budget",
     summary="verify the drafted slots of a whole batch that are likeliest to be reached, as far as their rows pay",
-    build=_build,
+    build=lambda options, arms: BatchBudgetPolicy(options, arms[0]),
     options=BatchBudgetOptions,
     paper=arxiv("2607.05147", "DSpark"),
 )

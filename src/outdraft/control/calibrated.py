@@ -18,7 +18,7 @@ from outdraft.control.shared.costs import ArmDepth, MeasuredCosts
 from outdraft.control.shared.reliability import Reliability
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod, arxiv
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -49,12 +49,12 @@ class CalibratedOptions(PolicyOptions):
 class CalibratedPolicy:
     """One map and one theta for all."""
 
-    def __init__(self, options: CalibratedOptions) -> None:
+    def __init__(self, options: CalibratedOptions, arm: Arm) -> None:
         self._options = options
         self.reliability = Reliability(options.memory)
         self.calibration = self.reliability.fit()
         self.theta = options.start if options.theta is None else options.theta
-        self._costs = MeasuredCosts(1)
+        self._costs = MeasuredCosts([arm])
         self._tokens = self._seconds = 0.0
         self._num_rounds = 0
 
@@ -96,7 +96,7 @@ class CalibratedPolicy:
 METHOD = PolicyMethod(
     name="calibrated",
     summary="draft while a path's calibrated chance of acceptance pays for one more token",
-    build=lambda options, arms: CalibratedPolicy(options),
+    build=lambda options, arms: CalibratedPolicy(options, arms[0]),
     options=CalibratedOptions,
     paper=arxiv("1706.04599", "On calibration of modern neural networks"),
 )

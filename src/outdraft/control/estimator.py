@@ -20,7 +20,7 @@ from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
 from outdraft.core.method import Paper, PolicyMethod
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -65,10 +65,10 @@ class Alpha:
 class EstimatorPolicy:
     """Costs are the engine's, alphas each sequence's own."""
 
-    def __init__(self, options: EstimatorOptions, num_arms: int) -> None:
+    def __init__(self, options: EstimatorOptions, arms: Seq[Arm]) -> None:
         self._options = options
-        self._num_arms = num_arms
-        self.costs = MeasuredCosts(num_arms)
+        self._num_arms = len(arms)
+        self.costs = MeasuredCosts(arms)
         self._alphas: dict[int, list[Alpha]] = {}
         self._chosen: dict[int, ArmDepth] = {}
 
@@ -126,7 +126,7 @@ class EstimatorPolicy:
 METHOD = PolicyMethod(
     name="estimator",
     summary="the depth with the greatest expected speed-up, from running estimates of acceptance and cost",
-    build=lambda options, arms: EstimatorPolicy(options, len(arms)),
+    build=EstimatorPolicy,
     options=EstimatorOptions,
     paper=Paper(
         title="A drop-in solution for on-the-fly adaptation of speculative decoding in large language models",

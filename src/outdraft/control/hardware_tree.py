@@ -16,7 +16,7 @@ from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod, arxiv
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.errors import ConfigError
@@ -61,9 +61,9 @@ class HardwareTreeOptions(PolicyOptions):
 class HardwareTreePolicy:
     """One tree size for all sequences: rates and costs are the engine's."""
 
-    def __init__(self, options: HardwareTreeOptions) -> None:
+    def __init__(self, options: HardwareTreeOptions, arm: Arm) -> None:
         self._options = options
-        self.costs = MeasuredCosts(1)
+        self.costs = MeasuredCosts([arm])
         self._hits = [0.0] * options.width
         self._walks = [0.0] * options.width
         self._num_rounds = 0
@@ -133,7 +133,7 @@ class HardwareTreePolicy:
 METHOD = PolicyMethod(
     name="hardware_tree",
     summary="Sequoia's tree size and depth for the measured cost of a pass by its rows",
-    build=lambda options, arms: HardwareTreePolicy(options),
+    build=lambda options, arms: HardwareTreePolicy(options, arms[0]),
     options=HardwareTreeOptions,
     paper=arxiv("2402.12374", "Sequoia: scalable, robust, and hardware-aware speculative decoding"),
 )

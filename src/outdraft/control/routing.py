@@ -15,7 +15,7 @@ from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod, arxiv
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -48,10 +48,10 @@ class _Route:
 class RoutingPolicy:
     """Routes are each sequence's own, costs the engine's."""
 
-    def __init__(self, options: RoutingOptions, num_arms: int) -> None:
+    def __init__(self, options: RoutingOptions, arms: Seq[Arm]) -> None:
         self._options = options
-        self._num_arms = num_arms
-        self.costs = MeasuredCosts(num_arms)
+        self._num_arms = len(arms)
+        self.costs = MeasuredCosts(arms)
         self._routes: dict[int, list[_Route]] = {}
         self._chosen: dict[int, ArmDepth] = {}
 
@@ -103,7 +103,7 @@ class RoutingPolicy:
 METHOD = PolicyMethod(
     name="routing",
     summary="the drafter with the most expected tokens for its measured cost, at a given depth",
-    build=lambda options, arms: RoutingPolicy(options, len(arms)),
+    build=RoutingPolicy,
     options=RoutingOptions,
     paper=arxiv("2411.04975", "SuffixDecoding: extreme speculative decoding for emerging AI applications"),
 )

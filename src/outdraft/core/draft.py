@@ -55,7 +55,12 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """One sequence's guess. Node i sits at the pending token's position plus its depth."""
+    """One sequence's guess. Node i sits at the pending token's position plus its depth.
+
+    `confidence`: the drafter's estimate of the chance that a node is right, given that all its ancestors are: its own
+    probability of the token, or what a head of its network says of the place. So the chance of a path is the product
+    along it. The pending token's is 1. Policies and rules read it; no token is drawn from it.
+    """
 
     tokens: Tensor  # [N] int64
     parents: Tensor  # [N] int64
@@ -65,9 +70,7 @@ class Draft:
     mask: Tensor | None = None  # [N, N] bool, what each node sees of the others; default its ancestors and itself
     embeds: Tensor | None = None  # [N, D] learned vectors in place of token embeddings; NaN rows: use the token
     resume: Resume | None = None
-    confidence: Tensor | None = (
-        None  # [N] each node's probability by the drafter, or by its head for that; for policies, rules
-    )
+    confidence: Tensor | None = None  # [N] of each node, if its ancestors are right
     continuation: Continuation | None = None  # what was drafted behind the last node
 
     @property

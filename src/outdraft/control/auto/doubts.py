@@ -6,12 +6,13 @@ a plan found of an arm, and measured costs; data out: what each text is to do in
 """
 
 from collections.abc import Callable, Collection
+from collections.abc import Sequence as Seq
 
 from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.sequence import Sequence
 
-_DOUBTS = 3  # of an arm, by new texts or batches
+_DOUBTS = 3  # of an arm, by new texts or batches; more of them, where texts end before all their rounds are made
 _FRESH = 2  # rounds of a new text
 _LONG = 48  # tokens that a text must still have room for, to win a doubt back
 _DOUBTED = (1, 3, 2, 3)  # depths: first it reads what it has missed, then it shows what guesses in a row cost
@@ -24,7 +25,7 @@ class Doubts:
     """Rounds in which arms are measured once more that are far from paying."""
 
     def __init__(self, num_arms: int) -> None:
-        self._left = [_DOUBTS] * num_arms
+        self._left = [_DOUBTS * len(_DOUBTED)] * num_arms  # rounds
         self.due: dict[int, list[ArmDepth]] = {}  # sequence -> what it is to do in its next rounds
         self.now: dict[int, ArmDepth] = {}  # what sequences do so in the round under way: such a guess is made whole
         self.waits = False  # a round fell into a pass that read a prompt, which shows no costs
@@ -44,7 +45,9 @@ class Doubts:
 
         drafting, passing: measured seconds, by depth and by rows. search: `best_depth` of such costs.
         """
-        if age >= _FRESH or seq.id in self.due or not self._left[arm] or seq.room <= _LONG or not allowed(seq, 1):
+        if age >= _FRESH or seq.id in self.due or seq.room <= _LONG or not allowed(seq, 1):
+            return False
+        if self._left[arm] < len(_DOUBTED):
             return False
         plain = passing(count)
         if drafting(1) + passing(2 * count) < (1 + _DEAR) * plain:
@@ -57,20 +60,21 @@ class Doubts:
 
     def start(self, arm: int, ids: Collection[int]) -> None:
         """All of these sequences are to try the arm, since costs are those of the whole batch."""
-        self._left[arm] -= 1
         self.due.update((seq_id, [ArmDepth(arm, depth) for depth in _DOUBTED]) for seq_id in ids)
 
-    def begin(self) -> bool:
-        """A new round; returns whether the one before has shown what an arm costs."""
-        seen, self.now = any(not self.due.get(seq_id, True) for seq_id in self.now), {}
-        return seen
+    def begin(self, ids: Seq[int]) -> bool:
+        """A round of these sequences; returns whether some are to do otherwise in it than is planned."""
+        asked = [] if self.waits else [seq_id for seq_id in ids if self.due.get(seq_id)]
+        self.now = {seq_id: self.due[seq_id].pop(0) for seq_id in asked}
+        return bool(asked)
 
-    def take(self, seq_id: int) -> ArmDepth | None:
-        """What the text is to do in this round instead of the plan."""
-        if self.waits or not (due := self.due.get(seq_id)):
-            return None
-        self.now[seq_id] = due.pop(0)
-        return self.now[seq_id]
+    def settle(self) -> bool:
+        """The round has shown what its guesses cost; returns whether a text has made all that it was to make."""
+        for arm in {choice.arm for choice in self.now.values()}:
+            self._left[arm] -= 1
+        is_over = any(not self.due.get(seq_id, True) for seq_id in self.now)
+        self.now, self.waits = {}, False
+        return is_over
 
     def put_back(self) -> None:
         """The round has shown nothing, and is to come again."""

@@ -63,13 +63,12 @@ class AutoPolicy:
 
     def __init__(self, options: AutoOptions, arms: Seq[Arm]) -> None:
         self._options = options
-        self._names = [arm.name for arm in arms]
+        self._facts = tuple(arms)
         self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens])
         self._ends_early = [arm.ends_early for arm in arms]
         self._survival: dict[int, float] = {}  # of arms that guess: below which a guess ends
         self._arms = [ArmRecord(8 * options.memory) for _ in arms]
-        self._flat = [index for index, arm in enumerate(arms) if arm.one_pass]
-        self.costs = MeasuredCosts(len(arms), self._flat)
+        self.costs = MeasuredCosts(arms)
         self._texts: dict[int, SequenceRecord] = {}
         self._chosen: dict[int, ArmDepth] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
@@ -95,8 +94,7 @@ class AutoPolicy:
             return asleep
         if self._nap.num_slept:
             self._wake()
-        self._until_plan = 0 if self._doubts.now and self._doubts.begin() else self._until_plan - 1
-        self._probe = None
+        self._until_plan, self._probe = self._until_plan - 1, None
         choices = self._trial(seqs)
         if choices is None:
             choices = self._present_plan(seqs, ids)
@@ -126,6 +124,9 @@ class AutoPolicy:
         """Learn costs and acceptance, and settle what a probe has really lost or won."""
         if self._nap.is_asleep or not self._options.num_speculative_tokens:
             self._nap.is_asleep = False
+            for event in events:
+                if event.num_certain:  # of a text that joins, which no arm has read
+                    self.costs.doze(event.seq_id, event.num_certain + len(event.tokens))
             return
         made = dict[int, ArmDepth]()
         for event in events:
@@ -136,7 +137,7 @@ class AutoPolicy:
             tokens, num_certain = tokens + len(event.tokens), num_certain + event.num_certain
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
             calm &= not depth
-            if event.finish_reason is not None or event.seq_id not in self._texts:
+            if event.finish_reason is not None or not event.tokens or event.seq_id not in self._texts:
                 continue
             if depth:
                 self._arms[arm].add(depth, event.num_nodes - 1)
@@ -149,7 +150,7 @@ class AutoPolicy:
             self._waits |= tried is not None
             self._doubts.put_back()
             return
-        self._waits = self._doubts.waits = False
+        self._waits = False
         if tried is not None:
             record, draft = self._arms[tried], self.costs.drafts[tried]
             is_dear = record.num_tried + 1 >= FEWEST and 2 * draft(1) > self.costs.passes(1)
@@ -158,7 +159,7 @@ class AutoPolicy:
             self._has_been_plain = self.costs.passes.is_measured
         won = tokens / self._rate - seconds if probe is not None else 0.0
         self._probes.save(1, seconds, self.costs, won=won)
-        if told:  # plain decoding, or a guess that was right, may change the plan; one that was wrong can wait
+        if self._doubts.settle() or told:  # a guess that was wrong can wait; what else was tried may change the plan
             self._until_plan = 0
         if calm and self._rate:
             self._fall_asleep(events)
@@ -176,20 +177,22 @@ class AutoPolicy:
             self.costs.forget(seq.id)
             self._probes.drop(seq.id)
             self._doubts.drop(seq.id)
+        self._nap.rounds_left = 0  # it ends, though the same texts should run again
 
     def keep(self) -> dict[str, Any] | None:
         """What the next engine may begin with: the costs, and how each arm has fared; None before any trial is over."""
         if not self._has_been_plain:
             return None
-        return {"costs": self.costs.kept(), "arms": keep_all(dict(zip(self._names, self._arms, strict=True)))}
+        names = [arm.name for arm in self._facts]
+        return {"costs": self.costs.kept(), "arms": keep_all(dict(zip(names, self._arms, strict=True)))}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Begin with what another engine kept; then there are fewer trials.
 
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
-        arms = recall_all(kept["arms"], self._names, 8 * self._options.memory)
-        self.costs = MeasuredCosts.recalled(kept["costs"], len(arms), self._flat)
+        arms = recall_all(kept["arms"], [arm.name for arm in self._facts], 8 * self._options.memory)
+        self.costs = MeasuredCosts.recalled(kept["costs"], self._facts)
         self._arms, self._has_been_plain = arms, True
 
     def _meet(self, seq: Sequence, crowd: int) -> SequenceRecord:
@@ -248,11 +251,9 @@ class AutoPolicy:
         if self._until_plan <= 0 or (ids != self._planned and not may_wait):
             self._make_plan(seqs)
         choices = [self._texts[i].choice for i in ids]
-        if self._doubts.due:
-            choices = [self._doubts.take(i) or choice for i, choice in zip(ids, choices, strict=True)]
-            if self._doubts.now:
-                return choices
-        if (probe := self._probes.take()) is not None and probe.seq_id in ids:
+        if self._doubts.due and self._doubts.begin(ids):
+            return [self._doubts.now.get(i, choice) for i, choice in zip(ids, choices, strict=True)]
+        if ids == self._planned and (probe := self._probes.take()) is not None:
             choices[ids.index(probe.seq_id)] = probe.choice
             self._probe = probe
         return choices

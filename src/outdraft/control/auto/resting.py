@@ -64,6 +64,7 @@ class Nap:
         """The budgets of one round more; None: the nap is over, or the sequences are others."""
         self.is_asleep = self.rounds_left > 0 and ids == self._ids
         if not self.is_asleep:
+            self.rounds_left = 0
             return None
         self.rounds_left -= 1
         self.num_slept += 1
@@ -71,7 +72,7 @@ class Nap:
 
     def end(self) -> int:
         """Look again; returns how many rounds were slept through."""
-        slept, self.num_slept, self.rounds_left = self.num_slept, 0, 0
+        slept, self.num_slept, self.rounds_left, self.is_asleep = self.num_slept, 0, 0, False
         return slept
 
 

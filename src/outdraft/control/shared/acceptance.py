@@ -117,7 +117,7 @@ class Hazards:
 class TextOutlook:
     """One arm on one text. `memory`: rounds after which a round counts 1/e."""
 
-    __slots__ = ("_arm", "_foretold", "_keep", "_last", "_num_guesses", "_num_missed", "_stops", "_trust")
+    __slots__ = ("_arm", "_foretold", "_keep", "_last", "_num_guesses", "_num_missed", "_stops")
 
     def __init__(self, arm: Hazards, memory: float) -> None:
         self._arm = arm
@@ -125,16 +125,14 @@ class TextOutlook:
         self._stops = self._foretold = 0.0  # when it guessed last
         self._last = _UNKNOWN  # how its last guess ended
         self._num_guesses = 0
-        self._trust = arm.trust(0)
         self._num_missed = 0  # rounds since then
 
     def add(self, depth: int, accepted: int) -> None:
         """A round in which it guessed `depth` tokens, of which `accepted` were right."""
         state, weight = self._state, self._weight * self._keep
-        foretold = self._arm.hazards(state, min(accepted + 1, depth), self._trust)
+        foretold = self._arm.hazards(state, min(accepted + 1, depth), self._arm.trust(self._num_guesses))
         self._arm.num_texts += not self._num_guesses
         self._num_guesses += 1
-        self._trust = self._arm.trust(self._num_guesses)
         self._stops = self._stops * weight + (accepted < depth)
         self._foretold = self._foretold * weight + sum(foretold)
         self._arm.add(state, depth, accepted)
@@ -149,7 +147,7 @@ class TextOutlook:
         weight = self._weight
         factor = (self._stops * weight + _STOPS) / (self._foretold * weight + _STOPS)
         survivals, survival = [], 1.0
-        for hazard in self._arm.hazards(self._state, depth, self._trust):
+        for hazard in self._arm.hazards(self._state, depth, self._arm.trust(self._num_guesses)):
             survival *= 1 - min(1.0, factor * hazard)
             survivals.append(survival)
         return survivals

@@ -2,18 +2,20 @@
 
 A drafter that sat out has to catch up with the text first (a draft model reads what it has not seen); such rounds do
 not count as its drafting, they show the price of a missed token. Times belong to the whole batch: a pass is known by
-the rows of all, drafting by the deepest guess and by how many sequences it was for. Data in: the events of one step,
-and who guessed for whom how deep; data out: seconds.
+the rows of all, drafting by the deepest guess and by how many sequences it was for. Where several arms guessed in one
+step, what it took more or less than was known of them is laid to those that are known least. Data in: the events of one
+step, and who guessed for whom how deep; data out: seconds.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from statistics import median
 from typing import Any, NamedTuple
 
 from outdraft.control.shared.curve import CostCurve, DraftCost
 from outdraft.core.events import StepEvent, step_times
+from outdraft.core.policy import Arm
 
 _MANY = 16  # missed tokens from which their price stands out from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
@@ -45,12 +47,13 @@ class _Behind:
 
 
 class MeasuredCosts:
-    """One engine's costs, shared by its sequences. `flat`: arms whose guesses cost the same at any depth, nearly."""
+    """One engine's costs, shared by its sequences. `arms`: those that may guess."""
 
-    def __init__(self, num_arms: int, flat: Collection[int] = ()) -> None:
+    def __init__(self, arms: Seq[Arm]) -> None:
         self.passes = CostCurve(0.98, 0.02)  # of rows: nearly flat, until measured
-        self.drafts = [DraftCost(is_flat=arm in flat) for arm in range(num_arms)]
-        self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
+        self.drafts = [DraftCost(is_flat=arm.one_pass) for arm in arms]
+        self._missed = [0.0 for _ in arms]  # seconds for each token that the arm has not seen
+        self._first = [0.0 for _ in arms]  # the same with the guess in it, which is all that is known of some arms
         self._behind: dict[int, _Behind] = {}  # by sequence
         self._idle = deque[float](maxlen=9)  # seconds before the pass of rounds in which no arm guessed
         self._settling: list[float] | None = None  # passes over what was kept of them; None: nothing is to be settled
@@ -60,17 +63,18 @@ class MeasuredCosts:
         return {"passes": self.passes.kept(), "drafts": [cost.kept() for cost in self.drafts], "missed": self._missed}
 
     @classmethod
-    def recalled(cls, kept: Mapping[str, Any], num_arms: int, flat: Collection[int] = ()) -> "MeasuredCosts":
+    def recalled(cls, kept: Mapping[str, Any], arms: Seq[Arm]) -> "MeasuredCosts":
         """As it was kept; the first rounds then scale all of it to the speed of the machine now.
 
         An arm that had never guessed has no costs yet. Raises `ValueError`, `KeyError` or `TypeError` for what is none.
         """
-        made = cls(num_arms, flat)
+        made = cls(arms)
         made.passes.recall(kept["passes"])
-        made.drafts = [DraftCost.recalled(told, is_flat=arm in flat) for arm, told in enumerate(kept["drafts"])]
         made._missed = [_seconds(each) for each in kept["missed"]]
-        if not len(made._missed) == len(made.drafts) == num_arms:
-            raise ValueError(f"{len(made._missed)} prices and {len(made.drafts)} costs for {num_arms} arms")
+        if not len(made._missed) == len(kept["drafts"]) == len(arms):
+            raise ValueError(f"{len(made._missed)} prices and {len(kept['drafts'])} costs for {len(arms)} arms")
+        told = zip(arms, kept["drafts"], strict=True)
+        made.drafts = [DraftCost.recalled(each, is_flat=arm.one_pass) for arm, each in told]
         made._settling = []
         return made
 
@@ -78,27 +82,23 @@ class MeasuredCosts:
         """Learn from one step; returns its seconds. `chosen`: by sequence, what was planned for this step."""
         times = step_times(events)
         drafting, passing = times.draft, times.target + times.rest
-        rows = num_certain = 0
-        for event in events:
-            rows, num_certain = rows + event.num_nodes, num_certain + event.num_certain
-        if num_certain:
-            for event in events:
-                self._text(event.seq_id).num_tokens += event.num_certain + len(event.tokens)
-            return drafting + passing
-        self._learn_pass(rows, passing)
         deepest: dict[int, int] = {}
         crowds: Counter[int] = Counter()
-        missed = 0
+        rows = num_certain = missed = 0
         for event in events:
             text, (arm, depth) = self._text(event.seq_id), chosen.get(event.seq_id, PLAIN)
+            rows, num_certain = rows + event.num_nodes, num_certain + event.num_certain
             if depth:
                 deepest[arm] = max(deepest.get(arm, 0), depth)
                 crowds[arm] += 1
                 missed += text.missed(arm)
-            text.num_tokens += len(event.tokens)
+            text.num_tokens += event.num_certain + len(event.tokens)
             if depth:
                 text.seen[arm] = text.num_tokens
-        self._share(drafting, deepest, crowds, missed)
+        if not num_certain:  # a pass that reads a prompt shows no costs
+            self._learn_pass(rows, passing)
+            if self._settling is None or not deepest:  # a guess before would be scaled with what was kept
+                self._share(drafting, deepest, crowds, missed)
         return drafting + passing
 
     def _learn_pass(self, rows: int, seconds: float) -> None:
@@ -121,11 +121,11 @@ class MeasuredCosts:
 
     def catch_up(self, seq: int, arm: int) -> float:
         """Seconds that an arm would need before it can guess for a sequence."""
-        text = self._behind.get(seq)
-        return self._missed[arm] * text.missed(arm) if text is not None else 0.0
+        text, price = self._behind.get(seq), self._missed if self.drafts[arm].is_measured else self._first
+        return price[arm] * text.missed(arm) if text is not None else 0.0
 
     def doze(self, seq: int, tokens: int) -> None:
-        """So many tokens came while the policy did not look."""
+        """So many tokens came, or were read, while the policy did not look."""
         self._text(seq).num_tokens += tokens
 
     def forget(self, seq: int) -> None:
@@ -138,7 +138,7 @@ class MeasuredCosts:
         return text
 
     def _share(self, seconds: float, deepest: Mapping[int, int], crowds: Mapping[int, int], missed: int) -> None:
-        """Whose the drafting was: the arm's that guessed; of several, as what is known of them divides it."""
+        """Whose the drafting was: the arm's that guessed; of several, as what is known of them says, and how well."""
         if not deepest:
             self._idle.append(seconds)
             return
@@ -146,9 +146,12 @@ class MeasuredCosts:
             seconds = max(seconds - min(self._idle), _OWN * seconds)
         if len(deepest) == 1:
             ((arm, depth),) = deepest.items()
+            usual = self.drafts[arm](depth, crowds[arm])
             if not missed:
                 self.drafts[arm].add(depth, seconds, crowds[arm])
-            elif missed >= _MANY and (usual := self.drafts[arm](depth, crowds[arm])):
+            elif not usual:
+                self._first[arm] = seconds / missed
+            elif missed >= _MANY:
                 per_token = max(0.0, seconds - _USUAL * usual) / missed
                 before = self._missed[arm]
                 self._missed[arm] = before + 0.3 * (per_token - before) if before else per_token
@@ -156,9 +159,15 @@ class MeasuredCosts:
         known = {arm: self.drafts[arm](depth, crowds[arm]) for arm, depth in deepest.items()}
         if missed or not (whole := sum(known.values())):
             return
+        doubt = {  # an arm that was never measured may have taken all of it
+            arm: (known[arm] or seconds) / (1 + self.drafts[arm].count(depth, crowds[arm]))
+            for arm, depth in deepest.items()
+        }
+        beyond = (seconds - whole) / sum(doubt.values())
+        parts = {arm: max(0.0, known[arm] + beyond * doubt[arm]) for arm in deepest}
+        share = seconds / (sum(parts.values()) or 1.0)  # 1, unless less than nothing was left for some
         for arm, depth in deepest.items():
-            if known[arm]:
-                self.drafts[arm].add(depth, seconds * known[arm] / whole, crowds[arm])
+            self.drafts[arm].add(depth, share * parts[arm], crowds[arm])
 
 
 def _seconds(given: Any) -> float:

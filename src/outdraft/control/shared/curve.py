@@ -77,6 +77,10 @@ class CostCurve:
         """Whether x itself was measured."""
         return x in self._shapes
 
+    def count(self, x: float) -> int:
+        """How many measurements of x itself are known, of the latest ones."""
+        return max(len(self._cells.get(x, ())), self._counts.get(x, 0))
+
     def __call__(self, x: float) -> float:
         """Seconds at x; 0 where nothing was measured at all."""
         below, (intercept, slope) = floor(x), self._line
@@ -135,7 +139,7 @@ class CostCurve:
     def _fit(self) -> None:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
         intercept, slope = self._prior
-        counts = {x: max(len(cell), self._counts.get(x, 0)) for x, cell in self._cells.items()}
+        counts = {x: self.count(x) for x in self._cells}
         possible = self._possible(self._shapes)
         points = [(float(counts[x]), x, shape) for x, shape in possible.items()]
         scale = sum([n * y for n, _, y in points]) / sum([n * (intercept + slope * x) for n, x, _ in points])
@@ -155,7 +159,7 @@ class CostCurve:
     def _pull(self, possible: Mapping[float, float]) -> None:
         intercept, slope = self._line
         for x, shape in possible.items():
-            count, on_line = max(len(self._cells[x]), self._counts.get(x, 0)), max(_LEAST, intercept + slope * x)
+            count, on_line = self.count(x), max(_LEAST, intercept + slope * x)
             self._pulled[x] = (count * shape + _PULL * on_line) / (count + _PULL)
 
     def _possible(self, places: Iterable[float]) -> dict[float, float]:
@@ -226,6 +230,10 @@ class DraftCost:
             return 0.0
         curve, share = self._nearest(1)
         return share * min(curve(depth), 2 * curve.quickest)
+
+    def count(self, depth: int, crowd: int) -> int:
+        """How many measurements what it says of them stands on."""
+        return self._nearest(crowd)[0].count(depth) if self._curves else 0
 
     def add(self, depth: int, seconds: float, crowd: int = 1) -> None:
         """A guess of this depth for so many sequences took so long."""
