@@ -176,6 +176,20 @@ def test_what_was_kept_spares_the_next_engine_its_trials():
         assert curve(3) == pytest.approx(told(3), rel=0.15)  # of a few measurements a small one counts
 
 
+@pytest.mark.parametrize("length", [32, 200])
+def test_an_arm_that_was_dear_on_a_busy_machine_is_tried_once_costs_are_settled(length):
+    busy, again = (AutoPolicy(AutoOptions(), [Arm(name="model")]) for _ in range(2))
+    drive(busy, World([0.85], [6.0]), 200)
+    again.recall(json.loads(json.dumps(busy.keep())))
+    world = World([0.85], [0.05])
+    for text in range(4):
+        seqs = [sequence(1 + text, max_tokens=length)]
+        run = drive(again, world, length // 3, seqs)
+        again.end(seqs)
+    assert sum(budget.depth > 0 for (budget,) in run.budgets) > 0.3 * len(run.budgets)
+    assert again.costs.drafts[0](1) < 0.2
+
+
 @pytest.mark.parametrize("times", [10, 0.1])
 def test_a_machine_that_is_slower_or_quicker_now_is_noticed_within_three_rounds(times):
     policy = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])

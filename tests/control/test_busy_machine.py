@@ -217,8 +217,8 @@ def reading(seq, rows, tokens=()):
 
 
 def test_a_doubt_that_a_text_cuts_off_costs_the_rounds_that_were_made():
-    """Twelve rounds in all, as many as three doubts; for a new one there must be four."""
-    for rounds, count in ((1, 9), (2, 5), (3, 3)):
+    """Twelve rounds in all, as many as three doubts."""
+    for rounds, count in ((1, 11), (2, 6), (3, 4)):
         policy, world = began()
         world.is_busy = True
         depths = [over_after(policy, world, number, rounds) for number in range(1, 12)]
@@ -237,6 +237,21 @@ def test_a_text_is_new_when_its_prompt_has_been_read(chunks):
     for left in reversed(range(chunks)):
         policy.update([reading(seq, 512, () if left else (1,))])
     assert [policy.plan([seq])[0].depth, policy._texts[1].age] == [1, 1]
+
+
+def test_rounds_that_other_prompts_spoil_count_as_well():
+    policy, world, depths = AutoPolicy(AutoOptions(), [Arm(name="model")]), World([0.3], [0.8]), []
+    drive(policy, world, 60, [sequence(0)])
+    for text in range(1, 21):
+        seqs = [sequence(text, max_tokens=60)]
+        for number in range(40):
+            budgets = policy.plan(seqs)
+            events = world.step(seqs, budgets, number)
+            depths.append(budgets[0].depth)
+            policy.update([*events, reading(sequence(999), 64, ())] if number % 2 == 0 else events)
+        policy.end(seqs)
+    first, *others = [sum(depth > 0 for depth in depths[at : at + 40]) for at in range(0, len(depths), 40)]
+    assert first <= 12 and max(others) <= 5 and policy._doubts._left == [0]
 
 
 def test_three_texts_doubt_an_arm_and_no_more():

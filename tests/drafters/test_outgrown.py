@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from contracts.native_rows import (
 )
 from drafters.drafting import make, sequence, write
 
+from outdraft import LLM, SamplingParams
+from outdraft.drafters.shared.networks.paired_text import PairedTexts
 from outdraft.engine.runner import Runner
+from outdraft.weights.hub import resolve
 
 V, LIMIT, ENOUGH = 61, 24, 4
 PLAIN = {"max_position_embeddings": LIMIT}
@@ -90,3 +94,23 @@ def test_nothing_is_drafted_beyond_the_drafts_own_context(draft, tmp_path, caplo
     if draft != "draft_model":
         assert caplog.text.count("has outgrown the draft's own context of 24 tokens") == 1
     assert drafter.model.is_empty if draft == "draft_model" else drafter.is_empty
+
+
+def test_texts_that_begin_like_one_that_outgrew_share_what_was_read(tmp_path, monkeypatch):
+    """The target's rows of the long prompt are found again, and so must be the draft's, or it would have a gap."""
+    place, limit, shared = tmp_path / "eagle3", 100, list(range(5, 53))
+    shutil.copytree(resolve("zoo:eagle3"), place)
+    limited(place, {"max_position_embeddings": limit})
+    begin, found = PairedTexts.begin, []
+
+    def watched(texts, seqs):
+        begin(texts, seqs)
+        found.extend((seq.num_cached, len(texts.texts[seq.id].ids)) for seq in seqs)
+
+    monkeypatch.setattr(PairedTexts, "begin", watched)
+    drafter = {"name": "eagle3", "model": str(place)}
+    params = SamplingParams(max_tokens=4, ignore_eos=True)
+    with LLM("zoo:target", drafter=drafter, num_speculative_tokens=4, enable_prefix_caching=True) as llm:
+        for prompt in (shared + list(range(60, 200)), [*shared, 7, 8], [*shared, 9, 8]):
+            llm.generate({"prompt_token_ids": prompt}, params)
+    assert found == [(0, 0), (32, 32), (32, 32)]

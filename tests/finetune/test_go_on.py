@@ -105,3 +105,12 @@ def test_a_training_follows_its_dry_run(kind, place):
     (place / "old/run/checkpoint.pt").unlink()  # and what was trained is not written over
     with pytest.raises(ConfigError, match="holds a model"):
         course(place, kind, "old", options=KINDS[kind])
+
+
+def test_heads_that_learned_with_their_target_go_on_alone_under_it(place):
+    trained(place, "medusa")
+    under = {"target": "old/target", "init": str(place / "old")}
+    for options in ({}, {"num_heads": 2}, {"decay": 0.5}, {"num_heads": 2, "joint": False}):
+        course(place, "medusa", "new", options=options, **under)
+    with pytest.raises(ConfigError, match="another shape than num_heads=3"):
+        course(place, "medusa", "new", options={"num_heads": 3}, **under)

@@ -41,14 +41,18 @@ class Piece:
 def find_files(paths: Iterable[str | Path], *, but: Path | None = None) -> list[Path]:
     """The files that `paths` name; of a directory those with records, and only where there are none its loose texts.
 
-    A data set's README is no example of it, nor is what a run writes to `but`. Raises `ConfigError` for a path that is
-    not there, or without any text.
+    A data set's README is no example of it, nor is what a run writes to `but`, unless a path within is named. Raises
+    `ConfigError` for a path that is not there, or without any text.
     """
     found: list[Path] = []
     for path in map(user_path, paths):
         inside = path.rglob("*") if path.is_dir() else ()
-        records = sorted(one for one in inside if one.is_file() and _holds_records(one) and not _is_below(one, but))
-        found += records or [one for one in find_texts([path]) if not (path.is_dir() and _is_below(one, but))]
+        without = None if _is_below(path, but) else but
+        records = sorted(one for one in inside if one.is_file() and _holds_records(one) and not _is_below(one, without))
+        taken = records or [one for one in find_texts([path]) if not _is_below(one, without)]
+        if not taken:
+            raise ConfigError(f"{path} holds no text but what a run has written to {but}: name where the examples are")
+        found += taken
     return found
 
 

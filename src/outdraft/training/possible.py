@@ -116,7 +116,7 @@ def require_shape(
     known = {one.name for one in fields(method.options)}
     made = {key: value for key, value in (record.options if record else {}).items() if key in known}
     asked, there = _asked(method, {**made, **given}, target), _shapes(learner)
-    if asked is None or asked == there:
+    if asked is None or there in (asked, _asked(method, given, target)):
         return
     if asked == _asked(method, made, target) and not _repeats(method, made, given):
         return

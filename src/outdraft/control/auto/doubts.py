@@ -45,9 +45,7 @@ class Doubts:
 
         drafting, passing: measured seconds, by depth and by rows. search: `best_depth` of such costs.
         """
-        if age >= _FRESH or seq.id in self.due or seq.room <= _LONG or not allowed(seq, 1):
-            return False
-        if self._left[arm] < len(_DOUBTED):
+        if age >= _FRESH or seq.id in self.due or self._left[arm] <= 0 or seq.room <= _LONG or not allowed(seq, 1):
             return False
         plain = passing(count)
         if drafting(1) + passing(2 * count) < (1 + _DEAR) * plain:
@@ -64,25 +62,29 @@ class Doubts:
 
     def begin(self, ids: Seq[int]) -> bool:
         """A round of these sequences; returns whether some are to do otherwise in it than is planned."""
-        asked = [] if self.waits else [seq_id for seq_id in ids if self.due.get(seq_id)]
+        asked = [] if self.waits else [i for i in ids if (due := self.due.get(i)) and self._left[due[0].arm] > 0]
         self.now = {seq_id: self.due[seq_id].pop(0) for seq_id in asked}
         return bool(asked)
 
     def settle(self) -> bool:
         """The round has shown what its guesses cost; returns whether a text has made all that it was to make."""
-        for arm in {choice.arm for choice in self.now.values()}:
-            self._left[arm] -= 1
+        self._charge()
         is_over = any(not self.due.get(seq_id, True) for seq_id in self.now)
         self.now, self.waits = {}, False
         return is_over
 
     def put_back(self) -> None:
-        """The round has shown nothing, and is to come again."""
+        """The round has shown nothing, and is to come again; it was paid for all the same."""
+        self._charge()
         for seq_id, choice in self.now.items():
             if seq_id in self.due:
                 self.due[seq_id].insert(0, choice)
                 self.waits = True
         self.now = {}
+
+    def _charge(self) -> None:
+        for arm in {choice.arm for choice in self.now.values()}:
+            self._left[arm] -= 1
 
     def drop(self, seq_id: int) -> None:
         """The sequence is over."""

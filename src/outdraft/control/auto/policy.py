@@ -230,7 +230,7 @@ class AutoPolicy:
             if seq.id not in self._texts:
                 self._meet(seq, len(seqs))
         for index, arm in enumerate(self._arms):
-            if arm.num_tried == len(TRIALS) or self._waits:
+            if arm.num_tried == len(TRIALS) or self._waits or self.costs.is_settling:
                 continue
             depth = TRIALS[arm.num_tried]
             may = [index not in self._texts[seq.id].resting for seq in seqs]

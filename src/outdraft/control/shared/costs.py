@@ -115,6 +115,11 @@ class MeasuredCosts:
             self._missed = [price * factor for price in self._missed]
             self._settling = None
 
+    @property
+    def is_settling(self) -> bool:
+        """Whether costs that were kept are not yet scaled to the speed of the machine now: guesses teach nothing."""
+        return self._settling is not None
+
     def plain(self, num_texts: int) -> float | None:
         """Seconds of a pass over so many texts without a guess; None until one was measured at the present speed."""
         return self.passes(num_texts) if self._settling is None and self.passes.has(num_texts) else None

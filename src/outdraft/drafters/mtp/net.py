@@ -160,11 +160,12 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
         raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {QWEN}fc.weight")
     layers = read_layers(raw, directory, MtpConfig.what)
     numbered = {name.split(".")[2] for name in tensors if name.startswith(f"{QWEN}layers.")}
-    for key in COUNTS:
-        if key in whole and len(numbered) > 1:
+    for key in (key for key in COUNTS if whole.get(key) is not None):
+        if len(numbered) > 1:
             raise ModelLoadError(
                 f"{directory}: {key}={shown(whole[key])} of config.json, and its files hold {len(numbered)} MTP "
-                "layers: one for each step, which is not supported; leave in the first, which then drafts every step"
+                "layers: one for each step, which is not supported; remove all but the first, which then drafts "
+                "every step"
             )
         tell_count(directory, whole, key, len(numbered))
     config = MtpConfig(layers=replace(layers, num_layers=len(numbered)), tap=facts.num_layers)

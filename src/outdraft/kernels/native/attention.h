@@ -4,9 +4,9 @@
 //
 // Keys are transposed in blocks of 16 positions ([d/2][16] words of two channels), so that 16 scores grow side by side;
 // a block is also what the matrix unit multiplies. AVX2 has too few registers for that: it reads keys as they stand. What
-// follows is in attend_amx.h and attend_vector.h. Every sum runs in an order that channels or a path's positions alone
-// decide: a row gets the bits of decoding its path one token at a time, whatever tree it stands in and however many rows
-// there are.
+// follows is in attend_amx.h, attend_avx2.h and attend_vector.h. Every sum runs in an order that channels or a path's
+// positions alone decide: a row gets the bits of decoding its path one token at a time, whatever tree it stands in and
+// however many rows there are.
 #pragma once
 #include <utility>
 #include <vector>
@@ -16,7 +16,7 @@
 
 namespace OD_ISA {
 
-constexpr int kQueries = 16;  // that share the transposed keys
+constexpr int kQueries = 16;  // that share keys
 
 struct Query {
     const float* q;  // [d]

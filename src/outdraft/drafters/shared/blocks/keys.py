@@ -174,7 +174,8 @@ def _slide_all(told: dict[str, Any], fields: Fields, where: Path) -> bool:
 
     Raises `ModelLoadError` for two sizes.
     """
-    size, other = fields.maybe_int(SLIDING_SIZE), told.get("sliding_window")
+    size = fields.maybe_int(SLIDING_SIZE)
+    other = None if told.get("use_sliding_window") is False else told.get("sliding_window")
     if size is not None and other not in (None, size):
         raise ModelLoadError(
             f"{where}: sliding_window of config.json is {shown(other)}, and {SLIDING_SIZE} {shown(size)}: leave one out"

@@ -118,31 +118,33 @@ class PairedTexts:
         return bool(text.tokens) or text.last is not None
 
     def room(self, seq: Sequence) -> int:
-        """How many tokens may be drafted: the last token fed is the last but one drafted."""
+        """How many tokens may be drafted: the last token fed is the last but one drafted. Slots of blocks may be beyond."""
         return max(0, self.max_len + 1 - len(seq.tokens))
 
     def learn(self, one: Seen) -> None:
         """What a pass showed of committed rows, and the tokens that follow them."""
         seq, text = one.seq, self.texts[one.seq.id]
-        if one.start + one.num_committed >= self.max_len:
-            self._outgrow(text)
-            return
-        if text.end != one.start:  # rows were committed unseen (a shared prefix): start afresh behind the gap
+        count = max(0, min(one.num_committed, self.max_len - 1 - one.start))  # rows within the network's own context
+        outgrows = count < one.num_committed
+        if text.end != one.start and not outgrows:  # rows were committed unseen (a shared prefix): start afresh behind
             self.cache.truncate(seq.id, 0)
             text = self.texts[seq.id] = PairedText(one.start)
-        text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
-        text.hear(one.hidden)
-        if len(text.tokens) >= MAX_WAITING:
+        if count and text.end == one.start:
+            text.tokens += seq.tokens[one.start + 1 : one.start + count + 1]
+            text.hear({tap: rows[:count] for tap, rows in one.hidden.items()} if outgrows else one.hidden)
+        if text.tokens and (outgrows or len(text.tokens) >= MAX_WAITING):  # other texts may share what is read
             with suppress(CacheFullError):  # they wait on: later there is room again
                 self.read_waiting([seq.id])
+        if outgrows:
+            self._outgrow(text)
 
     def _outgrow(self, text: PairedText) -> None:
         """Nothing is drafted behind this text any more; one line says so of the first one."""
         text.tokens, text.features = [], []
         if not self._has_outgrown:
             _log.warning(
-                "a text has outgrown the draft's own context of %d tokens (its files say so): such texts go on "
-                "without drafts",
+                "a text has outgrown the draft's own context of %d tokens (max_position_embeddings of its config.json, "
+                "or its family's default): such texts go on without drafts, unless a larger number stands there",
                 self.max_len,
             )
         self._has_outgrown = True
