@@ -118,7 +118,7 @@ class PairedTexts:
         return bool(text.tokens) or text.last is not None
 
     def room(self, seq: Sequence) -> int:
-        """How many tokens may be drafted: the last one fed is the last but one drafted. Blocks may have slots beyond."""
+        """How many tokens may be drafted: the last one fed is the last but one drafted. A block may reach beyond."""
         return max(0, self.max_len + 1 - len(seq.tokens))
 
     def learn(self, one: Seen) -> None:
