@@ -184,9 +184,12 @@ def test_what_another_process_heard_counts_as_few_texts():
     again[1].recall(known.kept(), 0)
     bad, *known_of = (TextOutlook(one, 32).survivals(1)[0] for one in (known, *again))
     assert bad < 0.1 < 0.2 < known_of[0] < 0.5 < known_of[1]
-    greedy, drawn = Hazards(300), Hazards(300)
+    greedy, drawn, alone = Hazards(300), Hazards(300), Hazards(300)
     drawn.kin, greedy.num_texts = greedy, 6
-    assert drawn.trust(0) == greedy.trust(0) > Hazards(300).trust(0), "texts of the other sort count"
+    for one in (drawn, alone):
+        for _ in range(9):
+            one.add(0, 1, 0)
+    assert drawn.hazards(0, 1, 0)[0] > alone.hazards(0, 1, 0)[0], "texts of the other sort count"
 
 
 def test_the_last_round_tells_of_the_next():

@@ -70,7 +70,7 @@ class Doubts:
         """The round has shown what its guesses cost; returns whether a text has made all that it was to make."""
         self._charge()
         is_over = any(not self.due.get(seq_id, True) for seq_id in self.now)
-        self.now, self.waits = {}, False
+        self.now = {}
         return is_over
 
     def put_back(self) -> None:

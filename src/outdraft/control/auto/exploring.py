@@ -158,7 +158,7 @@ class Watcher:
         what it raises in a guess costs the sequence that it was asked about, as with every drafter.
         """
         for seq in seqs if self._peeks else ():
-            texts[seq.id].watched.clear()  # a mask or full memory may have decided the last round
+            texts[seq.id].watched = {}  # a mask or full memory may have decided the last round
         for index, look in self.free(costs).items():
             room = int(_FREE * costs.passes(len(seqs)) / look)
             try:

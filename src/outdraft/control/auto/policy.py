@@ -150,7 +150,8 @@ class AutoPolicy:
             self._waits |= tried is not None
             self._doubts.put_back()
             return
-        self._waits = False
+        told = (self._doubts.now != {} and self._doubts.settle()) or told
+        self._waits = self._doubts.waits = False
         if tried is not None:
             record, draft = self._arms[tried], self.costs.drafts[tried]
             is_dear = record.num_tried + 1 >= FEWEST and 2 * draft(1) > self.costs.passes(1)
@@ -159,7 +160,7 @@ class AutoPolicy:
             self._has_been_plain = self.costs.passes.is_measured
         won = tokens / self._rate - seconds if probe is not None else 0.0
         self._probes.save(1, seconds, self.costs, won=won)
-        if self._doubts.settle() or told:  # a guess that was wrong can wait; what else was tried may change the plan
+        if told:  # a guess that was wrong can wait; what else was tried may change the plan
             self._until_plan = 0
         if calm and self._rate:
             self._fall_asleep(events)

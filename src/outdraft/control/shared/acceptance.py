@@ -63,16 +63,16 @@ class Hazards:
                 sums[:] = [weight / unit for weight in sums]
             self._unit = 1.0
 
-    def trust(self, num_guesses: int) -> float:
-        """How much of a bad rate a text believes that has seen so many guesses itself: one says little of others."""
-        texts = self.num_texts if self.kin is None else self.num_texts + self.kin.num_texts
-        return texts / (texts + _LEAN_TEXTS * min(1.0, _FEW / max(1, num_guesses)))
-
-    def hazards(self, state: int, depth: int, trust: float = 1.0) -> list[float]:
+    def hazards(self, state: int, depth: int, num_guesses: int | None = None) -> list[float]:
         """h_1 ... h_depth: each place leans on all others of its state, the first one and a new state on everything.
 
-        What is worse than that of a middling arm is believed in part.
+        What is worse than that of a middling arm a text that has seen so many guesses itself believes in part: one text
+        says little of others.
         """
+        trust = 1.0
+        if num_guesses is not None:
+            texts = self.num_texts if self.kin is None else self.num_texts + self.kin.num_texts
+            trust = texts / (texts + _LEAN_TEXTS * min(1.0, _FEW / max(1, num_guesses)))
         lean, cells = _LEAN * self._unit, self._cells[state]
         anywhere = self._overall(_START if self.kin is None else self.kin._overall(_START))
         stopped, reached = self._tails[state]
@@ -130,7 +130,7 @@ class TextOutlook:
     def add(self, depth: int, accepted: int) -> None:
         """A round in which it guessed `depth` tokens, of which `accepted` were right."""
         state, weight = self._state, self._weight * self._keep
-        foretold = self._arm.hazards(state, min(accepted + 1, depth), self._arm.trust(self._num_guesses))
+        foretold = self._arm.hazards(state, min(accepted + 1, depth), self._num_guesses)
         self._arm.num_texts += not self._num_guesses
         self._num_guesses += 1
         self._stops = self._stops * weight + (accepted < depth)
@@ -147,7 +147,7 @@ class TextOutlook:
         weight = self._weight
         factor = (self._stops * weight + _STOPS) / (self._foretold * weight + _STOPS)
         survivals, survival = [], 1.0
-        for hazard in self._arm.hazards(self._state, depth, self._arm.trust(self._num_guesses)):
+        for hazard in self._arm.hazards(self._state, depth, self._num_guesses):
             survival *= 1 - min(1.0, factor * hazard)
             survivals.append(survival)
         return survivals

@@ -126,8 +126,8 @@ class MeasuredCosts:
 
     def catch_up(self, seq: int, arm: int) -> float:
         """Seconds that an arm would need before it can guess for a sequence."""
-        text, price = self._behind.get(seq), self._missed if self.drafts[arm].is_measured else self._first
-        return price[arm] * text.missed(arm) if text is not None else 0.0
+        text, price = self._behind.get(seq), self._missed[arm] or self._first[arm]
+        return price * text.missed(arm) if price and text is not None else 0.0
 
     def doze(self, seq: int, tokens: int) -> None:
         """So many tokens came, or were read, while the policy did not look."""
@@ -154,6 +154,7 @@ class MeasuredCosts:
             usual = self.drafts[arm](depth, crowds[arm])
             if not missed:
                 self.drafts[arm].add(depth, seconds, crowds[arm])
+                self._first[arm] = 0.0
             elif not usual:
                 self._first[arm] = seconds / missed
             elif missed >= _MANY:
@@ -173,6 +174,7 @@ class MeasuredCosts:
         share = seconds / (sum(parts.values()) or 1.0)  # 1, unless less than nothing was left for some
         for arm, depth in deepest.items():
             self.drafts[arm].add(depth, share * parts[arm], crowds[arm])
+            self._first[arm] = 0.0
 
 
 def _seconds(given: Any) -> float:

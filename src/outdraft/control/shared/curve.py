@@ -139,7 +139,7 @@ class CostCurve:
     def _fit(self) -> None:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
         intercept, slope = self._prior
-        counts = {x: self.count(x) for x in self._cells}
+        counts = {x: max(len(cell), self._counts.get(x, 0)) for x, cell in self._cells.items()}
         possible = self._possible(self._shapes)
         points = [(float(counts[x]), x, shape) for x, shape in possible.items()]
         scale = sum([n * y for n, _, y in points]) / sum([n * (intercept + slope * x) for n, x, _ in points])
@@ -159,7 +159,7 @@ class CostCurve:
     def _pull(self, possible: Mapping[float, float]) -> None:
         intercept, slope = self._line
         for x, shape in possible.items():
-            count, on_line = self.count(x), max(_LEAST, intercept + slope * x)
+            count, on_line = max(len(self._cells[x]), self._counts.get(x, 0)), max(_LEAST, intercept + slope * x)
             self._pulled[x] = (count * shape + _PULL * on_line) / (count + _PULL)
 
     def _possible(self, places: Iterable[float]) -> dict[float, float]:
