@@ -6,8 +6,7 @@ from contracts.native_rows import kangaroo_adapter, small
 
 from outdraft.cache.static import StaticCache
 from outdraft.core.registry import find, make_options
-from outdraft.drafters.kangaroo.native import NativeAdapter
-from outdraft.drafters.kangaroo.net import KangarooAdapter, save_adapter
+from outdraft.drafters.kangaroo.net import KangarooAdapter, NativeAdapter, save_adapter
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
 from outdraft.kernels.threads import torch_threads

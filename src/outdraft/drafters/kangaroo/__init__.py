@@ -20,8 +20,7 @@ from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.kangaroo.native import NativeAdapter, on_kernels
-from outdraft.drafters.kangaroo.net import KangarooAdapter, KangarooConfig, load_adapter
+from outdraft.drafters.kangaroo.net import KangarooAdapter, KangarooConfig, NativeAdapter, load_adapter, on_kernels
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.draw_options import DrawOptions

@@ -12,8 +12,8 @@ import torch
 
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
 from outdraft.drafters.kangaroo.net import MODEL_TYPE, KangarooAdapter, KangarooConfig, load_adapter, save_adapter
-from outdraft.drafters.shared.features.learn import begin
-from outdraft.drafters.shared.learning.inflate import layers_after, widen
+from outdraft.drafters.shared.features.learn import begin, widen_layer
+from outdraft.drafters.shared.learning.inflate import layers_after
 from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.nn.packed import PackedContext
@@ -108,9 +108,8 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
         num_kv_heads=old.num_kv_heads * width,
     )
     big = KangarooAdapter(config, small.norm.weight.dtype, vocab=small.vocab)
-    heights = [heads * old.head_dim for heads in (old.num_heads, old.num_kv_heads, old.num_kv_heads)]
     for name, parameter in big.named_parameters():
-        parameter.copy_(widen(small.get_parameter(name), width, heights=heights if ".qkv." in name else None))
+        parameter.copy_(widen_layer(name, small.get_parameter(name), old.layers, width))
     save_adapter(big, out_dir, target.config.vocab_size)
 
 

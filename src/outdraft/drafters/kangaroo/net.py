@@ -3,29 +3,35 @@
     h_E --+-- norm -- attention --(+)-- norm --> the target's head, or its rows of the draft's tokens
           +------------------------+
 
-Liu et al., "Kangaroo: lossless self-speculative decoding via double early exiting", 2024,
-https://arxiv.org/abs/2404.18911. Data: states after E layers [N, D] -> what the head reads [N, D].
+Liu et al., "Kangaroo", 2024, https://arxiv.org/abs/2404.18911. Data: states after E layers [N, D] -> what the head
+reads [N, D].
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.skip import Skip
 from outdraft.drafters.shared.learning.vocab import CutHead, stored, vocab_in
+from outdraft.kernels.decoder.matrix import STEP, Weight
+from outdraft.kernels.decoder.stack import LayerParts, Stack
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.block import Attention, make_linear
 from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.native import NativeDecoder, PackedNetwork, can_pack, norm_of, shape_of
+from outdraft.models.networks.packable import weight_of
 from outdraft.models.networks.parts import PartPlace
 from outdraft.models.networks.port import TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
-from outdraft.nn.rope import Rope, RopeConfig
+from outdraft.nn.rope import Rope, RopeConfig, RopeTables
 
 MODEL_TYPE = "outdraft_kangaroo"
+_ATTENTION = Skip(mlp=frozenset({0}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +110,54 @@ class KangarooAdapter(nn.Module):
     def logits(self, states: Tensor) -> Tensor:
         """[N, D] -> [N, V], or [N, V'] of its own vocabulary."""
         return self._target_head(states) if self.lm_head is None else self.lm_head(states)  # type: ignore[no-any-return]
+
+
+class NativeAdapter(PackedNetwork):
+    """The adapter on the kernels that run its target, with the maps that it has now, rounded or not: a layer without a
+    feed-forward half, and the head behind a norm. States leave it before that norm."""
+
+    def __init__(self, adapter: KangarooAdapter, target: NativeDecoder) -> None:
+        head = adapter.lm_head
+        self.config = config = replace(
+            adapter.config.layers, intermediate_size=STEP, vocab_size=STEP if head is None else head.shape[0]
+        )
+        self.rope, self.kernels = RopeTables(config.rope_kinds()), target.kernels
+        self.stack = Stack(shape_of(config), 1, threads=target.stack.threads, kind=target.kernels)
+        self._norm, self._adapter = norm_of(adapter.norm), adapter
+        up, down = (
+            torch.zeros(size, dtype=torch.bfloat16)
+            for size in ((2 * STEP, config.hidden_size), (config.hidden_size, STEP))
+        )
+        self.stack.set_layer(
+            0,
+            LayerParts(
+                qkv=weight_of(adapter.attention.qkv),
+                out=weight_of(adapter.attention.out),
+                up=Weight(bits=16, values=up),  # never read
+                down=Weight(bits=16, values=down),
+                attn_norm=norm_of(adapter.attn_norm),
+                mlp_norm=None,
+                q_norm=None,
+                k_norm=None,
+                window=0,
+            ),
+        )
+        if head is not None:
+            self.stack.set_head(weight_of(head), self._norm)
+
+    def __call__(self, h: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """[N, D] at positions [N] -> [N, D]; the context keeps keys and values."""
+        return self.run(h, positions, ctx, skip=_ATTENTION).hidden
+
+    def logits(self, h: Tensor) -> Tensor:
+        """[N, D] -> [N, V], or [N, V'] of the adapter's own vocabulary."""
+        return self._adapter.logits(self.norm(h)) if self._adapter.lm_head is None else super().logits(h)
+
+
+def on_kernels(adapter: KangarooAdapter, target: NativeDecoder) -> NativeAdapter | None:
+    """None where the kernels do not know an attention of this shape."""
+    config = replace(adapter.config.layers, intermediate_size=STEP)
+    return NativeAdapter(adapter, target) if can_pack(config, target.dtype, target.device) else None
 
 
 def save_adapter(adapter: KangarooAdapter, directory: Path, vocab_size: int, dtype: torch.dtype | None = None) -> None:
