@@ -43,15 +43,35 @@ class Joined:
 
 
 def join(drafts: Seq[Draft], trees: Seq[HostTree], *, as_certain: bool) -> Joined:
-    """`as_certain`: distributions do not matter (no guess has one, or the rule does not read it)."""
-    joined = _shared(drafts, trees) if as_certain else _side_by_side(drafts, trees)
-    return replace(joined, draft=replace(joined.draft, confidence=_confidence(drafts, joined)))
+    """One tree of all drafts, in their order. `as_certain`: distributions do not matter (no guess has one, or the rule
+    does not read it), so drafts share what they begin alike; else their nodes stand side by side."""
+    tokens, parents, places = [trees[0].tokens[0]], [-1], list[list[int]]()
+    children: dict[tuple[int, int], int] = {}
+    for tree in trees:
+        place = [0]
+        for node in range(1, len(tree.parents)):
+            above, token = place[tree.parents[node]], tree.tokens[node]
+            if not as_certain or (above, token) not in children:
+                children[above, token] = len(tokens)
+                tokens.append(token)
+                parents.append(above)
+            place.append(children[above, token])
+        places.append(place)
+    q, drawn_from = (None, None) if as_certain else _distributions(drafts, trees, places, len(tokens))
+    joined = Draft(
+        tokens=torch.tensor(tokens),
+        parents=torch.tensor(parents),
+        q=q,
+        drawn_from=drawn_from,
+        confidence=_confidence(drafts, places, len(tokens)),
+    )
+    return Joined(joined, places)
 
 
-def _confidence(drafts: Seq[Draft], joined: Joined) -> Tensor | None:
+def _confidence(drafts: Seq[Draft], places: Seq[list[int]], num_nodes: int) -> Tensor | None:
     """[N] of each node, a shared one's by the first drafter that guessed it. None unless all that guessed say it."""
-    sure = torch.ones(joined.draft.num_nodes)
-    guesses = [(draft, place) for draft, place in zip(drafts, joined.places, strict=True) if draft.num_nodes > 1]
+    sure = torch.ones(num_nodes)
+    guesses = [(draft, place) for draft, place in zip(drafts, places, strict=True) if draft.num_nodes > 1]
     for draft, place in reversed(guesses):
         if draft.confidence is None:
             return None
@@ -59,34 +79,13 @@ def _confidence(drafts: Seq[Draft], joined: Joined) -> Tensor | None:
     return sure if guesses else None
 
 
-def _shared(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:
-    tokens, parents, places = [trees[0].tokens[0]], [-1], []
-    children: dict[tuple[int, int], int] = {}
-    for tree in trees:
-        place = [0]
-        for node in range(1, len(tree.parents)):
-            above, token = place[tree.parents[node]], tree.tokens[node]
-            if (above, token) not in children:
-                children[above, token] = len(tokens)
-                tokens.append(token)
-                parents.append(above)
-            place.append(children[above, token])
-        places.append(place)
-    return Joined(Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents)), places)
-
-
-def _side_by_side(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:
+def _distributions(
+    drafts: Seq[Draft], trees: Seq[HostTree], places: Seq[list[int]], num_nodes: int
+) -> tuple[Tensor, Tensor]:
+    """Rows of q [R, V], and of which of them each node was drawn [N]; nodes of several drafters have a row each."""
     vocab, like = next((draft.q.shape[1], draft.q) for draft in drafts if draft.q is not None)
-    tokens, parents, places = [trees[0].tokens[0]], [-1], []
-    for tree in trees:
-        place = [0]
-        for node in range(1, len(tree.parents)):
-            place.append(len(tokens))
-            tokens.append(tree.tokens[node])
-            parents.append(place[tree.parents[node]])
-        places.append(place)
-    rows: list[Tensor | None] = [None] * len(tokens)  # of q: of each node's eldest child, then of further ones
-    drawn_from = [-1] * len(tokens)
+    rows: list[Tensor | None] = [None] * num_nodes  # of each node's eldest child, then of further ones
+    drawn_from = [-1] * num_nodes
     for draft, tree, place in zip(drafts, trees, places, strict=True):
         row_of: dict[tuple[int, int], int] = {}  # node, row of the draft's own q -> row
         for node in range(1, len(tree.parents)):
@@ -103,9 +102,7 @@ def _side_by_side(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:
                     row_of[above, own] = len(rows)
                     rows.append(distribution)
             drawn_from[place[node]] = row_of[above, own]
-    q = torch.stack([like.new_zeros(vocab) if row is None else row for row in rows])
-    joined = Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), q=q, drawn_from=torch.tensor(drawn_from))
-    return Joined(joined, places)
+    return torch.stack([like.new_zeros(vocab) if row is None else row for row in rows]), torch.tensor(drawn_from)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +124,8 @@ class MergeDrafter:
     def __init__(self, drafters: Seq[Drafter], names: Seq[str]) -> None:
         self.drafters = list(drafters)
         self.names = list(names)
-        self.needs = joined_needs(drafters, names)
+        self.needs, self.traits = joined_needs(drafters, names), Traits(inner=tuple(drafters))
         self._guesses: dict[int, tuple[list[Draft], Joined]] = {}  # sequence -> what is being judged
-
-    @property
-    def traits(self) -> Traits:
-        """It asks each of the drafters that it merges."""
-        return Traits(inner=tuple(self.drafters))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         for drafter in self.drafters:
@@ -225,11 +217,6 @@ def _merges(drafter: Drafter) -> bool:
     return drafter.traits.merges and not drafter.needs.resume_layer and all(map(_merges, drafter.traits.inner))
 
 
-def describe(drafter: MergeDrafter) -> Mapping[str, Any]:
-    """Whose guesses are merged."""
-    return {"merged": tuple(drafter.names)}
-
-
 METHOD = DrafterMethod(
     name="merge",
     summary="several drafters guess, and one tree of all their guesses is judged",
@@ -239,6 +226,6 @@ METHOD = DrafterMethod(
         "2305.09781",
         "SpecInfer: accelerating large language model serving with tree-based speculative inference and verification",
     ),
-    describe=describe,
+    describe=lambda drafter: {"merged": tuple(drafter.names)},
     shape_of=lambda options: "tree",
 )
