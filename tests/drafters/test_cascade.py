@@ -7,7 +7,7 @@ from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits, smal
 
 from outdraft.core.drafter import forget
 from outdraft.core.policy import Budget
-from outdraft.drafters.cascade import Bigrams, CascadeDrafter, CascadeOptions, describe
+from outdraft.drafters.cascade import METHOD, Bigrams, CascadeDrafter, CascadeOptions
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 from outdraft.drafters.shared.networks.own_model import DraftModel
@@ -178,7 +178,7 @@ def test_a_datastore_that_changes_while_it_is_open_is_named(tmp_path):
 def test_the_weights_of_every_level_are_given():
     made = cascade([Table(TEXT), DraftModel(SMALL)], ((1, 1, 1),) * 3)
     assert [weights.pass_bytes for weights in made.traits.weights] == [DECODER.pass_bytes, SMALL.pass_bytes]
-    assert len(describe(made)["levels"]) == 2
+    assert len(METHOD.describe(made)["levels"]) == 2
 
 
 def test_what_is_counted_while_decoding_is_bounded_and_keeps_what_comes_often():

@@ -86,15 +86,10 @@ class NgramCounts:
             yield Sequel(text[known:])
 
 
-def build(options: AnpdOptions, port: TargetPort) -> LookupDrafter:
-    """Needs nothing of the target."""
-    return LookupDrafter(lambda seq: NgramCounts(options.min_order, options.max_order))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[AnpdOptions, TargetPort, LookupDrafter] = DrafterMethod(
     name="anpd",
     summary="n-gram counters that learn from every accepted token (no model)",
-    build=build,
+    build=lambda options, port: LookupDrafter(lambda seq: NgramCounts(options.min_order, options.max_order)),
     options=AnpdOptions,
     paper=arxiv("2404.08698", "Lossless acceleration of large language model via adaptive n-gram parallel decoding"),
 )

@@ -60,15 +60,10 @@ def _without_unsure(draft: Draft, least: float) -> Draft:
     return chain(draft.tokens[:-1], confidence=draft.confidence[:-1])
 
 
-def build(options: BildOptions, port: TargetPort) -> BildDrafter:
-    """Load the small model and put the drafter over it."""
-    return BildDrafter(options, open_model(options, port))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[BildOptions, TargetPort, BildDrafter] = DrafterMethod(
     name="bild",
     summary="a smaller model writes greedily and hands over where it is unsure",
-    build=build,
+    build=lambda options, port: BildDrafter(options, open_model(options, port)),
     options=BildOptions,
     paper=arxiv("2302.07863", "Speculative decoding with big little decoder"),
     describe=describe_model,

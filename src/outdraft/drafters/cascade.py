@@ -1,36 +1,29 @@
-r"""CS Drafting: drafters that draft for each other, the larger ones where it counts most.
-
-    horizontal   the larger drafter writes the first tokens, the smaller ones those that are less likely to be reached
-    vertical     each drafter is itself sped up: the ones below it guess, it reviews, leniently, and adds a token
-    base         max-gram: what followed the longest earlier occurrence of at most the last four tokens; after a token
-                 that is new to the text its commonest successor, by a table of bigrams
+"""CS Drafting: drafters that draft for each other, the larger ones where it counts most.
 
     lengths  [[5, 14, 10],    the target's guess: model 1 until there are 5 tokens, model 2 until 19, the base until 29
               [0,  1, 10],    a guess of model 1: model 2 until there is 1, the base until 11, then model 1 reviews
               [0,  0, 10]]    a guess of model 2: the base until there are 10, then model 2 reviews
 
-A model keeps a token x of a lower one if it would have written it, or, with a leniency above 1, if that times its own
-probability of x exceeds the lower one's. A review that keeps many tokens may bring more than were still wanted. So the
-distribution of the whole is no model's softmax: the guess has none, and rules for deterministic guesses judge it
-exactly. Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023,
-https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a distribution.
+A review is lenient (docs/methods/cascade.md), and may bring more tokens than were still wanted. So the distribution of
+the whole is no model's softmax: the guess has none, and rules for deterministic guesses judge it exactly. The base is a
+look-up in the text, and a table of bigrams after tokens that are new to it. Chen et al., "Cascade speculative drafting
+for even faster LLM inference", 2023, https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a
+distribution.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
+from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import check_finite
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
@@ -38,6 +31,7 @@ from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
 from outdraft.drafters.shared.networks.own_model import DraftModel, Text
 from outdraft.drafters.shared.per_salt import PerSalt
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.kernels.text_index.suffix_array import CorpusQuery
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import RoundedOptions
@@ -140,13 +134,11 @@ class _Guess:
     bigrams: Bigrams  # of its salt
 
 
-class CascadeDrafter:
+class CascadeDrafter(PlainDrafter):
     """All sequences advance together: those that wait for the same model share its pass.
 
     `num_copied` and `num_bigrams`: tokens that the base has written so far, by its two ways.
     """
-
-    needs = Needs()
 
     def __init__(
         self, models: Seq[DraftModel], lengths: Seq[Seq[int]], leniency: float, store: Datastore | None = None
@@ -157,49 +149,39 @@ class CascadeDrafter:
         self._lengths = lengths
         self._leniency = leniency
         self._indices: dict[int, NgramIndex] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """Every level's weights; the bigrams are what earlier requests leave behind."""
-        return Traits(weights=tuple(weights_of(model.decoder) for model in self.models), forget=self.bigrams.forget)
+        self.traits = Traits(weights=tuple(weights_of(model.decoder) for model in models), forget=self.bigrams.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each, in every model."""
         for seq in seqs:
             self._indices[seq.id] = NgramIndex(1, _LONGEST)
             for model in self.models:
                 model.add(seq.id)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A chain for each sequence that has a budget."""
-        guesses, waiting = {}, {}
+        guesses, waiting = list[_Guess](), dict[int, tuple[_Work, _Ask]]()  # by place in the batch
         room = min((model.max_len for model in self.models), default=1 << 30)
-        for seq, budget in zip(seqs, budgets, strict=True):
+        for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True)):
             limit = max(0, min(usable_depth(seq, budget), room - len(seq.tokens)))
             index = self._indices[seq.id]
             bigrams = self.bigrams.of(seq)
             bigrams.learn(seq.tokens[max(0, len(index) - 1) :])
             index.extend(seq.tokens[len(index) :])
-            guesses[seq.id] = guess = _Guess(seq.tokens, limit, index, [], [], bigrams)
-            work = self._write(guess, 0)
+            guesses.append(_Guess(seq.tokens, limit, index, [], [], bigrams))
+            work = self._write(guesses[i], 0)
             if (ask := next(work, None)) is not None:
-                waiting[seq.id] = work, ask
-        of_id = {seq.id: seq for seq in seqs}
+                waiting[i] = work, ask
         while waiting:
             level = max(ask.level for _, ask in waiting.values())
-            asked = {id: pair for id, pair in waiting.items() if pair[1].level == level}
-            texts = [Text(id, ask.tokens) for id, (_, ask) in asked.items()]
+            asked = {i: pair for i, pair in waiting.items() if pair[1].level == level}
+            texts = [Text(seqs[i].id, ask.tokens) for i, (_, ask) in asked.items()]
             found = self.models[level].review(texts, [ask.count for _, ask in asked.values()])
-            for (id, (work, _)), logits in zip(asked.items(), found, strict=True):
-                check_finite([of_id[id]], [0], [float(logits.max())])
+            for (i, (work, _)), logits in zip(asked.items(), found, strict=True):
+                check_finite(seqs, [i], [float(logits.max())])
                 try:
-                    waiting[id] = work, work.send(logits)
+                    waiting[i] = work, work.send(logits)
                 except StopIteration:
-                    del waiting[id]
-        return [chain([seq.pending, *guesses[seq.id].tokens]) for seq in seqs]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says what was accepted."""
+                    del waiting[i]
+        return [chain([seq.pending, *guess.tokens]) for seq, guess in zip(seqs, guesses, strict=True)]
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
@@ -271,16 +253,11 @@ def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
     return CascadeDrafter(models, options.lengths, options.leniency, store)
 
 
-def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
-    """What each model's options came to."""
-    return {"levels": [describe_network(model.decoder) for model in drafter.models]}
-
-
 METHOD = DrafterMethod(
     name="cascade",
     summary="drafters that draft for each other, down to a look-up in the text",
     build=build,
     options=CascadeOptions,
     paper=arxiv("2312.11462", "Cascade speculative drafting for even faster LLM inference"),
-    describe=describe,
+    describe=lambda drafter: {"levels": [describe_network(model.decoder) for model in drafter.models]},
 )

@@ -7,11 +7,10 @@ variable a sublayer, left out where it is above one half. The optimiser is Optun
 data out: chains with the distributions they were drawn from (none at temperature 0). No state of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from outdraft.core.draft import Draft
 from outdraft.core.method import DrafterMethod, arxiv
@@ -155,11 +154,6 @@ def build(options: DraftVerifyOptions, port: TargetPort) -> DraftVerifyDrafter:
     return DraftVerifyDrafter(options, port, skip)
 
 
-def describe(drafter: DraftVerifyDrafter) -> Mapping[str, Any]:
-    """The layers that came of the options."""
-    return {"skip_attention": sorted(drafter.skip.attention), "skip_mlp": sorted(drafter.skip.mlp)}
-
-
 METHOD = DrafterMethod(
     name="draft_verify",
     summary="the target without some of its sublayers, which a search has chosen once",
@@ -168,5 +162,5 @@ METHOD = DrafterMethod(
     paper=arxiv(
         "2309.08168", "Draft & verify: lossless large language model acceleration via self-speculative decoding"
     ),
-    describe=describe,
+    describe=lambda drafter: {"skip_attention": sorted(drafter.skip.attention), "skip_mlp": sorted(drafter.skip.mlp)},
 )

@@ -42,11 +42,10 @@ class PacedTree:
     __slots__ = ("_length", "depths", "fed", "parents", "paths", "probs", "tokens")
 
     def __init__(self, length: int) -> None:
-        self._length = length  # of the text that ends with node 0
         self._plant(length)
 
     def _plant(self, length: int) -> None:
-        self._length = length
+        self._length = length  # of the text that ends with node 0
         self.tokens, self.parents, self.depths = [-1], [-1], [0]
         self.probs, self.paths = [1.0], [1.0]  # of a node; of the path to it
         self.fed = [False]  # whether its children are known
@@ -183,7 +182,6 @@ class EdgeLlmDrafter(ModelDrafter):
         self._rounds: dict[int, _Growth] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
         super().begin(seqs)
         for seq in seqs:
             self._rounds[seq.id] = _Growth(PacedTree(len(seq.tokens)), Budget(depth=0))
@@ -255,15 +253,10 @@ class EdgeLlmDrafter(ModelDrafter):
             self._rounds.pop(seq.id, None)
 
 
-def build(options: EdgeLlmOptions, port: TargetPort) -> EdgeLlmDrafter:
-    """Load the draft model and put the drafter over it."""
-    return EdgeLlmDrafter(options, open_model(options, port))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[EdgeLlmOptions, TargetPort, EdgeLlmDrafter] = DrafterMethod(
     name="edgellm",
     summary="a smaller model grows a tree at its likeliest branch, before the target's pass and during it",
-    build=build,
+    build=lambda options, port: EdgeLlmDrafter(options, open_model(options, port)),
     options=EdgeLlmOptions,
     paper=arxiv("2309.04255", "LLMCad: fast and scalable on-device large language model inference"),
     describe=describe_model,

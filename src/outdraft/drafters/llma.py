@@ -79,15 +79,10 @@ class _Joined:
                 yield from index.sequels(context, n, depth)
 
 
-def build(options: LlmaOptions, port: TargetPort) -> LlmaDrafter:
-    """Needs nothing of the target. Longest end first; of equal ones the output, then the first document."""
-    return LlmaDrafter(options)
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[LlmaOptions, TargetPort, LlmaDrafter] = DrafterMethod(
     name="llma",
     summary="copy from the reference documents that came with the request (no model)",
-    build=build,
+    build=lambda options, port: LlmaDrafter(options),
     options=LlmaOptions,
     paper=arxiv("2304.04487", "Inference with reference: lossless acceleration of large language models"),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",

@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -134,9 +135,8 @@ class LookaheadDrafter(OneByOne):
         """A window of random prompt tokens; a pool of the prompt's n-grams or an empty one."""
         options = self._options
         for seq in seqs:
-            dice = random.Random(options.seed)
             prompt = [token for token in seq.tokens if token not in seq.eos_token_ids] or seq.tokens[:1]
-            fresh = _Fresh(dice, prompt)
+            fresh = partial(random.Random(options.seed).choice, prompt)
             state = _Lookahead(Window(options.window, options.ngram, fresh), Pool(options.guesses))
             if options.pool_from_prompt:
                 for at in range(len(seq.tokens) - options.ngram + 1):
@@ -155,7 +155,6 @@ class LookaheadDrafter(OneByOne):
             state.draft = None
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Drop windows and pools."""
         for seq in seqs:
             self._states.pop(seq.id, None)
 
@@ -193,28 +192,10 @@ class LookaheadDrafter(OneByOne):
         return state.draft
 
 
-class _Fresh:
-    """Random tokens of the prompt: plausible starting points for the window."""
-
-    __slots__ = ("_dice", "_prompt")
-
-    def __init__(self, dice: random.Random, prompt: list[int]) -> None:
-        self._dice = dice
-        self._prompt = prompt
-
-    def __call__(self) -> int:
-        return self._dice.choice(self._prompt)
-
-
-def build(options: LookaheadOptions, port: TargetPort) -> LookaheadDrafter:
-    """Needs nothing of the target but its passes."""
-    return LookaheadDrafter(options)
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[LookaheadOptions, TargetPort, LookaheadDrafter] = DrafterMethod(
     name="lookahead",
     summary="n-grams from Jacobi iteration in extra rows of the target's own passes (no model)",
-    build=build,
+    build=lambda options, port: LookaheadDrafter(options),
     options=LookaheadOptions,
     paper=arxiv("2402.02057", "Break the sequential dependency of LLM inference using lookahead decoding"),
     shape_of=lambda options: "tree",

@@ -57,16 +57,13 @@ def snapkv_rows(keys: Tensor, queries: Tensor, budget: int) -> Tensor:
     return torch.cat([best, window], 1)
 
 
-Select = Literal["streaming", "snapkv"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MagicDecOptions(DrawOptions):
     """Which rows, how many. Raises `ConfigError` naming what is out of range."""
 
     # which rows the draft sees: "streaming", the first and the last ones; "snapkv", those that the last rows attend
     # to most
-    select: Select = "streaming"
+    select: Literal["streaming", "snapkv"] = "streaming"
     budget: int = 512  # how many rows of the text the draft sees
     sinks: int = 4  # how many rows at the beginning of the text "streaming" always keeps
     observe: int = 32  # how many of the last rows "snapkv" asks what they attend to

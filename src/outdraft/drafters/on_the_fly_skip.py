@@ -56,15 +56,13 @@ class OnTheFlySkipDrafter(PlainDrafter):
         self._options = options
         self._port = port
         self._network = target_network(port)
-        self._sums: dict[int, Tensor] = {}  # [L] cosines of the prompt rows so far, while the prompt is read
-        self._rows: dict[int, int] = {}  # how many rows these are
+        self._sums: dict[int, tuple[Tensor, int]] = {}  # [L] of the prompt rows' cosines so far, and how many rows
         self._skips: dict[int, Skip] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
             self._skips[seq.id] = NO_SKIP
-            self._sums[seq.id] = torch.zeros(self._port.facts.num_layers)
-            self._rows[seq.id] = 0
+            self._sums[seq.id] = torch.zeros(self._port.facts.num_layers), 0
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain without the dropped attentions; none where nothing was dropped, for it would cost what plain does."""
@@ -83,10 +81,10 @@ class OnTheFlySkipDrafter(PlainDrafter):
                 continue
             if after_attention(0) in one.hidden and one.num_committed > (one.draft is not None):
                 cosines = torch.stack([self._cosine(one, layer) for layer in range(self._port.facts.num_layers)])
-                self._sums[key] = self._sums[key].to(cosines) + cosines
-                self._rows[key] += one.num_committed
+                total, rows = self._sums[key]
+                self._sums[key] = total.to(cosines) + cosines, rows + one.num_committed
             if one.draft is not None:
-                total, rows = self._sums.pop(key), self._rows.pop(key)
+                total, rows = self._sums.pop(key)
                 if rows:
                     self._skips[key] = choose((total / rows).tolist(), self._options)
 
@@ -98,7 +96,6 @@ class OnTheFlySkipDrafter(PlainDrafter):
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
             self._sums.pop(seq.id, None)
-            self._rows.pop(seq.id, None)
             self._skips.pop(seq.id, None)
 
 

@@ -40,15 +40,10 @@ def over(inner: Drafter) -> AheadDrafter:
     return AheadDrafter(inner, _block, patient=True)
 
 
-def build(options: PearlOptions, port: TargetPort) -> AheadDrafter:
-    """Over the drafter that the options name."""
-    return over(build_rewinding(options.drafter, port, "pearl"))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[PearlOptions, TargetPort, AheadDrafter] = DrafterMethod(
     name="pearl",
     summary="the next block is drafted while the target judges this one",
-    build=build,
+    build=lambda options, port: over(build_rewinding(options.drafter, port, "pearl")),
     options=PearlOptions,
     paper=arxiv("2408.11850", "PEARL: parallel speculative decoding with adaptive draft length"),
 )

@@ -203,15 +203,10 @@ class PiaDrafter(OneByOne):
             outputs.decay(self._options.decay)
 
 
-def build(options: PiaOptions, port: TargetPort) -> PiaDrafter:
-    """Needs nothing of the target."""
-    return PiaDrafter(options)
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[PiaOptions, TargetPort, PiaDrafter] = DrafterMethod(
     name="pia",
     summary="a trie of short branches of the prompt and of all outputs, frequent ones first (no model)",
-    build=build,
+    build=lambda options, port: PiaDrafter(options),
     options=PiaOptions,
     paper=arxiv(
         "2312.12728",

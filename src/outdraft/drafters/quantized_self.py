@@ -39,7 +39,6 @@ from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetPort
 from outdraft.models.target.open_network import load_network
-from outdraft.nn.cached import CachedContext
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.weights.hub import resolve
@@ -81,10 +80,6 @@ class UpperHalves:
             plane[:, pages] = upper_half(plane[:, pages])
         self._rounded[seq.id] = last
         self.num_rounded += last - first
-
-    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
-        """One row of each, `offset` positions after the pending one, with room for `rooms[i]` rows from it on."""
-        return self.views.tentative(seqs, offset, rooms)
 
 
 _GROUP = 32  # weights that share a scale
@@ -135,7 +130,7 @@ class QuantizedSelfDrafter(PlainDrafter):
         for seq, budget in zip(seqs, budgets, strict=True):
             if budget.depth > 0:
                 self.halves.follow(seq)
-        return grow_own_chains(seqs, budgets, self._own, self.halves.tentative, self._options)
+        return grow_own_chains(seqs, budgets, self._own, self.halves.views.tentative, self._options)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:

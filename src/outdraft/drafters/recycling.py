@@ -127,15 +127,10 @@ class RecyclingDrafter(OneByOne):
         return Draft(tokens=torch.from_numpy(tokens[kept]), parents=torch.from_numpy(parents))
 
 
-def build(options: RecyclingOptions, port: TargetPort) -> RecyclingDrafter:
-    """Needs nothing of the target but its logits."""
-    return RecyclingDrafter(options, port.facts.vocab_size)
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[RecyclingOptions, TargetPort, RecyclingDrafter] = DrafterMethod(
     name="recycling",
     summary="a tree from each token's last seen best successors, kept across requests (no model)",
-    build=build,
+    build=lambda options, port: RecyclingDrafter(options, port.facts.vocab_size),
     options=RecyclingOptions,
     paper=arxiv(
         "2408.08696",

@@ -49,15 +49,10 @@ def over(options: RunAheadOptions, inner: Drafter) -> AheadDrafter:
     return AheadDrafter(inner, missing, patient=False)
 
 
-def build(options: RunAheadOptions, port: TargetPort) -> AheadDrafter:
-    """Over the drafter that the options name."""
-    return over(options, build_rewinding(options.drafter, port, "run_ahead"))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[RunAheadOptions, TargetPort, AheadDrafter] = DrafterMethod(
     name="run_ahead",
     summary="drafts on for as long as the target's pass takes, and cancels what turns out wrong",
-    build=build,
+    build=lambda options, port: over(options, build_rewinding(options.drafter, port, "run_ahead")),
     options=RunAheadOptions,
     paper=arxiv("2407.11798", "PipeInfer: accelerating LLM inference using asynchronous pipelined speculation"),
 )

@@ -53,7 +53,10 @@ class StaticText:
     """A text that does not change, and its automaton."""
 
     text: "array[int]"
-    automaton: Automaton
+    automaton: Automaton = field(default_factory=make_automaton)
+
+    def __post_init__(self) -> None:
+        self.automaton.extend(self.text)
 
 
 @dataclass(slots=True)
@@ -151,10 +154,7 @@ class SamDrafter(IndexDrafter[RequestIndex, StaticText]):
 
 
 def _static(texts: Texts) -> StaticText:
-    text = array("i", [token for one in texts for token in (*one, BORDER)])
-    static = StaticText(text=text, automaton=make_automaton())
-    static.automaton.extend(text)
-    return static
+    return StaticText(text=array("i", [token for one in texts for token in (*one, BORDER)]))
 
 
 def build(options: SamOptions, port: TargetPort) -> SamDrafter:
@@ -162,9 +162,7 @@ def build(options: SamOptions, port: TargetPort) -> SamDrafter:
     static = None
     if options.datastore:
         corpus = open_for(options.datastore, port).corpus
-        text = array("i", np.where(corpus.tokens == corpus.end, BORDER, corpus.tokens).tobytes())
-        static = StaticText(text=text, automaton=make_automaton())
-        static.automaton.extend(text)
+        static = StaticText(text=array("i", np.where(corpus.tokens == corpus.end, BORDER, corpus.tokens).tobytes()))
     return SamDrafter(options, static, build_nested(options.otherwise, port)[0])
 
 

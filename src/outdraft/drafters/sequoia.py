@@ -138,7 +138,6 @@ class SequoiaDrafter(ModelDrafter):
         self._trees = self._best_trees()
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A tree for each sequence that has a budget."""
         trees = []
         for seq, budget, cutoff in zip(seqs, budgets, cutoffs_of(budgets), strict=True):
             nodes = usable_nodes(seq, budget, self._options.nodes)

@@ -47,6 +47,7 @@ class SeveralDrafter:
         self.drafters = [drafter for drafter, _ in inner]
         self.methods = [method for _, method in inner]
         self.shapes = shapes  # what each of them proposes
+        self.traits = Traits(inner=tuple(self.drafters))
         self._held = [LeavingDrafter(drafter, arm) for arm, drafter in enumerate(self.drafters)]
         self._all = frozenset(range(len(inner)))
         self._needs = {self._all: self._join(self._all)}  # by who follows any text
@@ -67,11 +68,6 @@ class SeveralDrafter:
             return Needs()
         chosen = sorted(arms)
         return joined_needs([self.drafters[arm] for arm in chosen], [self.methods[arm].name for arm in chosen])
-
-    @property
-    def traits(self) -> Traits:
-        """All of them are asked, one at a time."""
-        return Traits(inner=tuple(self.drafters))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         for one in self._held:

@@ -97,7 +97,6 @@ class SpecExecDrafter(ModelDrafter):
         self._options = options
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A tree for each sequence that has a budget."""
         cutoffs = cutoffs_of(budgets)
         return grow_trees(
             [self._tree(seq, budget, cutoff) for seq, budget, cutoff in zip(seqs, budgets, cutoffs, strict=True)],
@@ -119,15 +118,10 @@ class SpecExecDrafter(ModelDrafter):
         return Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff, temperature=options.temperature)
 
 
-def build(options: SpecExecOptions, port: TargetPort) -> SpecExecDrafter:
-    """Load the draft model and put the drafter over it."""
-    return SpecExecDrafter(options, open_model(options, port))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[SpecExecOptions, TargetPort, SpecExecDrafter] = DrafterMethod(
     name="specexec",
     summary="the best paths of a smaller model, hundreds of nodes, for targets that are slow to read",
-    build=build,
+    build=lambda options, port: SpecExecDrafter(options, open_model(options, port)),
     options=SpecExecOptions,
     paper=arxiv(
         "2406.02532",

@@ -7,15 +7,11 @@ Kumar et al., "Speculative speculative decoding", 2026, https://arxiv.org/abs/26
                       d1 d2 x           a rejection where the draft had another guess x in mind
     prepared          outcome -> chain
 
-    P_k = a^k (1 - a),  P_K = a^K       chance that k of K tokens are accepted, a: the acceptance rate
-    F^-r                                chance that the token after them is none of the F likeliest
-    F_k = F_0 a^(k / (1 + r)),  F_K = F_0 a^(K / (1 + r)) (1 - a)^(-1 / (1 + r))
-
-minimises the sum of P_k F_k^-r where the F_k, the tokens that are prepared for after k accepted ones, have a given sum.
-They are the likeliest ones by the draft's distribution, or the inner drafter's other guesses where it has none. On a
-miss a short chain is drafted while the target waits (the back-up). Saguaro's sampling bends the distribution that a
-chain is drawn from: less mass on the tokens that would be prepared for, so that a rejection puts one of those in the
-place of what was rejected. Data in: sequences and an inner drafter; data out: chains.
+How many tokens are prepared for behind how many accepted ones is the paper's fan-out (docs/methods/ssd.md). They are
+the likeliest ones by the draft's distribution, or the inner drafter's other guesses where it has none. On a miss a
+short chain is drafted while the target waits (the back-up). Saguaro's sampling bends the distribution that a chain is
+drawn from: less mass on the tokens that would be prepared for, so that a rejection puts one of those in the place of
+what was rejected. Data in: sequences and an inner drafter; data out: chains.
 """
 
 from collections import deque
@@ -40,7 +36,11 @@ from outdraft.options.ranges import check_range
 
 
 def rank_outcomes(acceptance: float, decay: float, available: Seq[int], count: int) -> list[tuple[int, int]]:
-    """The best `count` pairs (k, rank from 1), best first, with ranks up to `available[k]`, k = 0 .. K."""
+    """The best `count` pairs (k, rank from 1), best first, with ranks up to `available[k]`, k = 0 .. K.
+
+    With the acceptance rate a, k of K tokens are accepted with a chance of a^k (1 - a), all of them with a^K; that the
+    token after them is none of the F likeliest has a chance of about F^-decay.
+    """
     longest = len(available) - 1
     chances = [acceptance**k * (1 - acceptance if k < longest else 1) for k in range(longest + 1)]
     best = [(-chances[k], k, 1) for k, most in enumerate(available) if most]
@@ -66,17 +66,13 @@ Outcome = tuple[int, ...]  # the tokens that the target will have written
 _PRIOR = (4, 1)  # tokens accepted, and rejected, that a request is taken to have seen before its first
 
 
-def _two_wide() -> dict[str, Any]:
-    return {"method": "draft_model", "width": 2}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsdOptions:
     """Who drafts, and for how many outcomes. Raises `ConfigError` naming what is out of range."""
 
     # the drafter: a name, or {"method": NAME, OPTION: VALUE}; its second choices are the outcomes that are prepared
     # for
-    drafter: str | Mapping[str, Any] = field(default_factory=_two_wide)
+    drafter: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model", "width": 2})
     # for how many outcomes of the pass a next guess is prepared, at most; in the paper (k + 1) times the mean fan-out
     outcomes: int = 6
     # the exponent r: the chance that a token is none of the F most probable ones is taken to fall as F^-r
@@ -100,9 +96,8 @@ class _Round:
     length: int = 0  # of the text
     guess: AheadGuess = field(default_factory=AheadGuess)
     budget: Budget = field(default_factory=lambda: Budget(depth=0))
-    prepared: dict[Outcome, tuple[int, AheadGuess]] = field(
-        default_factory=dict
-    )  # with its rank among those of its length
+    # with its rank among those of its length
+    prepared: dict[Outcome, tuple[int, AheadGuess]] = field(default_factory=dict)
     accepted: int = _PRIOR[0]  # tokens, since the request began
     rejected: int = _PRIOR[1]
 
@@ -126,11 +121,7 @@ class SsdDrafter:
         self.hits_by_rank = [0] * options.outcomes
         self._options = options
         self._rounds: dict[int, _Round] = {}
-
-    @property
-    def traits(self) -> Traits:
-        """It works beside the pass."""
-        return Traits(ahead=self.ahead, inner=(self.inner,))
+        self.traits = Traits(ahead=self.ahead, inner=(inner,))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Nothing is prepared, and nothing is known of what will be accepted."""
@@ -178,7 +169,9 @@ class SsdDrafter:
                 waiting.append((seq, deque(self._outcomes(self._rounds[seq.id], paths[seq.id], after))))
         while waiting:
             asked = [(seq, *outcomes.popleft()) for seq, outcomes in waiting]
-            for (seq, rank, outcome), guess in zip(asked, self._ask([(seq, to) for seq, _, to in asked]), strict=True):
+            texts = [imagine(seq, outcome) for seq, _, outcome in asked]
+            budgets = [replace(self._rounds[seq.id].budget, nodes=None) for seq, _, _ in asked]
+            for (seq, rank, outcome), guess in zip(asked, self._guess(texts, budgets), strict=True):
                 if guess.tokens:  # else there is no room behind that outcome
                     self._rounds[seq.id].prepared[outcome] = rank, guess
             if is_over():
@@ -213,11 +206,6 @@ class SsdDrafter:
             else:
                 found.append([*guess.tokens, *(other for others in guess.others for other in others)])
         return found
-
-    def _ask(self, asked: Seq[tuple[Sequence, Outcome]]) -> list[AheadGuess]:
-        """A chain behind each text and what is imagined of its future."""
-        budgets = [replace(self._rounds[seq.id].budget, nodes=None) for seq, _ in asked]
-        return self._guess([imagine(seq, tokens) for seq, tokens in asked], budgets)
 
     def _guess(self, texts: Seq[Sequence], budgets: Seq[Budget]) -> list[AheadGuess]:
         """A chain behind each text."""
@@ -268,7 +256,6 @@ class SsdDrafter:
                 now.rejected += not one.verdict.bonus
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget what was prepared."""
         self.inner.end(seqs)
         for seq in seqs:
             self._rounds.pop(seq.id, None)
@@ -297,15 +284,10 @@ def bend(distribution: Tensor, top: list[int], factor: float) -> Tensor:
     return bent / mass if mass > 0 else distribution
 
 
-def build(options: SsdOptions, port: TargetPort) -> SsdDrafter:
-    """Over the drafter that the options name."""
-    return SsdDrafter(options, build_rewinding(options.drafter, port, "ssd"))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[SsdOptions, TargetPort, SsdDrafter] = DrafterMethod(
     name="ssd",
     summary="prepares the next guess for several outcomes of the pass under way",
-    build=build,
+    build=lambda options, port: SsdDrafter(options, build_rewinding(options.drafter, port, "ssd")),
     options=SsdOptions,
     paper=arxiv("2603.03251", "Speculative speculative decoding"),
 )

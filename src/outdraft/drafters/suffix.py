@@ -129,15 +129,10 @@ def _draft(pending: int, guess: TreeGuess, budget: Budget) -> Draft:
     return Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), confidence=torch.tensor(shares))
 
 
-def build(options: SuffixOptions, port: TargetPort) -> SuffixDrafter:
-    """Needs nothing of the target."""
-    return SuffixDrafter(options)
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[SuffixOptions, TargetPort, SuffixDrafter] = DrafterMethod(
     name="suffix",
     summary="suffix trees of this request and of earlier answers, drafting as far as the counts are sure (no model)",
-    build=build,
+    build=lambda options, port: SuffixDrafter(options),
     options=SuffixOptions,
     paper=arxiv("2411.04975", "SuffixDecoding: extreme speculative decoding for emerging AI applications"),
     shape_of=lambda options: "tree" if options.tree else "chain",

@@ -4,24 +4,19 @@
     again       a b c d e f                    as tentative rows behind the text; its argmaxes b' c' d' ... against
     score       how many of b c d e f g        what the target wrote; the set that agrees best drafts
 
-    trial 1 2 3 ... 24 random | 25 the set of largest mean + 2.5 sigma | 26 ... random
-    ends when a score is high enough, nothing better came for long, or enough was tried
+    pending -+- t1 -+- t2 ---- t3        siblings: leaves beside the chain, the more, the less sure it is; they are
+             +- u1  +- u2                judged and never fed to the draft, so they cost no draft pass
 
-    pending -+- t1 -+- t2 ---- t3        confidence of the best token   > .95: 3 tokens   > .8: 5   > .5: 8   else 10
-             +- u1  +- u2                a drawn guess: half as many, without replacement, the first one goes on
-
-Leaves are judged and never fed to the draft, so they cost no draft pass. All sets are of one size, so that the score
-alone compares them. The search belongs to the drafter, not to a request: its state stays. Which set drafts depends on
-text that is written, never on a guess. Xia et al., "SWIFT: on-the-fly self-speculative decoding for LLM inference
-acceleration", 2024, https://arxiv.org/abs/2410.06916: the settings are theirs. Data in: sequences; data out: chains, or
-chains with siblings.
+All sets are of one size, so that the score alone compares them. The search belongs to the drafter, not to a request:
+its state stays. Which set drafts depends on text that is written, never on a guess. Xia et al., "SWIFT: on-the-fly
+self-speculative decoding for LLM inference acceleration", 2024, https://arxiv.org/abs/2410.06916: the settings are
+theirs. Data in: sequences; data out: chains, or chains with siblings.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -150,11 +145,11 @@ def _skip(out: Seq[tuple[int, int]]) -> Skip:
     return Skip(attention, mlp)
 
 
-_WIDTHS = ((0.95, 3), (0.8, 5), (0.5, 8), (0.0, 10))
+_WIDTHS = ((0.95, 3), (0.8, 5), (0.5, 8), (0.0, 10))  # above which confidence of the best token, how many children
 
 
 def width_at(confidence: float, *, drawn: bool) -> int:
-    """Children of a node whose best child is so probable."""
+    """Children of a node whose best child is so probable; of a drawn guess half as many, without replacement."""
     width = next(width for cutoff, width in _WIDTHS if confidence > cutoff)
     return (width + 1) // 2 if drawn else width
 
@@ -263,18 +258,16 @@ class SwiftDrafter(PlainDrafter):
         return sum(ours == theirs for ours, theirs in zip(guessed, seq.tokens[-count:], strict=True)) / count
 
 
-def _describe(drafter: SwiftDrafter) -> Mapping[str, Any]:
-    skip = drafter.search.best
-    return {"first_skip_attention": sorted(skip.attention), "first_skip_mlp": sorted(skip.mlp)}
-
-
 METHOD = DrafterMethod(
     name="swift",
     summary="the target without some of its sublayers; a search beside the text finds which",
     build=SwiftDrafter,
     options=SwiftOptions,
     paper=arxiv("2410.06916", "SWIFT: on-the-fly self-speculative decoding for LLM inference acceleration"),
-    describe=_describe,
+    describe=lambda drafter: {
+        "first_skip_attention": sorted(drafter.search.best.attention),
+        "first_skip_mlp": sorted(drafter.search.best.mlp),
+    },
     shape_of=lambda options: "tree" if options.siblings else "chain",
     forms={"chain": {"siblings": False}, "tree": {"siblings": True}},
 )

@@ -22,11 +22,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft, chain
-from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.drafter import Drafter, Traits
 from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import Chooser, Sample, takes_argmax
 from outdraft.drafters.shared.composed.ahead import AheadGuess, build_rewinding, first_path, imagine
 from outdraft.drafters.shared.composed.nested import in_lane
@@ -34,6 +33,7 @@ from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.networks.draft_network import target_network
 from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
+from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CacheFullError, ConfigError
 from outdraft.options.ranges import MOST_NODES, check_range
@@ -111,10 +111,8 @@ class TriForceOptions(SampleOptions):
             raise ConfigError(f"budget={self.budget}: must hold two chunks of chunk={self.chunk} rows")
 
 
-class TriForceDrafter:
-    """A view for each sequence; the small drafter keeps its own memory."""
-
-    needs = Needs()
+class TriForceDrafter(PlainDrafter):
+    """A view for each sequence. The small drafter keeps its own memory, and sees no verdict: none is on its guess."""
 
     def __init__(self, options: TriForceOptions, port: TargetPort, small: Drafter) -> None:
         self.views = SparseViews(port)
@@ -124,11 +122,7 @@ class TriForceDrafter:
         self._port = port
         self._small = small
         self._network = target_network(port)
-
-    @property
-    def traits(self) -> Traits:
-        """The small drafter is asked."""
-        return Traits(inner=(self._small,))
+        self.traits = Traits(inner=(small,))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An empty view, and whatever the small drafter needs."""
@@ -217,25 +211,16 @@ class TriForceDrafter:
         else:
             self.views.follow(seq)
 
-    def observe(self, seen: Seq[Seen]) -> None:
-        """The text says all; what was judged is not the small drafter's guess."""
-
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget views and small memories."""
         for seq in seqs:
             self.views.free(seq)
         self._small.end(seqs)
 
 
-def build(options: TriForceOptions, port: TargetPort) -> TriForceDrafter:
-    """Build the small drafter beside the target."""
-    return TriForceDrafter(options, port, build_rewinding(options.draft, port, "triforce"))
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[TriForceOptions, TargetPort, TriForceDrafter] = DrafterMethod(
     name="triforce",
     summary="a small drafter, the target over retrieved keys, the target: for very long contexts",
-    build=build,
+    build=lambda options, port: TriForceDrafter(options, port, build_rewinding(options.draft, port, "triforce")),
     options=TriForceOptions,
     paper=arxiv(
         "2404.11912",

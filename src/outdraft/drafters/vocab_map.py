@@ -11,7 +11,6 @@ https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains with the 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -117,11 +116,6 @@ def build(options: VocabMapOptions, port: TargetPort) -> VocabMapDrafter:
     )
 
 
-def describe(drafter: VocabMapDrafter) -> Mapping[str, Any]:
-    """What the model's options came to, and how many tokens both vocabularies have."""
-    return {**describe_model(drafter), "shared_tokens": drafter.num_shared}
-
-
 METHOD = DrafterMethod(
     name="vocab_map",
     summary="a smaller model of another vocabulary, restricted to the tokens that both have",
@@ -132,5 +126,5 @@ METHOD = DrafterMethod(
         "2502.05202",
         "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
     ),
-    describe=describe,
+    describe=lambda drafter: {**describe_model(drafter), "shared_tokens": drafter.num_shared},
 )

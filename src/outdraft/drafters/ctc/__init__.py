@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from outdraft.core.draft import Draft
+from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
 from outdraft.core.method import DrafterMethod, arxiv
 from outdraft.core.policy import Budget
@@ -19,13 +19,13 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
 from outdraft.drafters.ctc.collapse import StringTrie, chain_of, likeliest, trie_of
 from outdraft.drafters.ctc.net import CtcNet
+from outdraft.drafters.shared.choose import check_finite
 from outdraft.drafters.shared.heads.drafter import open_heads
 from outdraft.drafters.shared.heads.states import states_of
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_nodes
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.base import RoundedOptions
-from outdraft.options.errors import NumericsError
 from outdraft.options.ranges import MOST_NODES, check_range
 
 
@@ -75,16 +75,13 @@ class CtcDrafter(StateDrafter):
         states = self._states.of(seqs).view(len(seqs) * count, -1)
         log_probs = torch.log_softmax(self._net.logits(states).float(), -1)  # [n * S, V + 1]
         best = log_probs.topk(min(self._options.width, blank), -1)
-        rows = zip(best.indices.tolist(), best.values.tolist(), log_probs[:, blank].tolist(), strict=True)
-        made = []
-        for row, (tokens, values, empty) in enumerate(rows):
-            if not values[0] > -torch.inf:
-                seq = seqs[row // count]
-                raise NumericsError(
-                    f"sequence {seq.id}: the drafter's logits hold {values[0]} at position {len(seq.tokens)}: its "
-                    "weights are damaged or overflow in this dtype; load it in float32"
-                )
-            made.append(dict(zip(tokens, values, strict=True)) | ({blank: empty} if self._options.width > 1 else {}))
+        values = best.values.tolist()
+        check_finite(seqs, [row // count for row in range(len(values))], [own[0] for own in values])
+        rows = zip(best.indices.tolist(), values, log_probs[:, blank].tolist(), strict=True)
+        made = [
+            dict(zip(tokens, own, strict=True)) | ({blank: empty} if self._options.width > 1 else {})
+            for tokens, own, empty in rows
+        ]
         return [made[i : i + count] for i in range(0, len(made), count)]
 
     def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> StringTrie:
@@ -98,7 +95,7 @@ class CtcDrafter(StateDrafter):
     def _draft(self, seq: Sequence, trie: StringTrie | None, cutoff: Cutoff) -> Draft:
         """The tree below the pending token."""
         if trie is None:
-            return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
+            return chain([seq.pending])
         masses, parents = trie.masses, trie.parents
         shares = [1.0, *(masses[i] / max(masses[parents[i]], 1e-300) for i in range(1, len(parents)))]
         below = torch.tensor(trie.tokens[1:], dtype=torch.long)

@@ -9,8 +9,15 @@ from pathlib import Path
 import torch
 
 from outdraft.drafters.eagle.net import MODEL_TYPE, EagleConfig, EagleNet, load_eagle, save_eagle
-from outdraft.drafters.shared.features.learn import LayerLearning, begin, falling, learn_features, target_taps
-from outdraft.drafters.shared.learning.inflate import layers_after, widen
+from outdraft.drafters.shared.features.learn import (
+    LayerLearning,
+    begin,
+    falling,
+    learn_features,
+    target_taps,
+    widen_layer,
+)
+from outdraft.drafters.shared.learning.inflate import layers_after
 from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.ranges import check_range
@@ -72,12 +79,8 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
     )
     big = EagleNet(config, inflate_decoder(target, width=width), net.join.dtype, vocab=net.vocab)
     states = {"fusion.weight": len(old.taps), "join.weight": 2}
-    heights = {
-        "block.qkv.weight": [heads * old.head_dim for heads in (old.num_heads, old.num_kv_heads, old.num_kv_heads)],
-        "block.up.weight": [old.intermediate_size] * 2,
-    }
     for name, parameter in big.named_parameters():
-        wide = widen(net.get_parameter(name), width, states.get(name, 1), heights.get(name))
+        wide = widen_layer(name, net.get_parameter(name), net.shape, width, states=states.get(name, 1))
         if name == "norm.weight" and target.config.tie_embeddings:
             wide = wide / width  # the head is the embedding, which is repeated and not divided
         parameter.copy_(wide)

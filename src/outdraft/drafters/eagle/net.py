@@ -1,7 +1,6 @@
 """EAGLE's network: one decoder layer that extrapolates the target's features, one token at a time.
 
-Li et al., "EAGLE-3: scaling up inference acceleration of large language models via training-time test", 2025,
-https://arxiv.org/abs/2503.01840.
+Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840.
 
     taps (low, mid, high) -- norms -- fuse --> f_i --+-----------------------(+)-- block --> g_i -- norm, target's head
     embedding of x_{i+1} ----- norm -----> join -----+---> join(e, f) --------+         predicts x_{i+2}

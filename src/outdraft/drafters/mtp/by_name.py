@@ -106,9 +106,7 @@ def take(directory: Path) -> NamedLayer:
             )
         named = _apart({from_speculators(name): source[name] for name in source if name.startswith(SPECULATORS)})
     else:
-        (first, *more) = sorted(
-            name.removesuffix("eh_proj.weight") for name in source if name.endswith("eh_proj.weight")
-        )
+        (first, *more) = sorted(name.removesuffix(_JOIN) for name in source if name.endswith(_JOIN))
         if more:
             raise CapabilityError(f"{directory} holds {1 + len(more)} MTP layers, and outdraft renames one")
         named = {_original(name, _TO_DEEPSEEK, first): source[name] for name in source if name.startswith(first)}

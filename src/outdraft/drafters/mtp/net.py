@@ -1,7 +1,6 @@
 """The network: a decoder layer between norms, over the target's last feature and the next token's embedding.
 
-DeepSeek-AI, "DeepSeek-V3 technical report", 2024, https://arxiv.org/abs/2412.19437, with the names that Qwen3-Next's
-checkpoints have for it (`mtp.*`).
+DeepSeek-AI, 2024, https://arxiv.org/abs/2412.19437, with the names of Qwen3-Next's checkpoints (`mtp.*`).
 
     embedding of x_{i+1} -- norm --+
                                    cat -- fc --> layers --> g_i -- norm --+-- the target's head --> x_{i+2}

@@ -52,11 +52,6 @@ class ParallelSamplingDrafter(PlainDrafter):
         self._said: dict[int, tuple[int, Tensor]] = {}  # sequence -> tokens of the text, logits [m, V] behind them
         self._probes: dict[int, list[list[int]]] = {}  # sequence -> of each node of its draft, the probes behind it
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no text is left."""
-        return not self._said and not self._probes
-
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """The guesses that the last pass made, and look-aheads for the next ones."""
         depths, said = [], list[Tensor]()
@@ -115,7 +110,6 @@ class ParallelSamplingDrafter(PlainDrafter):
                 self._said[one.seq.id] = len(one.seq.tokens), one.logits[rows]
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Texts that are over."""
         for seq in seqs:
             self._said.pop(seq.id, None)
             self._probes.pop(seq.id, None)

@@ -91,10 +91,8 @@ def new(options: ParallelSamplingLearning, target: Decoder, seed: int) -> Parall
     net = LookAheads(config, torch.float32, target.device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        some = target.embed(
-            torch.arange(min(known.vocab_size, 4096), device=target.device),
-            torch.zeros(min(known.vocab_size, 4096), dtype=torch.long, device=target.device),
-        ).float()
+        ids = torch.arange(min(known.vocab_size, 4096), device=target.device)
+        some = target.embed(ids, torch.zeros_like(ids)).float()
         noise = torch.randn(net.places.shape, generator=generator).to(some.device)
         net.places.copy_(some.mean(0) + 0.1 * some.std() * noise)
     return ParallelSamplingLearner(net, target, options)
