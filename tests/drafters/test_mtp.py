@@ -144,6 +144,14 @@ def test_files_that_cannot_be_are_refused(told, drop, more, error, words, tmp_pa
         load_mtp(tmp_path, target_of())
 
 
+def test_a_file_that_lost_the_layer_itself_is_refused(tmp_path):
+    shutil.copy(PEERS / "config.json", tmp_path)
+    tensors = load_file(PEERS / "model.safetensors")
+    save_file({name: one for name, one in tensors.items() if ".layers." not in name}, tmp_path / "model.safetensors")
+    with pytest.raises(ModelLoadError, match=r"'mtp\.layers\.0\..*' is missing"):
+        load_mtp(tmp_path, target_of())
+
+
 @pytest.mark.parametrize("key", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
 def test_a_count_of_layers_that_are_not_there_is_noted(key, tmp_path, caplog):
     """The layer that is there drafts every step."""

@@ -167,7 +167,7 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
                 "every step"
             )
         tell_count(directory, whole, key, len(numbered))
-    config = MtpConfig(layers=replace(layers, num_layers=len(numbered)), tap=facts.num_layers)
+    config = MtpConfig(layers=replace(layers, num_layers=max(1, len(numbered))), tap=facts.num_layers)
     config.require(facts)
     vocab = find_vocab(tensors, None, facts.vocab_size, directory)
     return fill(
