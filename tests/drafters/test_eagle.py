@@ -11,6 +11,7 @@ from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.policy import Budget
 from outdraft.drafters.eagle import EagleOptions
+from outdraft.drafters.eagle.learn import LEARN, EagleLearning
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet
 from outdraft.drafters.shared.features.drafter import FeatureDrafter
 from outdraft.drafters.shared.features.network import FeatureForm
@@ -239,3 +240,10 @@ def test_a_network_of_other_layers_than_one_is_refused():
     with pytest.raises(CapabilityError, match="num_layers=2"):
         EagleNet(config, tiny_model())
     EagleNet(replace(config, num_layers=1), tiny_model())
+
+
+def test_another_number_of_heads_needs_no_word_of_those_of_keys():
+    """As with other networks on features: the target's number of key heads where it divides, else as many as heads."""
+    for heads, kv_heads in ((3, 3), (2, 2), (8, 2)):
+        config = LEARN.new(EagleLearning(num_heads=heads), tiny_model(vocab=V), 0).net.config
+        assert (config.num_heads, config.num_kv_heads) == (heads, kv_heads)

@@ -39,15 +39,15 @@ class EagleLearning(LayerLearning):
 
 def _new(options: EagleLearning, target: Decoder, seed: int) -> EagleNet:
     """A fresh network; its last norm starts as the target's."""
-    known, vocab = target.config, options.vocab(target)
+    known, layers, vocab = target.config, options.layers(target.config), options.vocab(target)
     config = EagleConfig(
         taps=target_taps(options.taps, known.num_layers),
         hidden_size=known.hidden_size,
         vocab_size=known.vocab_size,
-        num_heads=options.num_heads or known.num_heads,
-        num_kv_heads=options.num_kv_heads or known.num_kv_heads,
-        head_dim=options.head_dim or known.head_dim,
-        intermediate_size=options.intermediate_size or known.intermediate_size,
+        num_heads=layers.num_heads,
+        num_kv_heads=layers.num_kv_heads,
+        head_dim=layers.head_dim,
+        intermediate_size=layers.intermediate_size,
         max_len=known.max_len,
         draft_vocab_size=0 if vocab is None else len(vocab),
         norm_eps=known.norm_eps,
