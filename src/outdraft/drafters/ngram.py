@@ -1,14 +1,13 @@
 """Look the next tokens up in the text itself: find the last tokens earlier in prompt or output, copy what followed.
 
 Saxena, "Prompt lookup decoding", 2023, https://github.com/apoorvumang/prompt-lookup-decoding.
-Data in: token ids; data out: a deterministic chain, or a small trie of several continuations. No model, no state but an
-index of the text.
+Longest suffix first, latest match first; short continuations are kept. Data in: token ids; data out: a deterministic
+chain, or a small trie of several continuations. No model, no state but an index of the text.
 """
 
 from dataclasses import dataclass, field
 
 from outdraft.core.method import DrafterMethod, Paper
-from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter, check_ngrams
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.models.networks.port import TargetPort
@@ -38,20 +37,13 @@ class NgramOptions:
         check_ngrams(self.min_ngram, self.max_ngram, self.width)
 
 
-def build(options: NgramOptions, port: TargetPort) -> LookupDrafter:
-    """Needs nothing of the target. Longest suffix first, latest match first; short continuations are kept."""
-
-    def make_index(seq: Sequence) -> NgramIndex:
-        return NgramIndex(options.min_ngram, options.max_ngram, wrap=options.wrap)
-
-    return LookupDrafter(make_index, options.width)
-
-
-METHOD = DrafterMethod(
+METHOD: DrafterMethod[NgramOptions, TargetPort, LookupDrafter] = DrafterMethod(
     name="ngram",
     also_called=("ngram_gpu",),
     summary="look the last tokens up in prompt and output, copy what followed (no model)",
-    build=build,
+    build=lambda options, port: LookupDrafter(
+        lambda seq: NgramIndex(options.min_ngram, options.max_ngram, wrap=options.wrap), options.width
+    ),
     options=NgramOptions,
     paper=Paper(
         title="Prompt lookup decoding", year=2023, link="https://github.com/apoorvumang/prompt-lookup-decoding"

@@ -13,11 +13,9 @@ https://arxiv.org/abs/2502.10424; docs/methods/quantized_self.md says what diffe
 chains with the distributions they were drawn from (none at temperature 0).
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -178,17 +176,15 @@ def _grid(config: ModelConfig, bits: int) -> QuantConfig:
     return QuantConfig(bits=bits, group_size=group, keep=(), layer_bits=(("lm_head", 8),))
 
 
-def describe(drafter: QuantizedSelfDrafter) -> Mapping[str, Any]:
-    """Who computes it, how it is rounded, and what a pass reads of it."""
-    network = drafter.network
-    return {"kernels": network.kernels, "variant": network.config.variant, "pass_bytes": network.pass_bytes}
-
-
 METHOD = DrafterMethod(
     name="quantized_self",
     summary="the target's own weights on 4 or 8 bits, over its own cache or a view of it on 4 bits",
     build=build,
     options=QuantizedSelfOptions,
     paper=arxiv("2502.10424", "QuantSpec: self-speculative decoding with hierarchical quantized KV cache"),
-    describe=describe,
+    describe=lambda drafter: {
+        "kernels": drafter.network.kernels,
+        "variant": drafter.network.config.variant,
+        "pass_bytes": drafter.network.pass_bytes,
+    },
 )

@@ -25,7 +25,6 @@ from outdraft.drafters.shared.look_up.quotes import Texts
 from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
 from outdraft.kernels.text_index.automaton import Automaton, Cursor, make_automaton
 from outdraft.models.networks.port import TargetPort
-from outdraft.options.base import DraftShape
 from outdraft.options.ranges import check_range
 
 
@@ -166,16 +165,11 @@ def build(options: SamOptions, port: TargetPort) -> SamDrafter:
     return SamDrafter(options, static, build_nested(options.otherwise, port)[0])
 
 
-def shape_of(options: SamOptions) -> DraftShape:
-    """A copy is a chain; what is asked where there is none may be a tree."""
-    return "tree" if shape_of_nested([options.otherwise]) == "tree" else "chain"
-
-
 METHOD = DrafterMethod(
     name="sam",
     summary="copy on from the longest match, by suffix automata of the request and of a datastore (no model)",
     build=build,
     options=SamOptions,
     paper=arxiv("2411.10666", "SAM decoding: speculative decoding via suffix automaton"),
-    shape_of=shape_of,
+    shape_of=lambda options: "tree" if shape_of_nested([options.otherwise]) == "tree" else "chain",
 )

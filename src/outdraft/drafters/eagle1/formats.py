@@ -74,10 +74,6 @@ def _write_authors(net: LastFeatureNet, target: Decoder, target_name: str, direc
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
-def _matches_authors(directory: Path) -> bool:
-    return _is_eagle1(directory) and not _is_sglangs(directory)
-
-
 FORMATS: tuple[HeadFormat[LastFeatureNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="sglang",
@@ -90,7 +86,7 @@ FORMATS: tuple[HeadFormat[LastFeatureNet, Decoder | TargetPort, Decoder], ...] =
     HeadFormat(
         name="eagle",
         summary="EAGLE-1 as its authors write it",
-        matches=_matches_authors,
+        matches=lambda directory: _is_eagle1(directory) and not _is_sglangs(directory),
         read=_read,
         write=_write_authors,
     ),

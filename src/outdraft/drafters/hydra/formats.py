@@ -49,10 +49,6 @@ _KNOWN: Mapping[str, tuple[Any, ...]] = {
 _BESIDE = (*_KNOWN, "base_model_name_or_path", "hydra_num_heads", "hydra_num_layers")
 
 
-def _published(directory: Path) -> bool:
-    return any((directory / name).exists() for name in FILES)
-
-
 def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
     """The heads, for this target, whose kind of attention the prefix layer has."""
     facts, told, found = facts_of(target), read_config(directory), dict(open_tensors(directory, FILES))
@@ -174,7 +170,7 @@ FORMATS: Formats = (
     HeadFormat(
         name="hydra",
         summary="the authors' layout: hydra_lm_head.pt",
-        matches=_published,
+        matches=lambda directory: any((directory / name).exists() for name in FILES),
         read=_read_published,
         write=_write_published,
     ),

@@ -46,10 +46,6 @@ from outdraft.weights.safetensors import SINGLE, read_tensors
 _MODEL_TYPE = "mtp"
 
 
-def _is_speculators(directory: Path) -> bool:
-    return read_config(directory).get("speculators_model_type") == _MODEL_TYPE
-
-
 def _is_native(directory: Path) -> bool:
     """By itself: a whole model that holds an MTP layer is a model."""
     names = tensor_names(directory)
@@ -124,7 +120,7 @@ FORMATS: tuple[HeadFormat[MtpNet | NamedLayer, Decoder | TargetPort | None, Deco
     HeadFormat(
         name="speculators",
         summary="speculators' MTP",
-        matches=_is_speculators,
+        matches=lambda directory: read_config(directory).get("speculators_model_type") == _MODEL_TYPE,
         read=_read,
         write=_write_speculators,
         by_name=holds_speculators,
