@@ -107,9 +107,8 @@ def _trees(
     feed: FeedTrees,
     template: Seq[tuple[int, ...]] | None = None,
 ) -> list[Draft]:
-    cutoffs = cutoffs_of(budgets, options.confidence_threshold)
     shape, nodes = (None, options.nodes) if template is None else (Template(template), len(template))
-    trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=shape, nodes=nodes)
+    trees = new_trees(options, seqs, depths, budgets, shape, nodes)
     for tree in trees:
         if options.keeps_best_paths and takes_argmax(tree.seq, options.sample):
             tree.shape = BestPaths(max(1, tree.max_nodes))
