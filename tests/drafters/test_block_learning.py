@@ -12,6 +12,7 @@ from outdraft.drafters.shared.blocks.learn import decaying, paced
 from outdraft.drafters.shared.blocks.spots import chosen_rows
 from outdraft.learn.compare import compare
 from outdraft.learn.losses import forward_kl
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 
@@ -70,6 +71,12 @@ def test_blocks_begin_at_some_rows_in_training_and_at_all_in_an_exam():
     assert chosen_rows(lesson(), 3).tolist() == list(range(7))
     one, other = (chosen_rows(lesson(moment=Moment(step=0, steps=9, seed=seed)), 3).tolist() for seed in (1, 2))
     assert len(one) == len(other) == 3 and one == sorted(one) and one != other
+
+
+def test_heads_that_cannot_share_their_keys_are_refused():
+    method, target = find_learner("dflash"), random_decoder(tiny_config(vocab=9, layers=2), dtype=torch.float32)
+    with pytest.raises(ConfigError, match=r"num_heads=3, num_kv_heads=2: .* must be a multiple"):
+        method.new(method.options(taps=(0, 1), num_heads=3, num_kv_heads=2), target, 0)
 
 
 def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():

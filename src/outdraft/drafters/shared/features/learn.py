@@ -56,9 +56,16 @@ class LayerLearning:
     def layers(self, target: ModelConfig, *, num_layers: int = 1, qk_norm: bool = False) -> ModelConfig:
         """Llama's layers (Qwen3's with `qk_norm`) of these sizes and the target's width.
 
-        Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly.
+        Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly. Raises
+        `ConfigError` for heads that cannot share their keys.
         """
         size, heads = self.head_dim or target.head_dim, self.num_heads or target.num_heads
+        kv_heads = self.num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads)
+        if heads % kv_heads:
+            raise ConfigError(
+                f"num_heads={heads}, num_kv_heads={kv_heads}: heads share keys and values in equal groups, so the "
+                "first must be a multiple of the second"
+            )
         rope = target.rope if target.rope is not None and target.rope.dim == size else RopeConfig(dim=size)
         if rope.kind == "longrope" or rope.query_growth:
             rope = RopeConfig(dim=size, theta=rope.theta)
@@ -68,7 +75,7 @@ class LayerLearning:
             hidden_size=target.hidden_size,
             num_layers=num_layers,
             num_heads=heads,
-            num_kv_heads=self.num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads),
+            num_kv_heads=kv_heads,
             head_dim=size,
             intermediate_size=self.intermediate_size or target.intermediate_size,
             max_len=target.max_len,
