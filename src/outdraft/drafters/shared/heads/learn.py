@@ -120,14 +120,6 @@ def choose_projected(net: HeadNet, target: Decoder, counts: Tensor) -> None:
         project_as(net, target)
 
 
-@torch.no_grad()
-def begin_as(net: HeadNet, target: Decoder) -> None:
-    """Untrained, every head says what the target said before: its head, and nothing else yet."""
-    for parameter in net.parameters():
-        parameter.zero_()
-    project_as(net, target)
-
-
 def project_as(net: HeadNet, target: Decoder) -> None:
     """Projections of its own begin as the target's head; CTC's blank, which the target does not have, says nothing."""
     for projection in net.projections:
@@ -163,7 +155,10 @@ def learn_heads(
             **sizes(chosen, known),
         )
         net = kind(config, torch.float32, target.device)
-        begin_as(net, target)
+        with torch.no_grad():  # untrained, every head says what the target said before: its head, and nothing else yet
+            for parameter in net.parameters():
+                parameter.zero_()
+            project_as(net, target)
         net.begin(seed)
         return learner(net, target, chosen, seed, None)
 
