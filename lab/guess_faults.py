@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 DRAFTERS = "outdraft.drafters"
-_TEXTS = "shared.blocks.texts:BlockTexts"
+_TEXTS = "shared.blocks.drafter:BlockTexts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ class Course:
         self.ids = torch.zeros(rows, length + 1, dtype=torch.long, device=device)
         self.documents = torch.zeros_like(self.ids)
         self.answer = torch.zeros(rows, length + 1, dtype=torch.bool, device=device)
-        self.taps = nets[0].form.taps
+        self.taps = nets[0].taps
         told = (rows, len(self.taps) + 1, length, width)
         self.told = torch.zeros(
             told, dtype=teacher.target.dtype, device=device

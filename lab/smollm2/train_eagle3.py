@@ -50,7 +50,7 @@ def main() -> int:
     device = choose_device(asked.device)
     target = fill_decoder(open_weights(asked.model, "bfloat16"), device)
     nets = [grown(asked.init, target, layers) for layers in asked.layers]
-    teacher = Teacher(target, nets[0].form.taps)
+    teacher = Teacher(target, nets[0].taps)
     learned, held = texts_of(asked.answers)
     tokens = sum(len(text.ids) for text in learned)
     course = Course(teacher, nets, asked.rows, asked.length)

@@ -7,26 +7,27 @@ from pathlib import Path
 import torch
 from contracts.sides import randomise
 
-from outdraft.drafters.dflash.kind import KIND as DFLASH
-from outdraft.drafters.dflash2.kind import KIND as DFLASH2
-from outdraft.drafters.dflash2.kind import Dflash2Sizes
-from outdraft.drafters.dspark.kind import KIND as DSPARK
-from outdraft.drafters.dspark.kind import DsparkSizes
+from outdraft.drafters.dflash import KIND as DFLASH
+from outdraft.drafters.dflash2 import KIND as DFLASH2
+from outdraft.drafters.dflash2.net import Dflash2Sizes
+from outdraft.drafters.dspark import KIND as DSPARK
+from outdraft.drafters.dspark.net import DsparkSizes
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.drafters.eagle3.formats import save_eagle3
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.drafters.kangaroo.net import KangarooAdapter, KangarooConfig, save_adapter
 from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
 from outdraft.drafters.p_eagle.formats import save_p_eagle
-from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.features.fused.config import FusedConfig
-from outdraft.drafters.shared.features.fused.net import FusedNet
+from outdraft.drafters.shared.blocks.net import BlockConfig
+from outdraft.drafters.shared.features.fused.net import FusedConfig, FusedNet
 from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
-from outdraft.drafters.shared.features.learn import like_target
+from outdraft.drafters.shared.features.learn import LayerLearning
 from outdraft.models.files.load import save_model
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import llama_config
 from outdraft.testing.spec_table import DrafterRow
+
+like_target = LayerLearning().layers
 
 
 def small(vocab: int, *, seed: int = 1) -> Decoder:

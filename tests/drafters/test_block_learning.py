@@ -8,11 +8,11 @@ import torch.nn.functional as F
 
 from outdraft.core.learner import Guess, Lesson, Moment, Outlook
 from outdraft.core.learner_registry import find_learner
-from outdraft.drafters.dflash2.net import CandidateSelector
-from outdraft.drafters.shared.blocks.pace import decaying, paced
+from outdraft.drafters.shared.blocks.learn import decaying, paced
 from outdraft.drafters.shared.blocks.spots import chosen_rows
 from outdraft.learn.compare import compare
 from outdraft.learn.losses import forward_kl
+from outdraft.options.errors import ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 
@@ -31,7 +31,7 @@ def lesson(length=7, moment=None):
 def test_a_slot_counts_as_often_as_it_is_reached_and_all_behind_it():
     logs, counts = -torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.ones(3, 4, dtype=torch.bool)
     counts[1, 2:] = False
-    found = paced(logs, counts, alpha=0.5)
+    found = paced(logs, counts)
     for row in range(3):
         chance = [0.5 * exp(logs[row, i]) + 0.5 if counts[row, i] else 1.0 for i in range(4)]
         for j in range(4):
@@ -73,15 +73,23 @@ def test_blocks_begin_at_some_rows_in_training_and_at_all_in_an_exam():
     assert len(one) == len(other) == 3 and one == sorted(one) and one != other
 
 
+def test_heads_that_cannot_share_their_keys_are_refused():
+    method, target = find_learner("dflash"), random_decoder(tiny_config(vocab=9, layers=2), dtype=torch.float32)
+    with pytest.raises(ConfigError, match=r"num_heads=3, num_kv_heads=2: .* must be a multiple"):
+        method.new(method.options(taps=(0, 1), num_heads=3, num_kv_heads=2), target, 0)
+
+
 def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():
     """The mean over a slot's rows is by their weights; the true token is among the candidates in any case."""
     torch.manual_seed(0)
-    selector = CandidateSelector(6, 9, 9, 4, 3, torch.float32, torch.device("cpu"))
+    method, target = find_learner("dflash2"), random_decoder(tiny_config(vocab=9, layers=2), dtype=torch.float32)
+    selector = method.new(method.options(taps=(0, 1), selector_rank=4, selector_top_k=3), target, 0).net.correction
+    width = target.config.hidden_size
     with torch.no_grad():
         for one in selector.parameters():
             one.copy_(torch.randn(one.shape))
-    h, before, after = torch.randn(5, 1, 6), torch.randint(9, (5, 1)), torch.randint(9, (5, 1))
-    weights, matrix = torch.tensor([[3.0], [1.0], [0.5], [2.0], [0.0]]), torch.randn(6, 9)
+    h, before, after = torch.randn(5, 1, width), torch.randint(9, (5, 1)), torch.randint(9, (5, 1))
+    weights, matrix = torch.tensor([[3.0], [1.0], [0.5], [2.0], [0.0]]), torch.randn(width, 9)
     (found,) = selector.beside(lambda x: x @ matrix, h, before, after, torch.arange(5)[:, None], weights, h)
     far = []
     for row in range(5):

@@ -14,8 +14,8 @@ from outdraft.drafters.eagle import EagleOptions
 from outdraft.drafters.eagle.learn import LEARN, EagleLearning
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet
 from outdraft.drafters.shared.features.drafter import FeatureDrafter
-from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.drafters.shared.features.pairs import Pairs
+from outdraft.models.networks.config import llama_config
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.tiny import tiny_model
@@ -35,7 +35,8 @@ class TinyNet:
 
     def __init__(self):
         generator = torch.Generator().manual_seed(4)
-        self.form = FeatureForm(taps=(1, 2), num_layers=1, num_kv_heads=1, head_dim=8, max_len=256)
+        layers = {"num_layers": 1, "num_heads": 1, "head_dim": 8, "intermediate_size": 1, "max_len": 256}
+        self.taps, self.shape = (1, 2), llama_config(vocab_size=V, hidden_size=D, **layers)
         self.embed = self.vocab = None
         self.mix, self.qkv, self.out, self.head = (
             torch.randn(shape, generator=generator, dtype=torch.float64) * 0.5
@@ -180,7 +181,7 @@ def test_asked_twice_it_reads_the_last_of_several_pieces_again():
     write_one_round(made, seq)
     seq.tokens.append(5)
     one_hot = torch.nn.functional.one_hot(torch.tensor(seq.tokens[-2:-1]), V).double()
-    seen = {tap: 1.5 * one_hot / 1.5 for tap in NET.form.taps}
+    seen = {tap: 1.5 * one_hot / 1.5 for tap in NET.taps}
     made.observe([Seen(seq=seq, start=len(seq.tokens) - 2, num_committed=1, hidden=seen)])
     first, again = (made.propose([seq], [Budget(depth=3)])[0] for _ in range(2))
     assert first.num_nodes == 4 and torch.equal(first.tokens, again.tokens)

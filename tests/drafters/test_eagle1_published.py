@@ -30,7 +30,7 @@ def test_drafting_says_what_the_authors_module_said():
 def test_what_it_reads_is_the_state_behind_the_final_norm():
     target = random_decoder(tiny_config(layers=2, hidden=16, vocab=23), dtype=torch.float32)
     net, h = load_last_feature(PUBLISHED, target, torch.float32), torch.randn(3, 16)
-    assert torch.equal(net.fuse([h]), target.norm(h)) and net.form.taps == (2,)
+    assert torch.equal(net.fuse([h]), target.norm(h)) and net.taps == (2,)
 
 
 @pytest.mark.parametrize("width", [1, 4])

@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 from outdraft.drafters.eagle3.formats import load_eagle3, read_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning
 from outdraft.drafters.shared.features.fused.files import FLAGS
-from outdraft.drafters.shared.features.fused.net import lent_by
 from outdraft.models.networks.port import facts_of
 from outdraft.options.errors import CapabilityError, ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
@@ -21,7 +20,7 @@ TARGET = random_decoder(tiny_config(layers=6, hidden=16, vocab=24), dtype=torch.
 
 
 def read(tmp_path, config, **more):
-    return load_eagle3(respelled(tmp_path, config, middle, **more), facts_of(TARGET), lent=lent_by(TARGET))
+    return load_eagle3(respelled(tmp_path, config, middle, **more), facts_of(TARGET), lent=TARGET)
 
 
 @pytest.mark.parametrize("size", [0, 9])
@@ -41,7 +40,7 @@ def test_a_network_without_a_head_is_scored_by_the_targets(size, tmp_path):
 
 def respell(place, tensors):
     save_file(tensors, place / "model.safetensors")
-    return load_eagle3(place, facts_of(TARGET), torch.float32, lent=lent_by(TARGET))
+    return load_eagle3(place, facts_of(TARGET), torch.float32, lent=TARGET)
 
 
 def test_a_network_without_a_head_learns_on(tmp_path):

@@ -9,7 +9,7 @@ from contracts.test_native_drafters import PROMPTS, NativeSubject, read_prompt
 
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.drafters.dflash.kind import KIND as DFLASH
+from outdraft.drafters.dflash import KIND as DFLASH
 from outdraft.drafters.shared.blocks.native import NativeBlocks
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library

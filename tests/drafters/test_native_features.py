@@ -18,7 +18,6 @@ from outdraft.drafters.eagle3.formats import load_eagle3
 from outdraft.drafters.mtp.net import load_mtp
 from outdraft.drafters.p_eagle import MaskedPairs
 from outdraft.drafters.p_eagle.formats import load_p_eagle
-from outdraft.drafters.shared.features.fused.net import lent_by
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.network import pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
@@ -40,8 +39,8 @@ LOADERS = {
     "mtp": load_mtp,
     "eagle1": load_last_feature,
     "hass": load_last_feature,
-    "eagle3": lambda directory, port, dtype=None: load_eagle3(directory, port.facts, dtype, lent=lent_by(port)),
-    "p_eagle": lambda directory, port, dtype=None: load_p_eagle(directory, port.facts, dtype, lent=lent_by(port)),
+    "eagle3": lambda directory, port, dtype=None: load_eagle3(directory, port.facts, dtype, lent=port),
+    "p_eagle": lambda directory, port, dtype=None: load_p_eagle(directory, port.facts, dtype, lent=port),
 }
 STEPPED = [row for row in FEATURES if row.drafter != "p_eagle"]  # which guesses in one pass
 V, QUIET = 61, 0.05  # states so small that a norm's epsilon tells
@@ -59,7 +58,7 @@ class Side:
         for i, seq in enumerate(self.seqs):
             count = min(stop, len(seq.tokens) - 1) - first
             if count > 0:
-                states = states_of(i, self.pairs.net.form.taps, seq)
+                states = states_of(i, self.pairs.net.taps, seq)
                 hidden = {tap: rows[first : first + count] for tap, rows in states.items()}
                 self.pairs.learn(Seen(seq=seq, start=first, num_committed=count, hidden=hidden))
 

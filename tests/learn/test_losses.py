@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from outdraft.drafters.shared.learning.smooth_l1 import smooth_l1
+from outdraft.drafters.shared.learning.states import smooth_l1
 from outdraft.learn.losses import (
     LOSSES,
     forward_kl,

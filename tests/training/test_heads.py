@@ -11,7 +11,7 @@ from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.early_exit import learn as early_exit
 from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.drafters.mtp import learn as mtp
-from outdraft.drafters.shared.learning.smooth_l1 import states_beside
+from outdraft.drafters.shared.learning.states import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.learn.losses import forward_kl, mixed
 from outdraft.models.remake.cut import cut_decoder, every_third

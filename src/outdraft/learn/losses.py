@@ -111,7 +111,7 @@ LOSSES: Mapping[str, Loss] = {
     )
 }
 OF_TEXT = ("cross_entropy", "sequence_kd")  # these learn the text's own tokens, whatever wrote them
-STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafters/shared/learning/smooth_l1.py)
+STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafters/shared/learning/states.py)
 BESIDE = (STATES, "reinforce")  # losses that compare something else than the distributions of one row
 
 

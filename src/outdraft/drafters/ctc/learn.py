@@ -26,7 +26,7 @@ from outdraft.drafters.ctc.net import CtcNet
 from outdraft.drafters.shared.heads.files import save_heads
 from outdraft.drafters.shared.heads.layers import stem_sizes
 from outdraft.drafters.shared.heads.learn import choose_projected, last_states, learn_heads, rows_ahead, stem_outputs
-from outdraft.drafters.shared.learning.smooth_l1 import smooth_l1
+from outdraft.drafters.shared.learning.states import smooth_l1
 from outdraft.learn.losses import logs, soft_cross_entropy
 from outdraft.models.networks.base import Decoder
 from outdraft.options.errors import ConfigError

@@ -5,7 +5,7 @@ target's whole distribution (`--loss cross_entropy=1` is the paper's), and slots
 a fixed decay, as in the paper).
 """
 
-from outdraft.drafters.dflash.kind import KIND
+from outdraft.drafters.dflash import KIND
 from outdraft.drafters.shared.blocks.learn import BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks
 

@@ -5,7 +5,8 @@ As released in speculators 0.9 (2026), of whose selector a slot's true token is 
 
 from dataclasses import dataclass
 
-from outdraft.drafters.dflash2.kind import KIND, Dflash2Sizes
+from outdraft.drafters.dflash2 import KIND
+from outdraft.drafters.dflash2.net import Dflash2Sizes
 from outdraft.drafters.shared.blocks.learn import BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks
 from outdraft.options.ranges import check_range
@@ -26,15 +27,9 @@ class Dflash2Learning(BlockLearning):
         check_range(self, "conv_group_size", "selector_rank", "selector_top_k", least=1, most=4096)
 
 
-def _sizes(options: Dflash2Learning) -> Dflash2Sizes:
-    return Dflash2Sizes(
-        conv_kernel_size=options.conv_kernel_size,
-        conv_group_size=options.conv_group_size,
-        selector_rank=options.selector_rank,
-        selector_top_k=options.selector_top_k,
-    )
-
-
 LEARN = learn_blocks(
-    KIND, Dflash2Learning, _sizes, summary="a block in one pass, and a selector that links one candidate a slot"
+    KIND,
+    Dflash2Learning,
+    lambda options: Dflash2Sizes(**{key: getattr(options, key) for key in KIND.keys}),
+    summary="a block in one pass, and a selector that links one candidate a slot",
 )

@@ -8,38 +8,38 @@ https://arxiv.org/abs/2602.06036.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import Beside
-from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores, weighed
+from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores, unfilled, weighed
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.nn.linear import Linear
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dflash2Sizes:
+    """As config.json spells them."""
+
+    conv_kernel_size: int = 2  # rows of a block that a convolution reads
+    conv_group_size: int = 16  # channels that share a moving kernel
+    selector_rank: int = 256  # of what tokens say of each other
+    selector_top_k: int = 16  # candidates of a slot
+
+
 class CandidateSelector(Correction):
-    """`rank`: of what tokens say of each other; `top`: candidates of a slot."""
+    """Of these sizes, behind this backbone."""
 
     learns_scores = False
 
-    def __init__(
-        self,
-        width: int,
-        vocab_size: int,
-        draft_vocab_size: int,
-        rank: int,
-        top: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, config: BlockConfig, own: Dflash2Sizes, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.top, self.reads = top, {"hidden_projection.weight": slice(0, width)}
-
-        def book(size: int) -> nn.Parameter:
-            return nn.Parameter(torch.full((size, rank), float("nan"), dtype=dtype, device=device))
-
-        self.predecessor_codebook = book(vocab_size)  # A
-        self.successor_codebook = book(draft_vocab_size)  # B
+        width, rank = config.layers.hidden_size, own.selector_rank
+        self.top, self.reads = own.selector_top_k, {"hidden_projection.weight": slice(0, width)}
+        self.predecessor_codebook = unfilled(config.layers.vocab_size, rank, dtype=dtype, device=device)  # A
+        self.successor_codebook = unfilled(config.draft_vocab_size, rank, dtype=dtype, device=device)  # B
         self.hidden_projection = Linear(width, rank, False, dtype, device)  # P
 
     def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:

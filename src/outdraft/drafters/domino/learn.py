@@ -6,7 +6,7 @@ ones; ours is of these throughout.
 
 from dataclasses import dataclass
 
-from outdraft.drafters.domino.kind import KIND
+from outdraft.drafters.domino import KIND
 from outdraft.drafters.domino.net import DominoSizes
 from outdraft.drafters.shared.blocks.learn import BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks

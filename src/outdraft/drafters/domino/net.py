@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction, Embed
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.nn.linear import Linear
 
 

@@ -6,7 +6,7 @@ q), by binary cross-entropy, weight 1.
 
 from dataclasses import dataclass
 
-from outdraft.drafters.dspark.kind import KIND
+from outdraft.drafters.dspark import KIND
 from outdraft.drafters.dspark.net import DsparkSizes, Kind
 from outdraft.drafters.shared.blocks.learn import BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.correction import Correction, Embed
+from outdraft.drafters.shared.blocks.correction import Correction, Embed, unfilled
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.nn.linear import Linear
 
 Kind = Literal["plain", "gated", "rnn"]
@@ -34,18 +34,17 @@ class MarkovHead(Correction):
 
     def __init__(self, config: BlockConfig, own: DsparkSizes, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.kind, self.rank, width = own.head, own.rank, config.layers.hidden_size
-        kind, rank, confident = own.head, own.rank, own.confident
-        shape = (config.layers.vocab_size, rank)
-        self.embedding = nn.Parameter(torch.full(shape, float("nan"), dtype=dtype, device=device))  # W1
+        kind, rank, width = own.head, own.rank, config.layers.hidden_size
+        self.kind, self.rank = kind, rank
+        self.embedding = unfilled(config.layers.vocab_size, rank, dtype=dtype, device=device)  # W1
         self.projections = Linear(rank, config.draft_vocab_size, False, dtype, device)  # W2
         inputs = {"plain": 0, "gated": width + rank, "rnn": 2 * rank + width}[kind]
         outputs = 3 * rank if kind == "rnn" else rank
         self.mix = Linear(inputs, outputs, True, dtype, device) if inputs else None
-        self.confidence = Linear(width + rank, 1, True, dtype, device) if confident else None
+        self.confidence = Linear(width + rank, 1, True, dtype, device) if own.confident else None
         first = 2 * rank if kind == "rnn" else 0
         self.reads = {"mix.weight": slice(first, first + width), "confidence.weight": slice(0, width)}
-        self.chance = self._chance if confident else None
+        self.chance = self._chance if own.confident else None
 
     def summaries(self, h: Tensor, before: Tensor, embed: Embed) -> Tensor:
         """[n, b, D], [n, S] -> e, or what the recurrence says [n, S, r]; with a confidence e beside it."""

@@ -26,6 +26,7 @@ from outdraft.drafters.falcon.net import FalconNet
 from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_slots
 from outdraft.drafters.shared.blocks.sees import CachedBlocks
 from outdraft.drafters.shared.heads.drafter import head_method
+from outdraft.drafters.shared.heads.layers import shape_of
 from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.networks.paired_text import PairedText, PairedTexts
 from outdraft.drafters.shared.state_drafter import StateDrafter
@@ -36,8 +37,7 @@ class FalconTexts(PairedTexts):
     """Keys and values of each text, and the LSTM's last k states. A state is of one text, so none is taken over."""
 
     def __init__(self, net: FalconNet, port: TargetPort) -> None:
-        config = net.config
-        super().__init__(port, num_layers=1, num_kv_heads=config.stem_kv_heads, head_dim=config.stem_head_dim)
+        super().__init__(port, shape_of(net.config))
         self._net = net
 
     def begin(self, seqs: Seq[Sequence]) -> None:

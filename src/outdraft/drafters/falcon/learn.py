@@ -22,7 +22,7 @@ from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, row
 from outdraft.drafters.shared.heads.layers import stem_sizes
 from outdraft.drafters.shared.heads.learn import HeadLearner, HeadLearning, last_states, learn_heads
 from outdraft.drafters.shared.learning.glancing import best_tokens, chances, share_shown
-from outdraft.drafters.shared.learning.smooth_l1 import states_beside
+from outdraft.drafters.shared.learning.states import states_beside
 from outdraft.options.ranges import check_range
 
 _NO_STEM = {"num_stem_layers": 0, "own_projections": False}

@@ -49,7 +49,7 @@ class AdapterTexts(PairedTexts):
     """The adapter's rows of each text: committed ones, and behind them those of a guess."""
 
     def __init__(self, config: KangarooConfig, adapter: KangarooAdapter | NativeAdapter, port: TargetPort) -> None:
-        super().__init__(port, num_layers=1, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim)
+        super().__init__(port, config.layers)
         self._adapter, self._tap = adapter, config.exit_layer
 
     def read_waiting(self, seqs: Seq[int]) -> None:

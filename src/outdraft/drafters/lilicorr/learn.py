@@ -6,7 +6,7 @@ paper adds a penalty on candidates that the target rejects.
 
 from dataclasses import dataclass
 
-from outdraft.drafters.lilicorr.kind import KIND, MOST_LAYERS
+from outdraft.drafters.lilicorr import KIND, MOST_LAYERS
 from outdraft.drafters.lilicorr.net import LilicorrSizes
 from outdraft.drafters.shared.blocks.learn import BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks

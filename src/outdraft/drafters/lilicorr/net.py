@@ -13,14 +13,15 @@ https://arxiv.org/abs/2608.20530. n blocks, S slots behind the anchor's, k candi
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from outdraft.core.learner import Beside
-from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores, weighed
+from outdraft.drafters.shared.blocks.correction import Correction, Embed, Scores, unfilled, weighed
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import LayerNorm, RMSNorm
 from outdraft.nn.scores import attention
@@ -83,9 +84,7 @@ class CandidateChain(Correction):
         def linear(num_in: int, num_out: int) -> Linear:
             return Linear(num_in, num_out, True, dtype, device)
 
-        def empty(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.full(shape, float("nan"), dtype=dtype, device=device))
-
+        empty = partial(unfilled, dtype=dtype, device=device)
         self.token = None if width == wide else linear(wide, width)  # T
         self.state, self.context = linear(wide, width), linear(wide, width)  # P, C
         self.feature_norm = LayerNorm(_FEATURES, _FEATURE_EPS, dtype, device)

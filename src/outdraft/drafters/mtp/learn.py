@@ -11,8 +11,8 @@ import torch
 
 from outdraft.drafters.mtp.formats import FORMATS
 from outdraft.drafters.mtp.net import ARCHITECTURE, MtpConfig, MtpNet, load_mtp, save_mtp
-from outdraft.drafters.shared.features.learn import LayerLearning, begin, falling, learn_features, widen_layer, wider
-from outdraft.drafters.shared.learning.inflate import widen
+from outdraft.drafters.shared.features.learn import LayerLearning, begin, falling, learn_features
+from outdraft.drafters.shared.learning.inflate import widen, widen_layer, wider
 from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.ranges import check_range

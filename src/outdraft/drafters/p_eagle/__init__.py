@@ -20,7 +20,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.p_eagle.formats import load_p_eagle
 from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_marginals
 from outdraft.drafters.shared.features.drafter import on_kernels
-from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
+from outdraft.drafters.shared.features.fused.net import FusedNet
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.drafters.shared.state_drafter import StateDrafter, chosen_model
 from outdraft.models.networks.guess import NativeGuesser
@@ -60,7 +60,7 @@ class MaskedDrafter(StateDrafter):
     """One pass of the network a round, over all sequences that want a guess."""
 
     def __init__(self, options: BlockOptions, pairs: MaskedPairs, num_depths: int, traits: Traits) -> None:
-        super().__init__(pairs, pairs.net.form.taps, traits)
+        super().__init__(pairs, pairs.net.taps, traits)
         self._options, self._pairs, self._num_depths = options, pairs, num_depths
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
@@ -77,7 +77,7 @@ class MaskedDrafter(StateDrafter):
 def build(chosen: BlockOptions, port: TargetPort) -> MaskedDrafter:
     """Load the network, and check that it fits the target."""
     home = chosen_model(chosen.model, "p_eagle", also=[PICKLED])
-    net = load_p_eagle(home, port.facts, lent=lent_by(port))
+    net = load_p_eagle(home, port.facts, lent=port)
     options, native, weights = on_kernels(net, chosen, port)
     traits = Traits(weights=(weights,), home=home, shape=options.drafts)
     return MaskedDrafter(options, MaskedPairs(net, port, native), net.config.num_depths, traits)

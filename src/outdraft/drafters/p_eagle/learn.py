@@ -56,7 +56,7 @@ class PEagleLearner:
 
     def __init__(self, net: FusedNet, target: Decoder, options: PEagleLearning) -> None:
         self.module: nn.Module = net
-        self.taps = net.form.taps
+        self.taps = net.taps
         self.net, self.target, self._options = net, target, options
 
     def look(self, lesson: Lesson) -> Outlook:

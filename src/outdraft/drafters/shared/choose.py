@@ -10,7 +10,7 @@ the n rows.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import exp, isfinite
-from typing import Literal, cast, get_args
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder import choice
 from outdraft.kernels.decoder.top import top_tokens
-from outdraft.options.errors import ConfigError, NumericsError
+from outdraft.options.errors import NumericsError
 from outdraft.sampling.warp import warp_nodes
 
 # draw as the request does, where its rule accepts more of what is drawn | draw as it does | always the argmax
@@ -32,15 +32,6 @@ class Choices:
     tokens: list[int]
     distributions: list[Tensor | None]  # [V] each; None: an argmax
     confidences: list[float]  # draft probability of each token; 1 where not asked for
-
-
-def check_sample(sample: str) -> None:
-    """Raise `ConfigError` unless `sample` is a known way."""
-    if sample not in get_args(Sample):
-        raise ConfigError(
-            f"sample={sample!r}: it is 'match' (draw as the request does), 'greedy' (always the argmax), or 'auto' "
-            "(draw as the request does, unless its rule accepts more of the likeliest tokens)"
-        )
 
 
 def takes_argmax(seq: Sequence, sample: Sample) -> bool:

@@ -4,8 +4,10 @@ Mixins: a class of options takes them up beside what else it has, and may bring 
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
-from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.shared.choose import Sample
+from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
 
@@ -18,7 +20,11 @@ class SampleOptions:
     sample: Sample = "match"  # "match" draws tokens as the request does; "greedy" always takes the most probable one
 
     def __post_init__(self) -> None:
-        check_sample(self.sample)
+        if self.sample not in get_args(Sample):
+            raise ConfigError(
+                f"sample={self.sample!r}: it is 'match' (draw as the request does), 'greedy' (always the argmax), or "
+                "'auto' (draw as the request does, unless its rule accepts more of the likeliest tokens)"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,15 +46,11 @@ def build_drafter(method: AnyDrafter, options: Any, port: Any) -> Drafter:
 
     def make(place: Path) -> Drafter:
         shelf.begin()
-        other: Drafter = method.build(_at(options, place), port)
+        there: Any = replace(options, model=str(place))  # type: ignore[call-arg]
+        other: Drafter = method.build(there, port)
         return other
 
     return RenewingDrafter(made, make)
-
-
-def _at(options: Any, place: Path) -> Any:
-    """The same options for the network in this directory."""
-    return replace(options, model=str(place))
 
 
 def newest(drafter: Drafter) -> Drafter:

@@ -11,7 +11,7 @@ from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.shared.limits import Cutoff, usable_depth, usable_nodes
+from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.drafters.shared.trees.shapes import dynamic
@@ -56,7 +56,6 @@ class StateDrafter(PlainDrafter):
         return self._known.is_empty
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """A place for what will be known of them."""
         self._known.begin(seqs)
 
     def depths(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[int]:
@@ -81,13 +80,11 @@ def new_trees(
     seqs: Seq[Sequence],
     depths: Seq[int],
     budgets: Seq[Budget],
-    cutoffs: Seq[Cutoff],
-    *,
     shape: TreeShape | None,
     nodes: int,
 ) -> list[Tree]:
     """A tree for each sequence, of at most `nodes` nodes. `shape`: a fixed one; None: the dynamic one."""
-    trees = []
+    trees, cutoffs = [], cutoffs_of(budgets, options.confidence_threshold)
     for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):
         most = usable_nodes(seq, budget, nodes)
         own = shape or dynamic(seq, options.sample, width=options.width, depth=depth, nodes=most)

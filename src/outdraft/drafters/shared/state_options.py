@@ -55,11 +55,6 @@ class StateOptions(DrawOptions, NetworkOptions):
         return False
 
     @property
-    def keeps_best_paths(self) -> bool:
-        """Whether a tree that is not drawn keeps the best paths, whatever their level."""
-        return False
-
-    @property
     def shape(self) -> TreeShape | None:
         """The fixed shape of its trees; None: the dynamic one."""
         return None

@@ -1,6 +1,6 @@
 """SpecDec's network: the backbone of all block networks, with a learned row in the place of each slot's mask."""
 
-from outdraft.drafters.shared.blocks.files import SLOT_MASKS
+from outdraft.drafters.shared.blocks.keys import SLOT_MASKS
 from outdraft.drafters.shared.blocks.kind import BlockKind
 
 KIND: BlockKind[None] = BlockKind(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from outdraft.drafters.shared.blocks.learn import BlockLearning
 from outdraft.drafters.shared.blocks.method import learn_blocks
-from outdraft.drafters.xpress.kind import KIND
+from outdraft.drafters.xpress import KIND
 from outdraft.drafters.xpress.net import XpressSizes
 from outdraft.options.ranges import check_range
 

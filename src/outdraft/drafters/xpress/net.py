@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.correction import Correction, Embed
+from outdraft.drafters.shared.blocks.correction import Correction, Embed, unfilled
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.nn.linear import Linear
 
 
@@ -38,10 +38,8 @@ class Refiner(Correction):
         def linear(num_in: int, num_out: int) -> Linear:
             return Linear(num_in, num_out, False, dtype, device)
 
-        def empty(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.full(shape, float("nan"), dtype=dtype, device=device))
-
-        self.embedding, self.mix = empty(config.layers.vocab_size, r), empty(r, size, size)  # E, L
+        self.embedding = unfilled(config.layers.vocab_size, r, dtype=dtype, device=device)  # E
+        self.mix = unfilled(r, size, size, dtype=dtype, device=device)  # L
         width = config.layers.hidden_size
         self.down_h, self.down_g, self.inputs = linear(width, r), linear(width, r), linear(3 * r, r)
         self.gate, self.up, self.down = linear(r, inner), linear(r, inner), linear(inner, r)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.drafters.shared.blocks.correction import unfilled
+from outdraft.drafters.shared.blocks.net import BlockConfig, BlockNet
 from outdraft.models.families.shared.naming import Entry
 from outdraft.nn.linear import Linear
 
@@ -24,7 +24,7 @@ class BlockConvolution(nn.Module):
     def __init__(self, width: int, taps: int, group: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.taps, self.group = taps, group
-        self.base_kernel = nn.Parameter(torch.full((2, taps, width), float("nan"), dtype=dtype, device=device))
+        self.base_kernel = unfilled(2, taps, width, dtype=dtype, device=device)
         self.kernel_projection = Linear(width, 2 * taps * (width // group), False, dtype, device)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], size: int) -> Tensor:

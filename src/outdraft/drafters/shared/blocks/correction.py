@@ -10,6 +10,7 @@ scores of a whole block does so once, before any of its tokens is chosen (`known
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 
+import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import OWN, Beside
@@ -54,6 +55,11 @@ class Correction(nn.Module):
         -1 where a slot does not count.
         """
         return ()
+
+
+def unfilled(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
+    """A parameter of NaN, until it is loaded or begun."""
+    return nn.Parameter(torch.full(shape, float("nan"), dtype=dtype, device=device))
 
 
 def weighed(values: Tensor, rows: Tensor, heavy: Tensor) -> Beside:

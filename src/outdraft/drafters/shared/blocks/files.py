@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.gguf import names_in, open_blocks
-from outdraft.drafters.shared.blocks.keys import SINK_TENSOR, Absent, Tensors, read_keys
+from outdraft.drafters.shared.blocks.keys import MASK, SINK_TENSOR, SLOT_MASKS, Absent, read_keys
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.shared.naming import Entry, linear, norm
 from outdraft.models.files.foreign_heads import under_names
@@ -28,8 +28,6 @@ from outdraft.weights.safetensors import read_tensors
 from outdraft.weights.source import TensorSource
 
 BESIDE = ("d2t", "t2d")  # tensors that are no parameters
-MASK = "mask_embedding"
-SLOT_MASKS = "slot_embeddings"  # one for each slot behind the anchor's
 _BACKBONE = ("fc.weight", "hidden_norm.weight", "norm.weight")
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which a trainer may save
 _LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
@@ -55,15 +53,7 @@ def read_blocks(
     """
     raw, stored = open_blocks(directory, own)
     tensors = _tensors(stored, directory, also)
-    found = Tensors(
-        qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
-        own_head="lm_head.weight" in tensors,
-        own_embedding="embed_tokens.weight" in tensors,
-        own_mask=MASK in tensors,
-        slot_masks=SLOT_MASKS in tensors,
-        sinks=any(name.endswith(SINK_TENSOR) for name in tensors),
-    )
-    config, said = read_keys(raw, found, facts, absent, own, directory)
+    config, said = read_keys(raw, tensors, facts, absent, own, directory)
     vocab = find_vocab(tensors, config.draft_vocab_size, config.layers.vocab_size, directory)
     return BlockFiles(config=config, tensors=tensors, vocab=vocab, said=said)
 
@@ -125,21 +115,19 @@ def entries_of(config: BlockConfig) -> Iterable[Entry]:
     if config.own_mask or config.slot_masks:
         yield Entry(ours="mask", theirs=(SLOT_MASKS if config.slot_masks else MASK,))
     for i in range(layers.num_layers):
-        ours, theirs = f"layers.{i}", f"layers.{i}"
+        layer = f"layers.{i}"
         norms = {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
         if layers.qk_norm:
             norms |= {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
         for name, stored in norms.items():
-            yield from norm(f"{ours}.{name}", f"{theirs}.{stored}", layers, offset=config.norm_offset)
+            yield from norm(f"{layer}.{name}", f"{layer}.{stored}", layers, offset=config.norm_offset)
         if config.sinks:
-            yield Entry(ours=f"{ours}.sinks", theirs=(f"{theirs}.{SINK_TENSOR}",))
-        heights = (layers.num_kv_heads * width,) * 2
-        attention, inner = f"{theirs}.self_attn", (layers.intermediate_size,) * 2
-        yield from linear(f"{ours}.q", [f"{attention}.q_proj"], layers.qkv_bias)
-        yield from linear(
-            f"{ours}.kv", [f"{attention}.k_proj", f"{attention}.v_proj"], layers.qkv_bias, heights=heights
-        )
-        yield from linear(f"{ours}.out", [f"{attention}.o_proj"], layers.out_bias)
-        mlp = f"{theirs}.mlp"
-        yield from linear(f"{ours}.mlp.up", [f"{mlp}.gate_proj", f"{mlp}.up_proj"], layers.mlp_bias, heights=inner)
-        yield from linear(f"{ours}.mlp.down", [f"{mlp}.down_proj"], layers.mlp_bias)
+            yield Entry(ours=f"{layer}.sinks", theirs=(f"{layer}.{SINK_TENSOR}",))
+        heights, inner = (layers.num_kv_heads * width,) * 2, (layers.intermediate_size,) * 2
+        attention, mlp = f"{layer}.self_attn", f"{layer}.mlp"
+        kv, up = [f"{attention}.k_proj", f"{attention}.v_proj"], [f"{mlp}.gate_proj", f"{mlp}.up_proj"]
+        yield from linear(f"{layer}.q", [f"{attention}.q_proj"], layers.qkv_bias)
+        yield from linear(f"{layer}.kv", kv, layers.qkv_bias, heights=heights)
+        yield from linear(f"{layer}.out", [f"{attention}.o_proj"], layers.out_bias)
+        yield from linear(f"{mlp}.up", up, layers.mlp_bias, heights=inner)
+        yield from linear(f"{mlp}.down", [f"{mlp}.down_proj"], layers.mlp_bias)

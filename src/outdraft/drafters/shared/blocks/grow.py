@@ -35,10 +35,6 @@ class BlockOptions(StateOptions):
     # `width` nodes. A drawn tree has equal levels
     best_first: bool = True
 
-    @property
-    def keeps_best_paths(self) -> bool:
-        return self.best_first
-
 
 def grow_slots(
     options: StateOptions,
@@ -107,10 +103,10 @@ def _trees(
     feed: FeedTrees,
     template: Seq[tuple[int, ...]] | None = None,
 ) -> list[Draft]:
-    cutoffs = cutoffs_of(budgets, options.confidence_threshold)
     shape, nodes = (None, options.nodes) if template is None else (Template(template), len(template))
-    trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=shape, nodes=nodes)
+    trees = new_trees(options, seqs, depths, budgets, shape, nodes)
+    best_first = isinstance(options, BlockOptions) and options.best_first
     for tree in trees:
-        if options.keeps_best_paths and takes_argmax(tree.seq, options.sample):
+        if best_first and takes_argmax(tree.seq, options.sample):
             tree.shape = BestPaths(max(1, tree.max_nodes))
     return grow_trees(trees, feed, sample=options.sample)

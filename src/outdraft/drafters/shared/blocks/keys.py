@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.models.families.shared.fields import (
     MOST_CHANNELS,
     MOST_LAYERS,
@@ -48,6 +48,8 @@ _READ = (
 )
 SINKS, VALUES, NORMS = "attention_sink_bias", "attention_value_scale", "use_gemma_norm"
 SINK_TENSOR = f"self_attn.{SINKS}"  # of each layer [H]
+MASK = "mask_embedding"
+SLOT_MASKS = "slot_embeddings"  # one for each slot behind the anchor's
 _SINKS = (SINKS, "add_swa_attention_sink_bias")  # either says it; MiMo's files have both
 _ONLY: Mapping[str, tuple[object, ...]] = {  # what is computed here in any case
     "tap_shift": (*OFF, 1),
@@ -65,22 +67,16 @@ class Absent:
     block_size: int | None = 16  # in the flat layout; None: it must be there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensors:
-    """What the tensors of a directory tell of its network."""
-
-    qk_norm: bool
-    own_head: bool
-    own_embedding: bool
-    own_mask: bool
-    slot_masks: bool
-    sinks: bool
-
-
 def read_keys(
-    raw: Mapping[str, Any], found: Tensors, facts: TargetFacts, absent: Absent, own: Collection[str], where: Path
+    raw: Mapping[str, Any],
+    tensors: Collection[str],
+    facts: TargetFacts,
+    absent: Absent,
+    own: Collection[str],
+    where: Path,
 ) -> tuple[BlockConfig, Mapping[str, Any]]:
-    """The sizes, and all keys in one table. `own`: keys that the kind reads itself.
+    """The sizes, and all keys in one table. `tensors`: the canonical names of those that the files hold. `own`: keys
+    that the kind reads itself.
 
     Raises `ModelLoadError` for what is no block network, or contradicts itself, `CapabilityError` for another target's.
     """
@@ -100,7 +96,7 @@ def read_keys(
     check_keys((raw.get(NESTED) or {}) if is_flat else raw, known, where.name, strict=False)
     fields = Fields({**said, "model_type": where.name})
     all_slide = _slide_all(told, fields, where)
-    layers = _layers(told, known, where, qk_norm=found.qk_norm)
+    layers = _layers(told, known, where, qk_norm="layers.0.self_attn.q_norm.weight" in tensors)
     if _flag(fields, NORMS):
         layers = replace(layers, norm="rms32")
     causal, causal_windows = _sight(fields, absent, where, is_flat=is_flat, all_slide=all_slide)
@@ -111,6 +107,7 @@ def read_keys(
     from_anchor = _from_anchor(fields, absent, where, is_flat=is_flat)
     if runtime is not None:
         runtime = whole_number(said, RUNTIME, where, least=1 if from_anchor else 2, most=size)
+    own_head, own_embedding = "lm_head.weight" in tensors, "embed_tokens.weight" in tensors
     config = BlockConfig(
         layers=layers,
         taps=_taps(said, where, layers.num_layers if is_flat else None, facts.num_layers),
@@ -122,17 +119,17 @@ def read_keys(
         causal=causal,
         causal_windows=causal_windows,
         draft_vocab_size=fields.size("draft_vocab_size", layers.vocab_size),
-        own_head=found.own_head,
-        own_embedding=found.own_embedding,
-        own_mask=found.own_mask and not found.slot_masks,
-        slot_masks=found.slot_masks,
-        sinks=_sinks(fields, where, there=found.sinks),
+        own_head=own_head,
+        own_embedding=own_embedding,
+        own_mask=MASK in tensors and SLOT_MASKS not in tensors,
+        slot_masks=SLOT_MASKS in tensors,
+        sinks=_sinks(fields, where, there=any(name.endswith(SINK_TENSOR) for name in tensors)),
         value_scale=fields.get(VALUES, float, 1.0),
         embedding_scale=fields.get("input_embedding_scale", float, 1.0),
         output_multiplier=fields.get("output_multiplier", float, 1.0),
         logit_cap=cap or None,
     )
-    for key, is_there in (("has_embed_tokens", found.own_embedding), ("has_lm_head", found.own_head)):
+    for key, is_there in (("has_embed_tokens", own_embedding), ("has_lm_head", own_head)):
         if said.get(key) and not is_there:
             raise ModelLoadError(f"{where}: {key} of config.json is true, and its files hold no such tensor")
     return config, said

@@ -14,11 +14,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.correction import Correction
 from outdraft.drafters.shared.blocks.files import BESIDE, entries_of, own_tensors, read_blocks
 from outdraft.drafters.shared.blocks.keys import NAMED, Absent, whole_number
-from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.drafters.shared.blocks.net import BlockConfig, BlockNet
 from outdraft.drafters.shared.blocks.written import written
 from outdraft.drafters.shared.learning.vocab import stored
 from outdraft.models.families.shared.naming import Entry
@@ -46,22 +45,10 @@ def sizes(kind: type[Own], said: Mapping[str, Any], directory: Path, *, least: i
     return kind(**{name: whole_number(said, name, directory, least=least) for name in names})
 
 
-def _no_parts(config: BlockConfig, own: Any, dtype: torch.dtype, device: torch.device) -> BlockParts:
-    return BlockParts()
-
-
-def _no_entries(config: BlockConfig, own: Any) -> Iterable[Entry]:
-    return ()
-
-
 def correction_entries(names: Mapping[str, str]) -> Callable[[BlockConfig, Any], Iterable[Entry]]:
     """Of a correction whose parameters are each one tensor: ours -> theirs."""
     table = [Entry(ours=f"correction.{ours}", theirs=(theirs,)) for ours, theirs in names.items()]
     return lambda config, own: table
-
-
-def _nothing(net: BlockNet) -> None:
-    """The first weights of a kind without parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +60,9 @@ class BlockKind(Generic[Own]):
     flat_architecture: str | None  # in z-lab's layout; None: it is not written so
     read: Callable[[Mapping[str, Any], TensorSource, Path], Own]
     write: Callable[[Own], Mapping[str, Any]]
-    parts: Callable[[BlockConfig, Own, torch.dtype, torch.device], BlockParts] = _no_parts
-    entries: Callable[[BlockConfig, Own], Iterable[Entry]] = _no_entries
-    begin: Callable[[BlockNet], None] = _nothing
+    parts: Callable[[BlockConfig, Own, torch.dtype, torch.device], BlockParts] = lambda *_: BlockParts()
+    entries: Callable[[BlockConfig, Own], Iterable[Entry]] = lambda config, own: ()
+    begin: Callable[[BlockNet], None] = lambda net: None  # its own parts' first weights
     slot_masks: bool = False  # each slot behind the anchor's has a row of its own for the mask
     keys: tuple[str, ...] = ()  # of config.json, that `read` reads
     mark: str | None = None  # a tensor by which its directories are known; None: it has none beside the backbone's

@@ -3,22 +3,23 @@
     text      0 1 2 3 4 5 6 7 8           contexts of all rows, once
     blocks    [2 m m m]  [5 m m m]        each sees the rows before its anchor, and itself
     guesses    . 3 4 5    . 6 7 8         of depth d: the target's row a + d - 1 distributes the token
+    a slot     counts as D-PACE says, or, k-th of its block, e^(-(k - 1) / gamma)
 
 An exam takes a block at every row that counts. DFlash, Chen et al., 2026, https://arxiv.org/abs/2602.06036: anchors
-where something is to be guessed, tokens between the anchor and a slot are the text's. Weights of slots: `pace.py`.
+where something is to be guessed, tokens between the anchor and a slot are the text's. D-PACE: as published in
+speculators 0.9.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import exp
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import Guess, Lesson, Outlook
-from outdraft.drafters.shared.blocks.config import BlockConfig
-from outdraft.drafters.shared.blocks.net import BlockNet
-from outdraft.drafters.shared.blocks.pace import decaying, paced
+from outdraft.drafters.shared.blocks.net import BlockConfig, BlockNet
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps
@@ -27,6 +28,7 @@ from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
 
 _CHUNK = 1 << 24  # logits that are made at once where no gradient is asked for
+_ALPHA = 0.5  # of D-PACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,22 @@ class BlockLearning(LayerLearning):
         check_range(self, "mask_token_id", "window", least=0)
         check_range(self, "anchors", least=1, most=1 << 20)
         check_range(self, "gamma", least=0.1, most=1e6)
+
+
+def decaying(count: int, gamma: float) -> list[float]:
+    """Weights of `count` slots by a fixed decay."""
+    return [exp(-k / gamma) for k in range(count)]
+
+
+def paced(log_probs: Tensor, counts: Tensor) -> Tensor:
+    """Log probabilities [n, S] of the text's tokens, and whether each counts -> D-PACE's weights [n, S].
+
+    By what the block's verification would reach: w_j = sum over m >= j of q_1 ... q_m, where q_i is
+    (1 - alpha) e^(-CE_i) + alpha: a slot behind an unlikely one counts less, and so do late ones.
+    """
+    chance = (1 - _ALPHA) * log_probs.exp() + _ALPHA
+    reached = torch.where(counts, chance, torch.ones_like(chance)).cumprod(-1)
+    return reached.flip(-1).cumsum(-1).flip(-1) * counts
 
 
 class BlockLearner:
@@ -119,20 +137,18 @@ class BlockLearner:
                 counting = torch.where(counted, rows, -1)
                 beside = list(correction.beside(self._scores, h, before, own, counting, weights, known))
         steps = decaying(rows.shape[1], self._options.gamma)
-        guesses = []
-        for step in range(rows.shape[1]):
-            kept = inside[:, step]
-            guesses.append(
-                Guess(
-                    states=states[kept, step],
-                    head=head,
-                    rows=rows[kept, step],
-                    weight=1.0 if self._options.pace else steps[step],
-                    weights=None if weights is None else weights[kept, step],
-                    vocab=net.vocab,
-                    chance=correction.chance if corrected and correction is not None else None,
-                )
+        guesses = [
+            Guess(
+                states=states[kept, step],
+                head=head,
+                rows=rows[kept, step],
+                weight=1.0 if self._options.pace else steps[step],
+                weights=None if weights is None else weights[kept, step],
+                vocab=net.vocab,
+                chance=correction.chance if corrected and correction is not None else None,
             )
+            for step, kept in enumerate(inside.unbind(1))
+        ]
         return Outlook(guesses=guesses, beside=beside)
 
     def save(self, directory: Path) -> None:

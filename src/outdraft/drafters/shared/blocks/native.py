@@ -1,6 +1,6 @@
 """A block network on the native kernels: the layers of all blocks of a round in one call, and the scores of slots.
 
-    contexts   fc, keys and values of committed rows: packed maps, into the cache (`texts.py`)
+    contexts   fc, keys and values of committed rows: packed maps, into the cache (`drafter.py`)
     block      rows behind the text, each of which sees the text and the whole block, or what of it is before it
 
 The rows of a block stand in the cache while the call lasts, and are dropped. With causal windows, sinks or scaled

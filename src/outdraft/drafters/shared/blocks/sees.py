@@ -80,26 +80,20 @@ class PackedBlocks:
         """q [n * b, H, d], k and v [n * b, Hkv, d] -> [n * b, H * d]."""
         group, size = q.shape[1] // k.shape[1], self._size
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        far_k, far_v = (x.repeat_interleave(group, 1) for x in self._keys[layer])
+        far = [x.repeat_interleave(group, 1) for x in self._keys[layer]]
         counts = [size * (one.blocks.stop - one.blocks.start) for one in self._documents]
         parts = zip(self._documents, *(torch.split(x, counts) for x in (q, k, v)), strict=True)  # type: ignore[no-untyped-call]
         column = None if sinks is None else sinks[:, None]
-        return torch.cat(
-            [self._of(layer, one, own, far_k[one.rows], far_v[one.rows], scale, column) for one, *own in parts]
-        )
+        return torch.cat([self._of(layer, one, own, far, scale, column) for one, *own in parts])
 
     def _of(
-        self,
-        layer: int,
-        one: Document,
-        own: Seq[Tensor],
-        far_k: Tensor,
-        far_v: Tensor,
-        scale: float,
-        sinks: Tensor | None,
+        self, layer: int, one: Document, own: Seq[Tensor], context: Seq[Tensor], scale: float, sinks: Tensor | None
     ) -> Tensor:
-        """The slots of one document: queries, keys, values [m * b, H, d], contexts [T, H, d] -> [m * b, H * d]."""
+        """The slots of one document: queries, keys, values [m * b, H, d], keys and values of all contexts [N, H, d] ->
+        [m * b, H * d].
+        """
         (q, _, v), size, count = own, self._size, len(one.anchors)
+        far_k, far_v = (x[one.rows] for x in context)  # [T, H, d]
         window, is_causal = self._sight(layer)
         anchors = one.anchors.repeat_interleave(size)[:, None]  # [m * b, 1]
         row = torch.arange(len(far_k), device=q.device)[None]

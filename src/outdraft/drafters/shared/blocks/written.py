@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from outdraft.drafters.shared.blocks.config import BlockConfig
 from outdraft.drafters.shared.blocks.keys import FLAT_TAPS, LAYERS, NESTED, NORMS, RUNTIME, SINKS, TAPS, VALUES
+from outdraft.drafters.shared.blocks.net import BlockConfig
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.llama import kinds_of
 from outdraft.models.files.foreign_heads import speculators_config

@@ -49,7 +49,9 @@ def grow_chains(
     if network.chain is None:
         return stepped_chains(seqs, depths, network, cutoffs, sample=sample)
     own = [
-        i for i, seq in enumerate(seqs) if depths[i] > 0 and _knows_bare(cutoffs[i]) and chooses_natively(seq, sample)
+        i
+        for i, (seq, cutoff) in enumerate(zip(seqs, cutoffs, strict=True))
+        if depths[i] > 0 and cutoff.calibration is None and cutoff.judge is None and chooses_natively(seq, sample)
     ]
     drafts: list[Draft] = []
     if len(own) < len(seqs):
@@ -62,11 +64,6 @@ def grow_chains(
         for i, draft in zip(own, made, strict=True):
             drafts[i] = draft
     return drafts
-
-
-def _knows_bare(cutoff: Cutoff) -> bool:
-    """Whether the kernels know what the chain ends by."""
-    return cutoff.calibration is None and cutoff.judge is None
 
 
 def stepped_chains(

@@ -28,7 +28,7 @@ from outdraft.core.weights import Weights
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.features.network import FeatureNet, pack_network
 from outdraft.drafters.shared.features.pairs import Pairs
-from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
+from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
@@ -50,35 +50,29 @@ class FeatureDrafter(StateDrafter):
 
     def __init__(self, options: StateOptions, pairs: Pairs, weights: tuple[Weights, ...] = ()) -> None:
         home = None if options.model is None else resolve(options.model, also=[PICKLED])
-        is_chain = options.width == 1
+        ends_early = options.is_chain and pairs.runs_chains
         traits = Traits(
-            weights=weights,
-            home=home,
-            shape=options.drafts,
-            ends_early=is_chain and pairs.runs_chains,
-            hands_states=is_chain,
+            weights=weights, home=home, shape=options.drafts, ends_early=ends_early, hands_states=options.is_chain
         )
-        super().__init__(pairs, pairs.net.form.taps, traits)
+        super().__init__(pairs, pairs.net.taps, traits)
         self._options, self._pairs, self._shape = options, pairs, options.shape
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A guess for each sequence that has a budget and whose features are known."""
         depths = self.depths(seqs, budgets)
-        grow = self._chains if self._options.width == 1 else self._trees
+        grow = self._chains if self._options.is_chain else self._trees
         try:
-            return grow(seqs, depths, budgets, cutoffs_of(budgets, self._options.confidence_threshold))
+            return grow(seqs, depths, budgets)
         finally:  # also where the cache became full on the way
             for seq, depth in zip(seqs, depths, strict=True):
                 if depth > 1:
                     self._pairs.drop_guess(seq.id)
 
-    def _chains(
-        self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]
-    ) -> list[Draft]:
+    def _chains(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         network = self._pairs.chain_network([seq.id for seq in seqs])
+        cutoffs = cutoffs_of(budgets, self._options.confidence_threshold)
         return grow_chains(seqs, depths, network, cutoffs, sample=self._options.sample)
 
-    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]) -> list[Draft]:
+    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         outputs: dict[int, dict[int, Tensor]] = {}  # sequence -> node -> [D]
 
         def feed(level: int, trees: list[Tree]) -> Tensor:
@@ -92,9 +86,8 @@ class FeatureDrafter(StateDrafter):
                 outputs.setdefault(tree.seq.id, {}).update((node, next(rows)) for node in tree.frontier)
             return logits
 
-        options = self._options
-        trees = new_trees(options, seqs, depths, budgets, cutoffs, shape=self._shape, nodes=options.nodes)
-        return grow_trees(trees, feed, sample=options.sample)
+        trees = new_trees(self._options, seqs, depths, budgets, self._shape, self._options.nodes)
+        return grow_trees(trees, feed, sample=self._options.sample)
 
 
 def on_kernels(net: FeatureNet, options: Options, port: TargetPort) -> tuple[Options, NativeGuesser | None, Weights]:
@@ -118,12 +111,6 @@ def on_kernels(net: FeatureNet, options: Options, port: TargetPort) -> tuple[Opt
     return options, None if target is None else pack_network(net, target, grid), weights
 
 
-def draft_with(net: FeatureNet, options: StateOptions, port: TargetPort) -> FeatureDrafter:
-    """A drafter over the network, in chains or trees."""
-    options, native, weights = on_kernels(net, options, port)
-    return FeatureDrafter(options, Pairs(net, port, native=native), (weights,))
-
-
 def feature_method(
     name: str,
     load: Callable[[Path, TargetPort], FeatureNet],
@@ -136,7 +123,9 @@ def feature_method(
     """The registration of a method whose network `load` reads for a target."""
 
     def build(chosen: StateOptions, port: TargetPort) -> FeatureDrafter:
-        return draft_with(load(chosen_model(chosen.model, name, also=[PICKLED]), port), chosen, port)
+        net = load(chosen_model(chosen.model, name, also=[PICKLED]), port)
+        chosen, native, weights = on_kernels(net, chosen, port)
+        return FeatureDrafter(chosen, Pairs(net, port, native=native), (weights,))
 
     return DrafterMethod(
         name=name,
@@ -145,6 +134,6 @@ def feature_method(
         options=options,
         paper=paper,
         also_called=also_called,
-        shape_of=lambda chosen: "chain" if chosen.width == 1 else "tree",
+        shape_of=lambda chosen: chosen.drafts,
         forms={"chain": {"width": 1}, "tree": {"width": 4}},
     )

@@ -72,7 +72,6 @@ class LastFeatureNet(BorrowedHeadNet):
             self.embedding = self.own_embedding(dtype, self.fc.weight.device, trains=False)
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
-        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
         return self.through(embeds.to(f.dtype), f, positions, ctx)
 
     def logits(self, g: Tensor) -> Tensor:
@@ -80,7 +79,6 @@ class LastFeatureNet(BorrowedHeadNet):
         return self.head(g)
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
-        """The same for the kernels."""
         entrance = Entrance(
             num_taps=1,
             tap_width=self.shape.hidden_size,

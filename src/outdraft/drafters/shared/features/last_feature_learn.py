@@ -15,8 +15,8 @@ from outdraft.drafters.shared.features.last_feature import (
     load_last_feature,
     save_last_feature,
 )
-from outdraft.drafters.shared.features.learn import LayerLearning, begin, learn_features, widen_layer, wider
-from outdraft.drafters.shared.learning.inflate import widen
+from outdraft.drafters.shared.features.learn import LayerLearning, begin, learn_features
+from outdraft.drafters.shared.learning.inflate import widen, widen_layer, wider
 from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.ranges import check_range

@@ -12,7 +12,7 @@ https://arxiv.org/abs/2401.15077).
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,9 +22,7 @@ from torch import Tensor, nn
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
 from outdraft.core.method import IsDataclass
 from outdraft.drafters.shared.features.network import FeatureNet
-from outdraft.drafters.shared.learning.inflate import widen
-from outdraft.drafters.shared.learning.noise import with_noise
-from outdraft.drafters.shared.learning.smooth_l1 import states_beside
+from outdraft.drafters.shared.learning.states import states_beside, with_noise
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
@@ -55,15 +53,35 @@ class LayerLearning:
         """The target's tokens that a new network says [V'], until texts choose them; None: all."""
         return first_vocab(self.draft_vocab_size, target.config.vocab_size, target.device)
 
-    def layers(self, target: ModelConfig, **more: Any) -> ModelConfig:
-        """Of these sizes, like the target's; `more` is as in `like_target`."""
-        return like_target(
-            target,
-            num_heads=self.num_heads,
-            num_kv_heads=self.num_kv_heads,
-            head_dim=self.head_dim,
-            intermediate_size=self.intermediate_size,
-            **more,
+    def layers(self, target: ModelConfig, *, num_layers: int = 1, qk_norm: bool = False) -> ModelConfig:
+        """Llama's layers (Qwen3's with `qk_norm`) of these sizes and the target's width.
+
+        Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly. Raises
+        `ConfigError` for heads that cannot share their keys.
+        """
+        size, heads = self.head_dim or target.head_dim, self.num_heads or target.num_heads
+        kv_heads = self.num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads)
+        if heads % kv_heads:
+            raise ConfigError(
+                f"num_heads={heads}, num_kv_heads={kv_heads}: heads share keys and values in equal groups, so the "
+                "first must be a multiple of the second"
+            )
+        rope = target.rope if target.rope is not None and target.rope.dim == size else RopeConfig(dim=size)
+        if rope.kind == "longrope" or rope.query_growth:
+            rope = RopeConfig(dim=size, theta=rope.theta)
+        return ModelConfig(
+            architecture="qwen3" if qk_norm else "llama",
+            vocab_size=target.vocab_size,
+            hidden_size=target.hidden_size,
+            num_layers=num_layers,
+            num_heads=heads,
+            num_kv_heads=kv_heads,
+            head_dim=size,
+            intermediate_size=self.intermediate_size or target.intermediate_size,
+            max_len=target.max_len,
+            norm_eps=target.norm_eps,
+            rope=rope,
+            qk_norm=qk_norm,
         )
 
 
@@ -86,7 +104,7 @@ class FeatureLearner:
         noise: float = 0.0,
     ) -> None:
         self.module: nn.Module = net
-        self.taps = net.form.taps
+        self.taps = net.taps
         self.target, self.net, self._save = target, net, save
         self._weights = tuple(weights)
         self._extrapolates, self._noise = extrapolates, noise
@@ -190,42 +208,6 @@ def learn_features(
     )
 
 
-def like_target(
-    target: ModelConfig,
-    *,
-    num_layers: int = 1,
-    num_heads: int = 0,
-    num_kv_heads: int = 0,
-    head_dim: int = 0,
-    intermediate_size: int = 0,
-    qk_norm: bool = False,
-) -> ModelConfig:
-    """Llama's layers (Qwen3's with `qk_norm`) of the target's width. A size of 0 is the target's own.
-
-    Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly.
-    """
-    size = head_dim or target.head_dim
-    heads = num_heads or target.num_heads
-    kv_heads = num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads)
-    rope = target.rope if target.rope is not None and target.rope.dim == size else RopeConfig(dim=size)
-    if rope.kind == "longrope" or rope.query_growth:
-        rope = RopeConfig(dim=size, theta=rope.theta)
-    return ModelConfig(
-        architecture="qwen3" if qk_norm else "llama",
-        vocab_size=target.vocab_size,
-        hidden_size=target.hidden_size,
-        num_layers=num_layers,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_dim=size,
-        intermediate_size=intermediate_size or target.intermediate_size,
-        max_len=target.max_len,
-        norm_eps=target.norm_eps,
-        rope=rope,
-        qk_norm=qk_norm,
-    )
-
-
 @torch.no_grad()
 def begin(net: nn.Module, seed: int) -> None:
     """Norms of 1, matrices normal with 1 / sqrt(inputs), biases of 0: a function of the seed."""
@@ -235,26 +217,3 @@ def begin(net: nn.Module, seed: int) -> None:
             parameter.fill_(0 if name.endswith("bias") else 1)
         else:
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5)
-
-
-def wider(config: ModelConfig, width: int) -> ModelConfig:
-    """The layers' sizes, `width` times."""
-    return replace(
-        config,
-        hidden_size=config.hidden_size * width,
-        num_heads=config.num_heads * width,
-        num_kv_heads=config.num_kv_heads * width,
-        intermediate_size=config.intermediate_size * width,
-    )
-
-
-def widen_layer(name: str, small: Tensor, config: ModelConfig, width: int, *, states: int = 1) -> Tensor:
-    """A parameter of a layer of these (small) sizes. `states`: how many states a matrix reads side by side."""
-    kind = name.split(".")[-2]
-    if kind in ("q_norm", "k_norm"):  # over one head, whose width stays
-        return small
-    heights = {
-        "qkv": [heads * config.head_dim for heads in (config.num_heads, config.num_kv_heads, config.num_kv_heads)],
-        "up": [config.intermediate_size] * (2 if config.gated_mlp else 1),
-    }.get(kind)
-    return widen(small, width, states, heights)

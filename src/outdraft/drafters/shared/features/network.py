@@ -34,17 +34,6 @@ Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], their positions [N] -> [N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureForm:
-    """What a network reads of the target, and what it keeps of a text."""
-
-    taps: tuple[int, ...]  # tap t: the target's state after t layers
-    num_layers: int  # of its own, whose keys and values are kept
-    num_kv_heads: int
-    head_dim: int
-    max_len: int  # tokens of the longest text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NativeParts:
     """What a network is on the native kernels, whose norms at the entrance and before the head have the layers'
     `norm_eps`. The matrices are those of the network, which may have been rounded.
@@ -64,20 +53,14 @@ class NativeParts:
 class FeatureNet(nn.Module):
     """A network that guesses the target's next features from features and tokens, whatever the method calls it.
 
-    shape: of its decoder layers. taps: what it reads. vocab [V']: which of the target's tokens its logits are of,
-    ascending; None: all of them, in order. `exact`: no row's bits depend on the rows beside it (inference).
+    shape: of its decoder layers. taps: the target's states that it reads, tap t after t layers. vocab [V']: which of
+    the target's tokens its logits are of, ascending; None: all of them, in order. `exact`: no row's bits depend on the
+    rows beside it (inference).
     """
 
     def __init__(self, shape: ModelConfig, taps: tuple[int, ...], vocab: Tensor | None = None) -> None:
         super().__init__()
-        self.exact, self.shape = False, shape
-        self.form = FeatureForm(
-            taps=taps,
-            num_layers=shape.num_layers,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            max_len=shape.unshifted_len,
-        )
+        self.exact, self.shape, self.taps = False, shape, taps
         self.vocab: Tensor | None
         self.register_buffer("vocab", vocab, persistent=False)
         self.embedding: nn.Parameter | None = None  # [V, D] its own; None: the target's

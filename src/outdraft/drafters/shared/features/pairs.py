@@ -33,16 +33,8 @@ class Pairs(PairedTexts):
     """
 
     def __init__(self, net: FeatureNet, port: TargetPort, *, native: NativeGuesser | None = None) -> None:
-        form = net.form
-        super().__init__(
-            port,
-            num_layers=form.num_layers,
-            num_kv_heads=form.num_kv_heads,
-            head_dim=form.head_dim,
-            max_len=form.max_len,
-        )
-        self.net = net
-        self._native = native
+        super().__init__(port, net.shape, max_len=net.shape.unshifted_len)
+        self.net, self._native = net, native
 
     def read_waiting(self, seqs: Seq[int]) -> tuple[Tensor, Tensor]:
         """Read the pairs that wait, in one ragged pass: outputs [B, D] of each text's last pair, logits [B, V]."""
@@ -59,7 +51,7 @@ class Pairs(PairedTexts):
         return self._native is not None
 
     def chain_network(self, seqs: Seq[int]) -> ChainNetwork:
-        """The rows of a round, one for each text."""
+        """The rows of a round, one for each text; the pairs that wait are read with the first step."""
         outputs = torch.empty(0)  # [n, D] of the rows fed last
         fed: list[int] = []
 
@@ -75,21 +67,18 @@ class Pairs(PairedTexts):
             return logits
 
         def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
-            return self._chain([seqs[i] for i in rows], depths, draws, cutoffs)
+            assert self._native is not None
+            own = [seqs[i] for i in rows]
+            waiting = self._waiting(own)
+            context = self.cache.extend(own, waiting.counts)
+            self.cache.extend(own, [depth - 1 for depth in depths])  # room for the steps
+            found = self._native.chain(
+                waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps, cutoffs=cutoffs
+            )
+            self._have_read(own)
+            return found
 
         return ChainNetwork(feed=feed, chain=chain if self.runs_chains else None, states=lambda: outputs)
-
-    def _chain(self, seqs: Seq[int], depths: Seq[int], draws: Seq[Draw | None], cutoffs: LeastProbs | None) -> Chains:
-        """Read the pairs that wait, and guess, in one native call."""
-        assert self._native is not None
-        waiting = self._waiting(seqs)
-        context = self.cache.extend(seqs, waiting.counts)
-        self.cache.extend(seqs, [depth - 1 for depth in depths])  # room for the steps
-        found = self._native.chain(
-            waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps, cutoffs=cutoffs
-        )
-        self._have_read(seqs)
-        return found
 
     def guess(self, seqs: Seq[int], tokens: list[int], before: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Feed one more token of each chain with the output [n, D] before it: outputs [n, D], logits [n, V]."""
@@ -114,7 +103,7 @@ class Pairs(PairedTexts):
             if not text.tokens and text.last is not None:  # asked twice for one text: the last pair is read again
                 text.tokens, text.features = [text.ids.pop()], [text.last]
                 self.cache.truncate(seq, text.num_read)
-        return self.waiting(seqs, self.net.form.taps)
+        return self.waiting(seqs, self.net.taps)
 
     def _have_read(self, seqs: Seq[int]) -> None:
         texts = [self.texts[seq] for seq in seqs]

@@ -35,10 +35,8 @@ class TreeOptions(StateOptions):
 
     @property
     def keeps_form(self) -> bool:
-        """Whether the static tree was asked for."""
         return self.tree == "static"
 
     @property
     def shape(self) -> TreeShape | None:
-        """Static, or dynamic."""
         return None if self.tree == "dynamic" else Template(STATIC)

@@ -1,7 +1,7 @@
 """What every kind of head on the last layer has: its sizes, its options, and a target that it belongs to."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Self
 
 from outdraft.drafters.shared.state_options import StateOptions
 from outdraft.models.networks.port import TargetFacts
@@ -68,8 +68,3 @@ class HeadOptions(StateOptions):
     @property
     def is_chain(self) -> bool:
         return self.width == 1 and self.tree is None
-
-
-def head_shape(options: StateOptions) -> Literal["chain", "tree"]:
-    """What is proposed with these options."""
-    return "chain" if options.is_chain else "tree"

@@ -7,7 +7,6 @@ states; data out: chains or trees, as deep as there are heads.
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.blocks.grow import grow_slots
-from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
+from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.files import Formats, Net, read_any
 from outdraft.drafters.shared.heads.joint import require_taught
 from outdraft.drafters.shared.heads.layers import GuessSlots
@@ -46,7 +45,6 @@ class HeadDrafter(StateDrafter):
         self._template = None if options.tree is None else read_template(user_path(options.tree)).paths
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A guess for each sequence that has a budget and whose last state is known."""
         depths = [min(self._net.config.num_heads, depth) for depth in self.depths(seqs, budgets)]
 
         def say(step: int, own: Seq[Sequence], paths: Seq[Seq[int]]) -> Tensor:
@@ -103,25 +101,18 @@ def head_method(
     drafter: Callable[[Any, Any, TargetPort, Weights, Path], Drafter] = HeadDrafter,
 ) -> DrafterMethod[Any, TargetPort, Drafter]:
     """The registration of a method whose network is `kind`; the rest is as in `open_heads`."""
+
+    def build(chosen: StateOptions, port: TargetPort) -> Drafter:
+        home, native = chosen_model(chosen.model, kind.kind, also=also), port.layers.native
+        net, weights = open_heads(kind, str(home), chosen.quantization, port, formats, also)
+        return drafter(chosen.fitted(None if native is None else native.kernels), net, port, weights, home)
+
     return DrafterMethod(
         name=kind.kind,
         summary=summary,
         paper=paper,
         options=options,
-        shape_of=head_shape,
-        build=partial(_build, kind, drafter, formats, also),
+        shape_of=lambda chosen: chosen.drafts,
+        build=build,
         forms={"chain": {"width": 1}, "tree": {"width": 4}},
     )
-
-
-def _build(
-    kind: type[HeadNet],
-    drafter: Callable[[Any, Any, TargetPort, Weights, Path], Drafter],
-    formats: Formats,
-    also: Seq[str],
-    options: StateOptions,
-    port: TargetPort,
-) -> Drafter:
-    home, native = chosen_model(options.model, kind.kind, also=also), port.layers.native
-    net, weights = open_heads(kind, str(home), options.quantization, port, formats, also)
-    return drafter(options.fitted(None if native is None else native.kernels), net, port, weights, home)

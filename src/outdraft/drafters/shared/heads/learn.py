@@ -6,6 +6,7 @@ head i    reads the state of row r and perhaps the text's tokens r + 1 .. r + i 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,13 +17,13 @@ from outdraft.core.learner import Guess, Learner, LearnMethod, Lesson, Outlook
 from outdraft.core.method import IsDataclass
 from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.drafters.shared.heads.files import Formats, Net, load_heads, read_any, save_heads
-from outdraft.drafters.shared.heads.layers import Stem
+from outdraft.drafters.shared.heads.layers import Stem, shape_of
 from outdraft.drafters.shared.heads.net import HeadNet
-from outdraft.drafters.shared.learning.inflate import widen
-from outdraft.drafters.shared.learning.noise import with_noise
+from outdraft.drafters.shared.learning.inflate import widen, widen_layer
+from outdraft.drafters.shared.learning.states import with_noise
 from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.block import MLP, Attention, Block
+from outdraft.models.networks.block import Block
 from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.linear import Linear
 from outdraft.nn.packed import PackedContext
@@ -75,11 +76,7 @@ class HeadLearner:
         guesses = []
         for head in range(self._net.config.num_heads):
             source, rows = rows_ahead(lesson, head + 1)
-
-            def says(states: Tensor, head: int = head) -> Tensor:
-                return self._net.logits(states, head)
-
-            weight = self._options.decay**head
+            says, weight = partial(self._net.logits, head=head), self._options.decay**head
             states, vocab = states_of(head, source), self._net.vocab
             guesses.append(Guess(states=states, head=says, rows=rows, weight=weight, vocab=vocab))
         return Outlook(guesses=guesses)
@@ -123,14 +120,6 @@ def choose_projected(net: HeadNet, target: Decoder, counts: Tensor) -> None:
         project_as(net, target)
 
 
-@torch.no_grad()
-def begin_as(net: HeadNet, target: Decoder) -> None:
-    """Untrained, every head says what the target said before: its head, and nothing else yet."""
-    for parameter in net.parameters():
-        parameter.zero_()
-    project_as(net, target)
-
-
 def project_as(net: HeadNet, target: Decoder) -> None:
     """Projections of its own begin as the target's head; CTC's blank, which the target does not have, says nothing."""
     for projection in net.projections:
@@ -166,7 +155,10 @@ def learn_heads(
             **sizes(chosen, known),
         )
         net = kind(config, torch.float32, target.device)
-        begin_as(net, target)
+        with torch.no_grad():  # untrained, every head says what the target said before: its head, and nothing else yet
+            for parameter in net.parameters():
+                parameter.zero_()
+            project_as(net, target)
         net.begin(seed)
         return learner(net, target, chosen, seed, None)
 
@@ -199,27 +191,18 @@ def learn_heads(
 @torch.no_grad()
 def widen_into(big: HeadNet, small: HeadNet, *, width: int) -> None:
     """The parameters of heads whose target has `width` times the channels: the same guesses."""
-    blocks = {name: module for name, module in small.named_modules() if isinstance(module, Block)}
+    blocks = tuple(f"{name}." for name, module in small.named_modules() if isinstance(module, Block))
     for name, parameter in big.named_parameters():
         own = small.get_parameter(name)
-        block = next((found for prefix, found in blocks.items() if name.startswith(f"{prefix}.")), None)
         if name.startswith("projections"):
             parameter.copy_(own.repeat(1, width) / width if own.dim() == 2 else own)
-        elif block is not None:
-            parameter.copy_(widen(own, width, 1, _heights(block, name.split(".")[-2])))
+        elif name.startswith(blocks):
+            parameter.copy_(widen_layer(name, own, shape_of(small.config), width))
         elif name.endswith("places"):  # states of their own, not maps
             parameter.copy_(own.repeat(1, width))
         else:
             states = small.side_by_side(own) if own.dim() == 2 else 1
             parameter.copy_(widen(own, width, states, small.heights.get(name.split(".")[-2])))
-
-
-def _heights(block: Block, kind: str) -> list[int] | None:
-    """Heights of the parts that a fused matrix of a block writes; None: it is not fused."""
-    mixer, mlp = block.mixer, block.feed_forward
-    assert isinstance(mixer, Attention) and isinstance(mlp, MLP)
-    heads, inner = (mixer.num_heads, mixer.num_kv_heads, mixer.num_kv_heads), mlp.up.shape[0] // 2
-    return {"qkv": [count * mixer.head_dim for count in heads], "up": [inner, inner]}.get(kind)
 
 
 def stem_outputs(stem: Stem, states: Tensor, lesson: Lesson, target: Decoder) -> Tensor:

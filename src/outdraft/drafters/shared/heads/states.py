@@ -18,7 +18,7 @@ from torch import Tensor
 from outdraft.core.drafter import Seen
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.heads.config import HeadConfig, StemConfig
-from outdraft.drafters.shared.heads.layers import Stem
+from outdraft.drafters.shared.heads.layers import Stem, shape_of
 from outdraft.drafters.shared.heads.net import HeadNet
 from outdraft.drafters.shared.networks.paired_text import PairedTexts
 from outdraft.models.networks.port import TargetPort
@@ -35,7 +35,6 @@ class LastStates:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text is left."""
         return not self._known
 
     def begin(self, seqs: Seq[Sequence]) -> None:
@@ -70,9 +69,7 @@ class StemStates(PairedTexts):
     def __init__(
         self, stem: Stem, config: StemConfig, norm: Norm, port: TargetPort, finish: Norm = lambda g: g
     ) -> None:
-        super().__init__(
-            port, num_layers=config.num_stem_layers, num_kv_heads=config.stem_kv_heads, head_dim=config.stem_head_dim
-        )
+        super().__init__(port, shape_of(config))
         stem.exact = True
         self._stem, self._tap, self._norm, self._finish = stem, config.tap, norm, finish
 
@@ -85,7 +82,6 @@ class StemStates(PairedTexts):
         return torch.stack([one[self._tap] for one in found if one is not None])
 
     def read_waiting(self, seqs: Seq[int]) -> None:
-        """All rows that wait, in one ragged pass."""
         waiting = self.waiting(seqs, (self._tap,))
         device = self.port.facts.device
         positions = torch.tensor(waiting.places, device=device)

@@ -58,11 +58,6 @@ def first_vocab(size: int, vocab_size: int, device: torch.device) -> Tensor | No
     return torch.arange(size, device=device) if 0 < size < vocab_size else None
 
 
-def frequent(counts: Tensor, size: int) -> Tensor:
-    """The `size` tokens with the highest `counts` [V], ascending: [size]. Those that never come are the lowest ids."""
-    return counts.sort(descending=True, stable=True).indices[:size].sort().values
-
-
 def stored(vocab: Tensor | None, vocab_size: int) -> dict[str, Tensor]:
     """The tensors of a vocabulary [V']; none where it is whole."""
     if vocab is None:
@@ -144,8 +139,12 @@ def require_whole(net: CountedHead, layout: str) -> None:
 
 @torch.no_grad()
 def choose_vocab(net: CountedHead, target: Decoder, counts: Tensor) -> None:
-    """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
-    if net.vocab is not None:
-        net.vocab = frequent(counts, len(net.vocab)).to(net.vocab.device)
-    if net.vocab is not None and net.lm_head is not None:
+    """Draft with the most frequent of the target's tokens by `counts` [V], ascending; those that never come are the
+    lowest ids. The head's rows become the target's own of these.
+    """
+    if net.vocab is None:
+        return
+    best = counts.sort(descending=True, stable=True).indices[: len(net.vocab)].sort().values
+    net.vocab = best.to(net.vocab.device)
+    if net.lm_head is not None:
         net.lm_head.weight.copy_(target.head_rows(net.vocab))

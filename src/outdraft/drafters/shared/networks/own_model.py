@@ -13,7 +13,7 @@ https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: log
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -50,16 +50,15 @@ class Text:
 Readable = Sequence | Text  # what a draft model may read: an id, under which its memory is kept, and tokens in its ids
 
 
+@dataclass(slots=True, eq=False)
 class _Memory:
     """What is held of one text."""
 
-    __slots__ = ("first", "guess", "ids", "salt")
-
-    def __init__(self) -> None:
-        self.first = 0  # what the model is given for token 0
-        self.salt: tuple[object, ...] | None = None  # texts of one salt share rows; None: it shares none
-        self.ids: list[int] = []  # committed rows
-        self.guess: list[tuple[int, int]] = []  # (guess row of the parent, or -1 for the text's last row; token)
+    first: int = 0  # what the model is given for token 0
+    salt: tuple[object, ...] | None = None  # texts of one salt share rows; None: it shares none
+    ids: list[int] = field(default_factory=list)  # committed rows
+    # (guess row of the parent, or -1 for the text's last row; token)
+    guess: list[tuple[int, int]] = field(default_factory=list)
 
     def position(self, i: int) -> int:
         """What the model is given for the i-th token behind the committed ones; -1: for the last of them."""
@@ -98,16 +97,8 @@ class DraftModel:
         if stream is not None:
             self._cache: DraftCache = StreamingCache(decoder, stream, room=2 * chunk)
         else:
-            self._cache = DraftCache(
-                config.num_layers,
-                config.num_kv_heads,
-                config.head_dim,
-                decoder.dtype,
-                decoder.device,
-                config.max_len,
-                exact=decoder.exact,
-                config=cache,
-            )
+            sizes, place = (config.num_layers, config.num_kv_heads, config.head_dim), (decoder.dtype, decoder.device)
+            self._cache = DraftCache(*sizes, *place, config.max_len, exact=decoder.exact, config=cache)
         self._texts: dict[int, _Memory] = {}
         self._states = torch.empty(0)  # [n, D] behind the tokens that `guess` fed last
         self._network = loaded_network(decoder)
@@ -217,27 +208,22 @@ class DraftModel:
             return self.read(own) if step == 0 else self.guess([text.id for text in own], tokens, step)
 
         def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
-            return self._chain([texts[i] for i in rows], depths, draws, cutoffs)
+            own = [texts[i] for i in rows]  # all their rows stay guesses until the next call
+            todo, ids = self._unread(own), [text.id for text in own]
+            context = self._extend(ids, [len(new) for new in todo])
+            self._extend(ids, [depth - 1 for depth in depths])  # room for the steps
+            starts = [self._texts[seq].position(0) for seq in ids]
+            positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
+            fed = [token for new in todo for token in new]
+            found = self._network.chain(fed, positions, context, depths, draws, cutoffs=cutoffs)
+            for seq, new, path in zip(ids, todo, found.tokens, strict=True):
+                self._texts[seq].guess = list(enumerate([*new, *path[:-1]], start=-1))
+            return found
 
         return ChainNetwork(feed=feed, chain=chain if self.runs_chains else None, states=lambda: self._states)
 
     def confirm(self, seq: Sequence, num_accepted: int) -> None:
         """So many tokens of the sequence's last guess have become text. Here the text itself says so."""
-
-    def _chain(
-        self, texts: Seq[Readable], depths: Seq[int], draws: Seq[Draw | None], cutoffs: LeastProbs | None
-    ) -> Chains:
-        """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
-        todo, ids = self._unread(texts), [text.id for text in texts]
-        context = self._extend(ids, [len(new) for new in todo])
-        self._extend(ids, [depth - 1 for depth in depths])  # room for the steps
-        starts = [self._texts[seq].position(0) for seq in ids]
-        positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
-        tokens = [token for new in todo for token in new]
-        found = self._network.chain(tokens, positions, context, depths, draws, cutoffs=cutoffs)
-        for seq, new, path in zip(ids, todo, found.tokens, strict=True):
-            self._texts[seq].guess = list(enumerate([*new, *path[:-1]], start=-1))
-        return found
 
     def feed_trees(self, level: int, trees: list[Tree]) -> Tensor:
         """What `grow_trees` asks: the pending tokens first, then the nodes below."""

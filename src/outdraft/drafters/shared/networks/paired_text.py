@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from outdraft.core.drafter import Seen
 from outdraft.core.rows_of import joined, kept
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.networks.draft_cache import DraftCache, Salt
+from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CacheFullError
 
@@ -29,18 +30,16 @@ MAX_PASSES = 64  # that a text may keep whole, before it copies its own rows of 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class PairedText:
     """Which rows of one sequence were read, and which wait."""
 
-    __slots__ = ("features", "first", "ids", "last", "salt", "tokens")
-
-    def __init__(self, first: int, salt: Salt | None = None) -> None:
-        self.first = first  # position of the first row
-        self.salt = salt  # texts of one salt share rows; None: it shares none
-        self.ids: list[int] = []  # behind the rows in the cache
-        self.tokens: list[int] = []  # behind the rows that wait
-        self.features: list[Mapping[int, Tensor]] = []  # of the rows that wait, pass after pass: tap -> [n, D]
-        self.last: Mapping[int, Tensor] | None = None  # of the last row read, by tap: what the drafter keeps of it
+    first: int  # position of the first row
+    salt: Salt | None = None  # texts of one salt share rows; None: it shares none
+    ids: list[int] = field(default_factory=list)  # behind the rows in the cache
+    tokens: list[int] = field(default_factory=list)  # behind the rows that wait
+    features: list[Mapping[int, Tensor]] = field(default_factory=list)  # of these, pass after pass: tap -> [n, D]
+    last: Mapping[int, Tensor] | None = None  # of the last row read, by tap: what the drafter keeps of it
 
     @property
     def num_read(self) -> int:
@@ -77,32 +76,27 @@ class Waiting:
 class PairedTexts:
     """The texts of a network, and its key/value cache of their rows. How rows are read, the network's kind says.
 
-    max_len: tokens of the longest text that the network was made for; None: of the target's.
+    shape: of the layers whose rows are kept. max_len: tokens of the longest text that the network was made for; None:
+    of the target's.
     """
 
-    def __init__(
-        self, port: TargetPort, *, num_layers: int, num_kv_heads: int, head_dim: int, max_len: int | None = None
-    ) -> None:
+    def __init__(self, port: TargetPort, shape: ModelConfig, *, max_len: int | None = None) -> None:
         facts = port.facts
         self.port = port
         self.max_len = min(max_len or facts.max_len, facts.max_len)
         self._has_outgrown = False
         self.texts: dict[int, PairedText] = {}
-        self.cache = DraftCache(
-            num_layers, num_kv_heads, head_dim, facts.dtype, facts.device, self.max_len, exact=True, config=port.cache
-        )
+        sizes = shape.num_layers, shape.num_kv_heads, shape.head_dim
+        self.cache = DraftCache(*sizes, facts.dtype, facts.device, self.max_len, exact=True, config=port.cache)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text is left."""
         return not self.texts
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A memory for each, empty but for what an earlier text of the same beginning left."""
         for seq in seqs:
-            salt, ids = self.cache.add_pairs(seq)
-            text = self.texts[seq.id] = PairedText(0, salt)
-            text.ids = ids
+            self.texts[seq.id] = PairedText(0, *self.cache.add_pairs(seq))
 
     def forget(self, seqs: Seq[Sequence]) -> None:
         """Drop what is known of these texts, and free their rows."""

@@ -138,7 +138,6 @@ class RetokenizedDrafter(ModelDrafter):
         self._texts: dict[int, Retokenized] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Memory for each; the prompt is read when the first guess is wanted."""
         super().begin(seqs)
         for seq in seqs:
             self._texts[seq.id] = Retokenized(*self._codecs, hold_spaces=self._hold)

@@ -22,9 +22,8 @@ LARGEST = 65504.0  # the largest float16, in which scales are stored; a scale is
 
 _GRIDS = {
     "int8": QuantConfig(bits=8, keep=()),
-    "int4": QuantConfig(
-        bits=4, keep=(), layer_bits=(("lm_head", 8),)
-    ),  # a head on 4 bits costs most of the tokens lost
+    # a head on 4 bits costs most of the tokens lost
+    "int4": QuantConfig(bits=4, keep=(), layer_bits=(("lm_head", 8),)),
 }
 
 

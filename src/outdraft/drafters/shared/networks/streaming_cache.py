@@ -51,15 +51,8 @@ class StreamingCache(DraftCache):
                 f"draft model ({config.architecture}), whose layers or texts turn positions in different ways: leave "
                 "window out"
             )
-        super().__init__(
-            config.num_layers,
-            config.num_kv_heads,
-            config.head_dim,
-            decoder.dtype,
-            decoder.device,
-            stream.size + room,
-            exact=decoder.exact,
-        )
+        sizes, place = (config.num_layers, config.num_kv_heads, config.head_dim), (decoder.dtype, decoder.device)
+        super().__init__(*sizes, *place, stream.size + room, exact=decoder.exact)
         self.num_dropped = 0
         self._stream = stream
         self._num_layers = config.num_layers
@@ -72,7 +65,6 @@ class StreamingCache(DraftCache):
         self._dropped[seq] = 0
 
     def free(self, seq: int) -> None:
-        """Forget the text and the guess."""
         super().free(seq)
         del self._dropped[seq]
         self._sinks.pop(seq, None)

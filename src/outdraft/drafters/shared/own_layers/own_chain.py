@@ -44,19 +44,11 @@ def grow_own_chains(
 
     `watch` is shown the logits that the tokens were chosen from; then the chains are stepped.
     """
-    depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-    own = _own_network(seqs, network, place, [NO_SKIP] * len(seqs) if skips is None else skips, watch)
-    return grow_chains(seqs, depths, own, cutoffs_of(budgets, options.confidence_threshold), sample=options.sample)
-
-
-def _own_network(
-    seqs: Seq[Sequence], network: DraftNetwork, place: RowPlace, skips: Seq[Skip], watch: Watch | None
-) -> ChainNetwork:
-    """Rows that stand tentatively behind the texts."""
+    left_out = [NO_SKIP] * len(seqs) if skips is None else skips
 
     def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
         parts: list[tuple[list[int], Tensor]] = []
-        for skip, members in _groups([skips[i] for i in rows[:num_open]]):
+        for skip, members in _groups([left_out[i] for i in rows[:num_open]]):
             own = [seqs[rows[j]] for j in members]
             context = place(own, step, [1] * len(own))
             places = [seq.position(len(seq.tokens) - 1 + step) for seq in own]
@@ -71,13 +63,13 @@ def _own_network(
         tokens: list[list[int]] = [[] for _ in rows]
         distributions: list[Tensor | None] = [None for _ in rows]
         surenesses: list[list[float]] = [[] for _ in rows]
-        for skip, members in _groups([skips[i] for i in rows]):
-            own, depths = [seqs[rows[j]] for j in members], [own_depths[j] for j in members]
+        for skip, members in _groups([left_out[i] for i in rows]):
+            own, deep = [seqs[rows[j]] for j in members], [own_depths[j] for j in members]
             found = network.chain(
                 [seq.pending for seq in own],
                 [seq.position(len(seq.tokens) - 1) for seq in own],
-                place(own, 0, depths),
-                depths,
+                place(own, 0, deep),
+                deep,
                 [draws[j] for j in members],
                 skip,
                 None if least is None else [least[j] for j in members],
@@ -90,7 +82,10 @@ def _own_network(
             tokens=tokens, distributions=distributions, states=None, surenesses=None if least is None else surenesses
         )
 
-    return ChainNetwork(feed=feed, chain=run if network.runs_chains and watch is None else None)
+    depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+    own_rows = ChainNetwork(feed=feed, chain=run if network.runs_chains and watch is None else None)
+    cutoffs = cutoffs_of(budgets, options.confidence_threshold)
+    return grow_chains(seqs, depths, own_rows, cutoffs, sample=options.sample)
 
 
 def _groups(skips: Seq[Skip]) -> list[tuple[Skip, list[int]]]:

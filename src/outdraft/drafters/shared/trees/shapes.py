@@ -30,7 +30,6 @@ class Beam(TreeShape):
         return self.widest
 
     def expand(self, tree: Tree, new: range) -> list[int]:
-        """The best of the level."""
         sure = [node for node in new if not tree.is_unsure(node)]
         return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
 
@@ -84,7 +83,6 @@ class Levels(TreeShape):
         return self._counts[tree.depths[node]]
 
     def expand(self, tree: Tree, new: range) -> list[int]:
-        """Everyone, to the last level."""
         return [node for node in new if tree.depths[node] < len(self._counts) and not tree.is_unsure(node)]
 
 
@@ -110,7 +108,6 @@ class Template(TreeShape):
         return self._widths.get(ranks(tree, node), 0)
 
     def expand(self, tree: Tree, new: range) -> list[int]:
-        """Those that have children."""
         return [node for node in new if self.width(tree, node) and not tree.is_unsure(node)]
 
 

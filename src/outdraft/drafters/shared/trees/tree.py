@@ -36,21 +36,9 @@ class TreeShape:
 class Tree:
     """One sequence's tree while it grows."""
 
-    __slots__ = (
-        "cutoff",
-        "depths",
-        "distributions",
-        "expanded",
-        "frontier",
-        "max_depth",
-        "max_nodes",
-        "parents",
-        "probs",
-        "scores",
-        "seq",
-        "shape",
-        "temperature",
-        "tokens",
+    __slots__ = tuple(
+        "cutoff depths distributions expanded frontier max_depth max_nodes parents probs scores seq shape temperature "
+        "tokens".split()
     )
 
     def __init__(

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.drafters.shared.features.fused.config import FusedConfig
+from outdraft.drafters.shared.features.fused.net import FusedConfig
 from outdraft.drafters.shared.learning.vocab import find_vocab
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields, names_windows
@@ -71,7 +71,6 @@ class FusedFiles:
     config: FusedConfig
     tensors: TensorSource  # under speculators' names: layers.0.*, fc.weight, norm.weight, lm_head.weight, ...
     vocab: Tensor | None  # [V'] the target's ids of the draft's tokens; None: all
-    spelling: str  # "original", "speculators", "nested" or "numbered"
 
 
 def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
@@ -115,11 +114,8 @@ def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
     check_nested(raw, directory)
     one_state = not read_flag(raw, AUX, True, directory)
     if one_state:
-        taps: tuple[int, ...] = (num_layers,)
-        spelling = "speculators" if is_ours else "nested"
         tensors = _without_fusion(tensors)
-    else:
-        taps, spelling = _taps(raw, num_layers, directory, is_ours)
+    taps = (num_layers,) if one_state else _taps(raw, num_layers, directory)
     flags = {flag: read_flag(raw, flag, _inferred(flag, tensors), directory) for flag in FLAGS}
     if one_state and (flags["norm_before_fc"] or flags["fc_norm"]):
         raise ModelLoadError(f"{directory}: {AUX}=false leaves no fc for norm_before_fc or fc_norm to stand before")
@@ -138,31 +134,15 @@ def read_fused(kind: FusedKind, directory: Path, num_layers: int) -> FusedFiles:
         **_masks(raw, shape.vocab_size, directory) if kind.masked else {},
     )
     vocab = find_vocab(tensors, config.draft_vocab_size, config.layers.vocab_size, directory)
-    return FusedFiles(config=config, tensors=tensors, vocab=vocab, spelling=spelling)
+    return FusedFiles(config=config, tensors=tensors, vocab=vocab)
 
 
-_BESIDE = (  # what a flat config.json has beside the layers' own keys
-    *FLAGS,
-    TAPS,
-    AUX,
-    NESTED,
-    "draft_vocab_size",
-    "target_hidden_size",
-    "embed_requires_grad",
-    "target_layer_ids",
-    ALSO_TAPS,
-    NUM_TAPS,
-    "use_sliding_window",
-    "max_window_layers",
-    "sliding_window",
-    "layer_types",
-    "qkv_bias",
-    "target_model_type",
-    "eagle_version",
-    "parallel_drafting",
-    *MASK_IDS,
-)
 _KEYS = ("draft_vocab_size", "target_hidden_size", "embed_requires_grad")
+_BESIDE = (  # what a flat config.json has beside the layers' own keys
+    *(*FLAGS, TAPS, ALSO_TAPS, NUM_TAPS, "target_layer_ids", AUX, NESTED, *MASK_IDS, *_KEYS),
+    *("use_sliding_window", "max_window_layers", "sliding_window", "layer_types", "qkv_bias"),
+    *("target_model_type", "eagle_version", "parallel_drafting"),
+)
 
 
 def _without_fusion(tensors: NamedTensors) -> NamedTensors:
@@ -207,16 +187,16 @@ def _masks(raw: Mapping[str, Any], vocab_size: int, directory: Path) -> dict[str
     return {"mask_token_id": token, "num_depths": count}
 
 
-def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
-    """Taps "after n layers", and the spelling that said so."""
+def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path) -> tuple[int, ...]:
+    """Taps "after n layers"."""
     said = {
-        TAPS: ("speculators", raw.get(TAPS), 0),
-        ALSO_TAPS: ("speculators", raw.get(ALSO_TAPS), 0),
-        f"{NESTED}.{TAPS}": ("nested", nested(raw).get(TAPS), 1),
-        "target_layer_ids": ("numbered", raw.get("target_layer_ids"), 1),
+        TAPS: (raw.get(TAPS), 0),
+        ALSO_TAPS: (raw.get(ALSO_TAPS), 0),
+        f"{NESTED}.{TAPS}": (nested(raw).get(TAPS), 1),
+        "target_layer_ids": (raw.get("target_layer_ids"), 1),
     }
     found, default = {}, (2, num_layers // 2, num_layers - 3)
-    for key, (_, listed, more) in said.items():
+    for key, (listed, more) in said.items():
         if listed is None:
             continue
         if (
@@ -235,14 +215,12 @@ def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: boo
             f"{directory}: config.json says {NUM_TAPS}={shown(raw[NUM_TAPS])} and has {len(taps)} taps "
             f"({', '.join(found) or 'the usual ones, as it names none'}): name the taps that it was trained with"
         )
-    if found:
-        return taps, "speculators" if is_ours else said[next(iter(found))][0]
-    if min(default) < 0 or max(default) > num_layers:
+    if not found and (min(default) < 0 or max(default) > num_layers):
         raise ModelLoadError(
             f"{directory} names no taps, and a target of {num_layers} layers is too small for the usual ones: name the "
             "taps in its config.json"
         )
-    return default, "speculators" if is_ours else "original"
+    return taps
 
 
 def read_flag(raw: Mapping[str, Any], flag: str, default: bool, where: Path) -> bool:

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.fused.files import FusedKind
-from outdraft.drafters.shared.features.fused.net import FusedNet, lent_by
+from outdraft.drafters.shared.features.fused.net import FusedConfig, FusedNet
 from outdraft.drafters.shared.features.fused.store import load_fused, save_fused
-from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps, widen_layer, wider
-from outdraft.drafters.shared.learning.inflate import layers_after, widen
+from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps
+from outdraft.drafters.shared.learning.inflate import layers_after, widen, widen_layer, wider
 from outdraft.drafters.shared.learning.vocab import first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import facts_of
@@ -69,7 +68,7 @@ def new_fused(config: FusedConfig, target: Decoder, seed: int) -> FusedNet:
 
 def trained_before(kind: FusedKind, directory: Path, target: Decoder) -> FusedNet:
     """A network that learns on, from here or elsewhere; its embeddings learn if its file says so."""
-    net = load_fused(kind, directory, facts_of(target), torch.float32, lent=lent_by(target))
+    net = load_fused(kind, directory, facts_of(target), torch.float32, lent=target)
     net.train().requires_grad_(True)
     if net.embedding is not None:
         net.embedding.requires_grad_(net.config.train_embedding)

@@ -12,7 +12,7 @@ The head is its own, over `draft_vocab_size` of the target's tokens. What is not
 embeddings, its head. With one state there is no fc: f_i is the target's last state behind its final norm.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from math import nan
@@ -20,7 +20,6 @@ from math import nan
 import torch
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.features.fused.config import FusedConfig
 from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
 from outdraft.kernels.decoder.entrance import Entrance, FirstState
 from outdraft.models.families.shared.naming import Entry, layer_entries
@@ -29,25 +28,59 @@ from outdraft.models.networks.block import Block, blocks_of, make_linear, make_n
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.native import NativeDecoder, norm_of, parts_of
 from outdraft.models.networks.packable import weight_of
-from outdraft.models.networks.port import TargetPort, lent_parts
+from outdraft.models.networks.port import TargetFacts, TargetPort, lent_parts
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope, Rotation
+from outdraft.options.errors import CapabilityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lent:
-    """What a network may use of its target."""
+class FusedConfig:
+    """What a network is, whatever library wrote it: sizes, taps and flags. Tap t: the target's state after t layers.
 
-    norm: Callable[[Tensor], Tensor]  # the final norm, [N, Dt] -> [N, Dt]
-    head: Callable[[Tensor], Tensor]  # the head alone, [N, Dt] -> [N, V]
+    EAGLE-3.1 is `fc_norm` with `norm_output`.
+    """
 
+    layers: ModelConfig  # its own decoder layers; their vocabulary is the target's
+    taps: tuple[int, ...]
+    draft_vocab_size: int
+    target_hidden_size: int
+    norm_before_residual: bool = False  # the first layer's residual is the normed feature
+    norm_before_fc: bool = False  # one norm over all taps side by side
+    fc_norm: bool = False  # a norm for each tap
+    norm_output: bool = False  # what is carried to the next step is normed
+    one_state: bool = False  # the feature is the target's last state behind its final norm, as in EAGLE-1: no `fc`
+    own_head: bool = True  # False: the target's head scores what `norm` gives
+    own_embedding: bool = False
+    train_embedding: bool = False  # `embed_requires_grad`
+    mask_token_id: int | None = None  # stands for a token that is not there yet, and `mask_hidden` for its states
+    num_depths: int = 1  # tokens that one pass guesses, all but the first by rows of masks
 
-def lent_by(target: Decoder | TargetPort) -> Lent:
-    """The target's norm and head."""
-    parts = lent_parts(target)
-    return Lent(norm=parts.norm, head=parts.head)
+    def require(self, known: TargetFacts) -> None:
+        """Raise `CapabilityError` unless it can draft for this target."""
+        if (self.target_hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
+            raise CapabilityError(
+                f"an EAGLE-3 network for width {self.target_hidden_size} and vocabulary {self.layers.vocab_size} "
+                f"cannot draft for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
+            )
+        if max(self.taps) > known.num_layers or min(self.taps) < 0:
+            raise CapabilityError(
+                f"an EAGLE-3 network that reads the states after {self.taps} layers cannot draft for a target of "
+                f"{known.num_layers} layers: it belongs to another one"
+            )
+        if (self.one_state or not self.own_head) and self.layers.hidden_size != known.hidden_size:
+            lacking = "fc.weight" if self.one_state else "lm_head.weight"
+            raise CapabilityError(
+                f"an EAGLE-3 network of width {self.layers.hidden_size} without {lacking} reads the target's own, "
+                f"which has width {known.hidden_size}: it belongs to another one"
+            )
+        if not self.own_embedding and self.layers.hidden_size != known.hidden_size:
+            raise CapabilityError(
+                f"an EAGLE-3 network of width {self.layers.hidden_size} without embeddings of its own cannot read "
+                f"those of a target of width {known.hidden_size}: its file must bring embed_tokens.weight"
+            )
 
 
 class WideBlock(Block):
@@ -82,7 +115,7 @@ class WideBlock(Block):
 class FusedNet(FeatureNet):
     """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them.
 
-    lent: needed to draft with one state, or without a head of its own.
+    lent: the target, whose norm and head are used with one state, or without a head of its own.
     """
 
     def __init__(
@@ -91,7 +124,7 @@ class FusedNet(FeatureNet):
         dtype: torch.dtype,
         device: torch.device,
         vocab: Tensor | None = None,
-        lent: Lent | None = None,
+        lent: Decoder | TargetPort | None = None,
     ) -> None:
         layers = config.layers
         super().__init__(layers, config.taps, vocab if vocab is None else vocab.to(device))
@@ -112,7 +145,9 @@ class FusedNet(FeatureNet):
         self.mask_hidden: nn.Parameter | None = None  # [1, 1, k * Dt] the states of k taps that are not there yet
         if config.mask_token_id is not None:
             self.mask_hidden = nn.Parameter(torch.full((1, 1, count * wide), nan, dtype=dtype, device=device))
-        self._lent = lent
+        parts = None if lent is None else lent_parts(lent)
+        self._target_norm = None if parts is None else parts.norm
+        self._target_head = None if parts is None else parts.head
         if config.own_embedding:
             self.embedding = self.own_embedding(dtype, device, trains=config.train_embedding)
         assert layers.rope is not None
@@ -130,10 +165,9 @@ class FusedNet(FeatureNet):
         return self.norm.weight.dtype  # type: ignore[return-value]
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
-        """The target's states, one [N, Dt] a tap -> features [N, D]."""
         if self.fc is None:
-            assert self._lent is not None
-            return self._lent.norm(taps[0]).to(self.dtype)
+            assert self._target_norm is not None
+            return self._target_norm(taps[0]).to(self.dtype)
         told = [tap.to(self.dtype) for tap in taps]  # native kernels hand over float32
         if self.fc_norm is not None:
             told = [norm(tap) for norm, tap in zip(self.fc_norm, told, strict=True)]
@@ -144,7 +178,6 @@ class FusedNet(FeatureNet):
         return out
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
-        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
         rotation = self.rope.at(positions, f.dtype)
         g = self.first.join(embeds.to(f.dtype), f, rotation, ctx, self.exact)
         for layer in self.others:
@@ -160,12 +193,11 @@ class FusedNet(FeatureNet):
         normed = self.norm(g)
         if self.lm_head is not None:
             return self.lm_head(normed)  # type: ignore[no-any-return]
-        assert self._lent is not None
-        whole = self._lent.head(normed)
+        assert self._target_head is not None
+        whole = self._target_head(normed)
         return whole if self.vocab is None else whole[:, self.vocab]
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
-        """The same for the kernels."""
         config, first = self.config, self.first
         tap_norms, tap_eps = None, self.shape.norm_eps
         if config.one_state:

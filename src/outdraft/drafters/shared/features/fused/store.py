@@ -12,7 +12,7 @@ import torch
 
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.shared.features.fused.files import FusedKind, read_fused, written
-from outdraft.drafters.shared.features.fused.net import FusedNet, Lent, entries_of, lent_by
+from outdraft.drafters.shared.features.fused.net import FusedNet, entries_of
 from outdraft.drafters.shared.learning.vocab import STORED, stored
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.foreign_heads import fill, read_config, stored_dtype, tensors_of_net, write_directory
@@ -30,20 +30,24 @@ def save_fused(kind: FusedKind, net: FusedNet, directory: Path, dtype: torch.dty
 
 
 def load_fused(
-    kind: FusedKind, directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None, *, lent: Lent | None = None
+    kind: FusedKind,
+    directory: Path,
+    facts: TargetFacts,
+    dtype: torch.dtype | None = None,
+    *,
+    lent: Decoder | TargetPort | None = None,
 ) -> FusedNet:
     """The network in `directory`, in whatever spelling, for this target; in the target's type unless `dtype` is given.
 
-    lent: the target's norm and head; without them a network that has no head of its own cannot draft.
+    lent: the target itself; without it a network that has no head of its own cannot draft.
 
     Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
     """
     files = read_fused(kind, directory, facts.num_layers)
     files.config.require(facts)
-    vocab = files.vocab
 
     def make(device: torch.device | None) -> FusedNet:
-        own = vocab if device is None else None
+        own = files.vocab if device is None else None
         return FusedNet(files.config, dtype or facts.dtype, device or facts.device, own, lent)
 
     return fill(make, entries_of(files.config), files.tensors, f"{kind.what} in {directory}", beside=STORED)
@@ -53,7 +57,7 @@ def read_stored(kind: FusedKind, directory: Path, target: Decoder | TargetPort, 
     """A network in the type that it is stored in, unless `dtype` is given."""
     facts = facts_of(target)
     stored = dtype or stored_dtype(read_fused(kind, directory, facts.num_layers).tensors)
-    return load_fused(kind, directory, facts, stored, lent=lent_by(target))
+    return load_fused(kind, directory, facts, stored, lent=target)
 
 
 def speculators_format(kind: FusedKind, *, summary: str, served: Mapping[str, str]) -> Format:
