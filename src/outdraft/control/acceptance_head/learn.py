@@ -80,7 +80,7 @@ class AcceptanceLearner:
         AUC: how often it rates an accepted token likelier than a rejected one, with labels as shares of both.
         """
         parts = [self._examples(lesson) for lesson in lessons]
-        whole = Examples(*(torch.cat(column) for column in zip(*(part.columns for part in parts), strict=True)))
+        whole = Examples(*map(torch.cat, zip(*parts, strict=True)))
         losses = self._losses(whole)
         loss, mean = (
             float(losses.mean()) if len(losses) else 0.0,

@@ -15,7 +15,9 @@ from typing import Any, Generic, TypeVar
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
 
+Options = TypeVar("Options", bound=PolicyOptions)
 State = TypeVar("State")
 
 
@@ -50,10 +52,11 @@ class SameBudget:
         """No state is kept for a sequence."""
 
 
-class BudgetByState(ABC, Generic[State]):
+class BudgetByState(ABC, Generic[Options, State]):
     """A policy says how a state begins, which budget it gives, and what a round makes of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._states: dict[int, State] = {}
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
