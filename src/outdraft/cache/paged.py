@@ -82,16 +82,6 @@ class PagedCache(SlotCache[Pages]):
         """Pages that no text has, those kept for later texts among them."""
         return self.store.num_free
 
-    @property
-    def num_kept(self) -> int:
-        """Pages that no text has, kept for later texts."""
-        return self.store.num_kept
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of one page, with the scales of its rows where they are stored as int8."""
-        return self.store.page_bytes
-
     def num_missing(self, seq: int, n: int) -> int:
         """How many pages more the sequence needs for n tentative rows."""
         entry = self._entries[seq]
