@@ -87,9 +87,8 @@ class DrafterMethod(Method[Options], Generic[Options, Port, Built]):
     arms: "Callable[[Built], tuple[Arm, ...]]" = lambda drafter: ()  # whom a policy may choose among; (): itself
     also_called: tuple[str, ...] = ()  # names that a peer's configuration has for it
     quotes_alone: bool = False  # it copies from the references of a request, and has nothing to guess without them
-    describe: Callable[[Built], Mapping[str, Any]] = (
-        lambda drafter: {}
-    )  # what it chose itself, for the resolved configuration
+    # what it chose itself, for the resolved configuration
+    describe: Callable[[Built], Mapping[str, Any]] = lambda drafter: {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +99,10 @@ class RuleMethod(Method[Options], Generic[Options]):
     build: "Callable[[Options], Verifier]"
     judges: tuple[DraftShape, ...] = ("chain",)
     prefers_drawn: bool = False  # it accepts more of guesses that are drawn than of the likeliest ones
-    soft: Callable[[Options], bool] = lambda options: (
-        False
-    )  # it judges greedy requests by their distribution at temperature 1
-    reads_confidence: Callable[[Options], bool] = lambda options: (
-        False
-    )  # it reads `Draft.confidence`, so drafters are asked for it
+    # it judges greedy requests by their distribution at temperature 1
+    soft: Callable[[Options], bool] = lambda options: False
+    # it reads `Draft.confidence`, so drafters are asked for it
+    reads_confidence: Callable[[Options], bool] = lambda options: False
 
     @property
     def lossless(self) -> bool:
