@@ -16,8 +16,6 @@ from outdraft.control.shared.costs import PLAIN, ArmDepth
 from outdraft.core.draft import HostTree
 from outdraft.core.sequence import Sequence
 
-TRIALS = (4, 2, 3, 4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
-FEWEST = 3  # of them, for an arm that is dear
 _SLOW = 1 / 24
 _MOST_NODES = 4096.0  # for each token of depth: more is no record of ours
 
@@ -66,13 +64,11 @@ class ArmRecord:
         }
 
 
-def keep_all(records: Mapping[str, ArmRecord]) -> dict[str, Any]:
-    """What `recall_all` reads: each record as plain data, by the name of its arm."""
-    return {name: record.kept() for name, record in records.items()}
-
-
 def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[ArmRecord]:
-    """New records of these arms. Raises `ValueError`, `KeyError` or `TypeError` for what is none, or of other arms."""
+    """New records of these arms, of what each had `kept`, by its name.
+
+    Raises `ValueError`, `KeyError` or `TypeError` for what is none, or of other arms.
+    """
     if list(kept) != list(names):
         raise ValueError(f"of the arms {', '.join(kept)}, not {', '.join(names)}")
     made = []
