@@ -60,7 +60,6 @@ class BudgetByState(ABC, Generic[Options, State]):
         self._states: dict[int, State] = {}
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """By the state of the moment."""
         budgets = []
         for seq in seqs:
             state = self._states.get(seq.id)
@@ -70,13 +69,11 @@ class BudgetByState(ABC, Generic[Options, State]):
         return budgets
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learn from each sequence's round."""
         for event in events:
             if (state := self._states.get(event.seq_id)) is not None:
                 self._states[event.seq_id] = self._learn(state, event)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget what was measured of these sequences."""
         for seq in seqs:
             self._states.pop(seq.id, None)
 
