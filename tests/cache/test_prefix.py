@@ -54,7 +54,7 @@ class Machine(RuleBasedStateMachine):
         for seq in list(getattr(self, "texts", ())):
             self.cache.free(seq)
         if hasattr(self, "cache"):
-            self.cache.forget()
+            self.cache.store.forget()
             self.cache.check()
             assert self.cache.store.num_kept == 0 and self.cache.num_free == len(self.cache.store._owners)
 
@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def forget(self):
-        self.cache.forget()
+        self.cache.store.forget()
         self.look()
 
 

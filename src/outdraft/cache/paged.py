@@ -119,12 +119,7 @@ class PagedCache(SlotCache[Pages]):
         """How many published pages of this text some sequence has now."""
         return sum(self.store.owners(page) > 0 for page in self.store.find(salt, tokens))
 
-    def forget(self) -> None:
-        """Keep nothing for later texts."""
-        self.store.forget()
-
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
-        """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
         page, place = self._places(self._entries[seq], range(slot, slot + k.shape[0]))
         self._planes.put((layer, page, slice(None), place), k, v)
 
@@ -148,7 +143,6 @@ class PagedCache(SlotCache[Pages]):
         )
 
     def check(self) -> None:
-        """Raise `AssertionError` if an invariant broke."""
         self.store.check(Counter(page for entry in self._entries.values() for page in entry.pages))
         for seq, entry in self._entries.items():
             if not 0 <= entry.length <= entry.stop <= min(len(entry.pages) * PAGE, self.max_len):
