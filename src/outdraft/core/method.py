@@ -76,6 +76,10 @@ class Method(Generic[Options]):
         return True
 
 
+def _never(options: object) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterMethod(Method[Options], Generic[Options, Port, Built]):
     """A plug-in that guesses: how it is built, what it proposes, and what it holds."""
@@ -99,10 +103,8 @@ class RuleMethod(Method[Options], Generic[Options]):
     build: "Callable[[Options], Verifier]"
     judges: tuple[DraftShape, ...] = ("chain",)
     prefers_drawn: bool = False  # it accepts more of guesses that are drawn than of the likeliest ones
-    # it judges greedy requests by their distribution at temperature 1
-    soft: Callable[[Options], bool] = lambda options: False
-    # it reads `Draft.confidence`, so drafters are asked for it
-    reads_confidence: Callable[[Options], bool] = lambda options: False
+    soft: Callable[[Options], bool] = _never  # it judges greedy requests by their distribution at temperature 1
+    reads_confidence: Callable[[Options], bool] = _never  # it reads `Draft.confidence`, so drafters are asked for it
 
     @property
     def lossless(self) -> bool:
