@@ -9,9 +9,8 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-T = TypeVar("T")
 _ROOT = Path("/sys/fs/cgroup")
 _TOLD = Path("/proc/self/cgroup")
 
@@ -46,7 +45,7 @@ def cpu_quota(root: Path = _ROOT, told: Path = _TOLD) -> float | None:
     return min(limits, default=None)
 
 
-def limits_of(root: Path, group: str, read: Callable[[Path], T | None]) -> list[T]:
+def limits_of(root: Path, group: str, read: Callable[[Path], Any]) -> list[Any]:
     """The limits of a control group and of all above it: each holds. In a container its own group is the root."""
     own = root / group.strip("/")
     found = [read(place) for place in (own, *own.parents) if place.is_relative_to(root)]

@@ -1,8 +1,7 @@
 """Find a plug-in by name. There is no list to edit: a file in the kind's package is the registration.
 
 "ngram"               drafters/ngram.py or drafters/ngram/__init__.py holds one `METHOD`; so in verify/ and control/
-"mine"                an entry point of the group "outdraft.methods" in an installed package: its pyproject.toml has
-                      [project.entry-points."outdraft.methods"], and there  mine = "my_package.my_module:METHOD"
+"mine"                an entry point of the group "outdraft.methods" in an installed package (docs/add_a_method.md)
 "pkg.module:METHOD"   anything that can be imported
 """
 
