@@ -82,10 +82,8 @@ class AcceptanceLearner:
         parts = [self._examples(lesson) for lesson in lessons]
         whole = Examples(*map(torch.cat, zip(*parts, strict=True)))
         losses = self._losses(whole)
-        loss, mean = (
-            float(losses.mean()) if len(losses) else 0.0,
-            float(whole.labels.mean()) if len(whole.labels) else 0.0,
-        )
+        loss = float(losses.mean()) if len(losses) else 0.0
+        mean = float(whole.labels.mean()) if len(whole.labels) else 0.0
         own, bare = auc(self._net(whole.states, whole.told), whole.labels), auc(whole.told, whole.labels)
         line = (
             f"held-out: loss {loss:.4f}; AUC {own:.3f}, of the draft's own probabilities {bare:.3f}; "

@@ -13,6 +13,7 @@ from typing import Any
 
 from outdraft.control.shared.acceptance import Hazards, TextOutlook
 from outdraft.control.shared.costs import PLAIN, ArmDepth
+from outdraft.control.shared.curve import read_number
 from outdraft.core.draft import HostTree
 from outdraft.core.sequence import Sequence
 
@@ -80,10 +81,7 @@ def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[
 
 
 def _share(given: Any) -> float:
-    number = float(given)
-    if not 0 <= number <= _MOST_NODES:
-        raise ValueError(f"{given!r} is no number of nodes")
-    return number
+    return read_number(given, "number of nodes", most=_MOST_NODES)
 
 
 class SequenceRecord:
