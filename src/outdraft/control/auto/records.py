@@ -87,19 +87,7 @@ def _share(given: Any) -> float:
 class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
-    __slots__ = (
-        "age",
-        "choice",
-        "counted",
-        "crowd",
-        "fixed",
-        "heard",
-        "is_asked",
-        "is_drawn",
-        "outlooks",
-        "resting",
-        "watched",
-    )
+    __slots__ = tuple("age choice counted crowd fixed heard is_asked is_drawn outlooks resting watched".split())
 
     def __init__(self, records: Seq[ArmRecord], memory: float, seq: Sequence) -> None:
         settled = seq.settled

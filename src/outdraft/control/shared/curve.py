@@ -42,19 +42,7 @@ class CostCurve:
     """`intercept`, `slope`: the prior's line, of which only the ratio matters. `most`: times as long a piece as a
     smaller x."""
 
-    __slots__ = (
-        "_cells",
-        "_counts",
-        "_line",
-        "_most",
-        "_num_added",
-        "_prior",
-        "_pulled",
-        "_ratios",
-        "_shapes",
-        "level",
-        "quickest",
-    )
+    __slots__ = tuple("_cells _counts _line _most _num_added _prior _pulled _ratios _shapes level quickest".split())
 
     def __init__(self, intercept: float, slope: float, most: float = inf) -> None:
         self._most = most
