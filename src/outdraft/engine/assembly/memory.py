@@ -38,7 +38,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
         files = _FILES.get("memory" if "memory" in controllers.split(",") else controllers)
         if files is not None:
             limits = limits_of(root / "sys/fs/cgroup" / files.folder, own, partial(_read_limit, files))
-            memory = min(memory, *limits, key=lambda one: one.free)
+            memory = min([memory, *limits], key=lambda one: one.free)
     return memory
 
 
