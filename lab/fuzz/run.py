@@ -114,7 +114,7 @@ class Runner:
 
     def _words(self, case: Case, llm: LLM) -> dict[str, Any] | None:
         """What every request of the case says of speculation; a planted rule stays in its place."""
-        methods = llm.engine.held.methods
+        methods = llm.engine.parts.held.methods
         if case.own is None or not methods:
             return None
         words = dict(case.own)

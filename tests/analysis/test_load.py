@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from analysis.made_records import MACHINE, MODEL, SAMPLING, make_records, write
 
-from outdraft.analysis.load import LoadRow, holds_load, read_load, summarise_load
+from outdraft.analysis.lines import holds_kind
+from outdraft.analysis.load import LoadRow, read_load, summarise_load
 from outdraft.analysis.load_sheet import load_sheet
-from outdraft.analysis.records import holds_rows
 from outdraft.analysis.sheet import to_csv, to_markdown
 from outdraft.bench.load.row import MeasuredLoad as Written
 from outdraft.options.errors import ConfigError
@@ -132,9 +132,9 @@ def test_few_rounds_are_said(tmp_path: Path):
 
 def test_which_kinds_a_file_holds(tmp_path: Path):
     both = write(tmp_path / "both.jsonl", [*make_records(), line("none", 1)])
-    assert holds_load(both) and holds_rows(both) and len(read_load(both).rows) == 1
+    assert holds_kind(both, "load") and holds_kind(both, "row") and len(read_load(both).rows) == 1
     alone = write(tmp_path / "alone.jsonl", [line("none", 1)])
-    assert holds_load(alone) and not holds_rows(alone) and not holds_load(tmp_path / "nowhere")
+    assert holds_kind(alone, "load") and not holds_kind(alone, "row") and not holds_kind(tmp_path / "nowhere", "load")
 
 
 def test_damaged_files(tmp_path: Path):

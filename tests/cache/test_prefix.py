@@ -54,9 +54,9 @@ class Machine(RuleBasedStateMachine):
         for seq in list(getattr(self, "texts", ())):
             self.cache.free(seq)
         if hasattr(self, "cache"):
-            self.cache.forget()
+            self.cache.store.forget()
             self.cache.check()
-            assert self.cache.num_kept == 0 and self.cache.num_free == self.cache.store.num_made
+            assert self.cache.store.num_kept == 0 and self.cache.num_free == len(self.cache.store._owners)
 
     def look(self):
         self.cache.check()
@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def forget(self):
-        self.cache.forget()
+        self.cache.store.forget()
         self.look()
 
 
@@ -164,13 +164,13 @@ def test_pages_are_kept_after_their_text_and_go_when_room_is_wanted_the_oldest_f
     cache = new_cache(8)
     read(cache, 0, None, TEXT)
     cache.free(0)
-    assert cache.num_free == 8 and cache.num_kept == 3
+    assert cache.num_free == 8 and cache.store.num_kept == 3
     other = [1] * 40
     read(cache, 1, None, other)
     cache.free(1)
-    assert cache.num_kept == 5
+    assert cache.store.num_kept == 5
     read(cache, 2, None, [2] * 79)  # five pages, three are free
-    assert cache.num_kept == 3
+    assert cache.store.num_kept == 3
     cache.free(2)
     cache.add(3)
     assert cache.adopt(3, None, other) == 32
@@ -209,7 +209,7 @@ def test_what_a_sequence_lacks_and_has_alone_is_counted():
 def test_one_pool_of_bytes_gives_every_cache_as_many_pages():
     pool = PagePool(num_bytes=10_000)
     small, large = new_cache(pool=pool), PagedCache(4, 1, 2, torch.float32, "cpu", MAX_LEN, pool=pool)
-    assert (small.page_bytes, large.page_bytes) == (512, 1024)
+    assert (small.store.page_bytes, large.store.page_bytes) == (512, 1024)
     assert small.num_pages == large.num_pages == 6
     with pytest.raises(CapabilityError, match="before the first request"):
         new_cache(pool=pool)

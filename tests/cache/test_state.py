@@ -138,8 +138,8 @@ def test_a_pool_has_a_state_for_each_page_of_rows():
     pool = PagePool(num_bytes=10_000)
     rows = CacheConfig(layout="paged", pool=pool).build(1, 1, 4, torch.float32, "cpu", 64)
     store = StateStore(EMPTY, pool=pool)
-    assert store.state_bytes == 48 and pool.bytes_each == rows.page_bytes + 48
-    assert store.num_slots == rows.num_pages == 10_000 // (rows.page_bytes + 48)
+    assert store.state_bytes == 48 and pool.bytes_each == rows.store.page_bytes + 48
+    assert store.num_slots == rows.num_pages == 10_000 // (rows.store.page_bytes + 48)
     published(store, 0, [1] * PAGE)
     pool.forget()
     assert store.num_free == store.num_slots and not store.num_published

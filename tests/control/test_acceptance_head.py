@@ -16,7 +16,7 @@ from control.world import sequence
 from outdraft.control.acceptance_head.examples import examples_of
 from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning, auc
 from outdraft.control.acceptance_head.net import AcceptanceConfig, AcceptanceNet, load_acceptance, save_acceptance
-from outdraft.control.acceptance_head.policy import FOLDER, AcceptanceHeadOptions, AcceptanceHeadPolicy, build
+from outdraft.control.acceptance_head.policy import FOLDER, AcceptanceHeadOptions, build, judged_by
 from outdraft.core.learner import Moment
 from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.core.policy import Arm, Budget
@@ -340,9 +340,7 @@ def test_nothing_to_learn_from_breaks_nothing(scene):
 
 def test_a_policy_may_stand_on_a_head_by_hand():
     net = AcceptanceNet(AcceptanceConfig(width=4, num_blocks=1, draft="", temperature=1.0))
-    (budget,) = AcceptanceHeadPolicy(AcceptanceHeadOptions(threshold=0.6, num_speculative_tokens=7), net).plan(
-        [sequence()]
-    )
+    (budget,) = judged_by(AcceptanceHeadOptions(threshold=0.6, num_speculative_tokens=7), net).plan([sequence()])
     assert budget.depth == 7 and budget.survival == pytest.approx(0.4) and budget.judge.least == 2
     assert budget.judge.chances(torch.ones(3, 4), torch.ones(3)).tolist() == [0.5] * 3
     with pytest.raises(CapabilityError):

@@ -12,7 +12,7 @@ import pytest
 from control.world import World, drive
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.records import TRIALS
+from outdraft.control.auto.trials import TRIALS
 from outdraft.control.shared.curve import DraftCost
 from outdraft.core.policy import Arm
 from outdraft.core.registry import find, make_options

@@ -11,7 +11,7 @@ from control.world import Working, sequence
 
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.records import ArmRecord, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.records import ArmRecord, SequenceRecord, recall_all
 from outdraft.control.shared.acceptance import TextOutlook
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.draft import chain
@@ -207,7 +207,7 @@ def test_greedy_and_drawn_texts_are_kept_apart():
     for _ in range(40):
         new(True).add(4, 0)
     assert chance(False) > 0.9 and chance(True) < 0.1
-    kept = keep_all({"one": policy._arms[0]})
+    kept = {"one": policy._arms[0].kept()}
     (again,) = recall_all(kept, ["one"], 256.0)
     assert again.hazards[False].hazards(0, 1)[0] < 0.1 < 0.9 < again.hazards[True].hazards(0, 1)[0]
     assert [one.num_texts for one in again.hazards] == [4, 4], "few of the 40 texts of each sort count"

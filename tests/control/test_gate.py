@@ -7,7 +7,7 @@ from control.world import drive, judged, sequence
 
 from outdraft.control.auto.gate import ended_costs, least_survival
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.records import TRIALS
+from outdraft.control.auto.trials import TRIALS
 from outdraft.core.events import StepTimes
 from outdraft.core.policy import Arm
 from outdraft.options.speculative import Settled

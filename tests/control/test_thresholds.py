@@ -9,7 +9,8 @@ from outdraft.control.branch_pacing import BranchPacingOptions, BranchPacingPoli
 from outdraft.control.dynamic_tree import DynamicTreeOptions, DynamicTreePolicy
 from outdraft.control.roc import RocOptions, RocPolicy, best_threshold
 from outdraft.control.self_tuning import SelfTuningOptions, SelfTuningPolicy
-from outdraft.control.threshold import ThresholdOptions, ThresholdPolicy
+from outdraft.control.threshold import ThresholdOptions
+from outdraft.control.threshold import build as build_threshold
 from outdraft.core.events import StepEvent
 from outdraft.options.errors import ConfigError
 
@@ -137,7 +138,7 @@ def test_branch_pacing_goes_on_longer_after_success():
 
 def test_fixed_limits():
     seqs = [sequence(i) for i in range(8)]
-    (budget,) = ThresholdPolicy(ThresholdOptions(threshold=0.6)).plan(seqs[:1])
+    (budget,) = build_threshold(ThresholdOptions(threshold=0.6), ()).plan(seqs[:1])
     assert (budget.depth, budget.confidence, budget.nodes) == (20, 0.6, None)
     tree = DynamicTreePolicy(DynamicTreeOptions())
     assert [(b.depth, b.nodes) for b in tree.plan(seqs[:1])] == [(6, 59)]

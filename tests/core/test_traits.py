@@ -1,6 +1,6 @@
 """What a drafter can do besides its verbs is found through all the drafters that it asks."""
 
-from outdraft.core.drafter import Traits, arm_of, forget, held_weights, inner
+from outdraft.core.drafter import Traits, arm_of, forget, inner
 from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
 
@@ -25,7 +25,7 @@ def test_wrappers_hand_nothing_on_and_everybody_is_found():
     assert list(inner(outer)) == [outer, outer.traits.inner[0], deep, beside]
     forget(outer)
     assert [one.num_forgotten for one in inner(outer)] == [1, 1, 1, 1]
-    assert [weights.pass_bytes for weights in held_weights(outer)] == [3, 4]
+    assert [weights.pass_bytes for one in inner(outer) for weights in one.traits.weights] == [3, 4]
 
 
 def test_only_a_drafter_that_peeks_itself_is_looked_at():

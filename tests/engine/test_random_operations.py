@@ -171,7 +171,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def forget(self):
         self.engine.parts.room.forget()
-        assert not any(one.num_kept for one in self.caches)
+        assert not any(one.store.num_kept for one in self.caches)
 
     @precondition(lambda self: self.engine.has_work)
     @rule()

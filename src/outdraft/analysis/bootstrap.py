@@ -35,9 +35,5 @@ def paired_ratio(plain: Table, mine: Table) -> Interval:
     rounds = rng.integers(num_rounds, size=(DRAWS, 1, num_rounds))
     drawn = [np.take_along_axis(table[prompts], rounds, axis=2).sum(axis=1) for table in (plain, mine)]
     middle = np.median(plain.sum(axis=0) / mine.sum(axis=0))
-    return _interval(float(middle), np.median(drawn[0] / drawn[1], axis=1))
-
-
-def _interval(value: float, drawn: Table) -> Interval:
-    low, high = np.quantile(drawn, [(1 - MIDDLE) / 2, (1 + MIDDLE) / 2])
-    return Interval(value=value, low=float(low), high=float(high))
+    low, high = np.quantile(np.median(drawn[0] / drawn[1], axis=1), [(1 - MIDDLE) / 2, (1 + MIDDLE) / 2])
+    return Interval(value=float(middle), low=float(low), high=float(high))

@@ -79,7 +79,7 @@ def of_one_setup(rows: Seq[L], like: str | None) -> list[L]:
 
 
 def holds_kind(path: Path, kind: str) -> bool:
-    """Whether a record file has lines of this kind; False where it cannot be read."""
+    """Whether a record file has lines of this kind, "row" or "load"; False where it cannot be read."""
     try:
         with path.open(encoding="utf-8") as file:
             return any(line.startswith(f'{{"kind": "{kind}"') for line in file)

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from outdraft.analysis.lines import PLAIN, Line, from_line, holds_kind, of_one_setup, read_lines
+from outdraft.analysis.lines import PLAIN, Line, from_line, of_one_setup, read_lines
 from outdraft.options.errors import ConfigError
-
-KIND = "load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +81,12 @@ class LoadCell:
     num_agreeing: int | None
 
 
-def holds_load(path: Path) -> bool:
-    """Whether a record file has lines of a load; False where it cannot be read."""
-    return holds_kind(path, KIND)
-
-
 def read_load(path: Path, like: str | None = None) -> LoadRecords:
     """Read a file's lines of a load; of lines of the same method and clients, the newest.
 
     Raises `ConfigError` naming the line that is no record, or that there is none.
     """
-    rows = read_lines(path, lambda data: from_line(LoadRow, data) if data["kind"] == KIND else None)
+    rows = read_lines(path, lambda data: from_line(LoadRow, data) if data["kind"] == "load" else None)
     if not rows:
         raise ConfigError(
             f"{path} holds no finished load; measure one with `outdraft bench --load 1,4,16 --out {path}`"

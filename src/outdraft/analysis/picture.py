@@ -12,16 +12,8 @@ from outdraft.analysis.records import Records
 from outdraft.analysis.summary import ALL, Cell
 from outdraft.analysis.words import how_measured, what_measured, where_measured
 
-PALETTE = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#8c564b",
-    "#5d4ea0",
-)  # Okabe and Ito, 2002
+# Okabe and Ito, 2002
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#5d4ea0")
 BESIDE = 4  # groups beside "all prompts"; of more, none is shown by itself
 WIDTH, ROW, HEAD, NAMES = 230, 26, 92, 190  # of a panel, of a method, above the panels, left of them
 

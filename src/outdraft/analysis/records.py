@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outdraft.analysis.lines import Line, from_line, holds_kind, of_one_setup, read_lines
+from outdraft.analysis.lines import Line, from_line, of_one_setup, read_lines
 from outdraft.options.errors import ConfigError
 
 
@@ -85,15 +85,6 @@ class Records:
     def methods(self) -> list[str]:
         """Labels in the order in which they were first measured."""
         return list(dict.fromkeys(row.method for row in self.rows))
-
-    @property
-    def suites(self) -> list[str]:
-        return list(dict.fromkeys(row.suite for row in self.rows))
-
-
-def holds_rows(path: Path) -> bool:
-    """Whether a record file has rows of texts that were written one by one; False where it cannot be read."""
-    return holds_kind(path, "row")
 
 
 def read_records(path: Path, like: str | None = None) -> Records:

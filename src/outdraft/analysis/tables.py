@@ -117,7 +117,8 @@ def _undecided(cells: Seq[Cell]) -> list[str]:
     compared = [cell for cell in cells if cell.method != PLAIN and cell.speedup is not None]
     few = [cell for cell in compared if min(cell.num_prompts, cell.num_rounds) < FEWEST]
     if few:
-        prompts, rounds = (f"{n} {word}{'s' * (n != 1)}" for n, word in _sizes(few[0]))
+        sizes = (few[0].num_prompts, "prompt"), (few[0].num_rounds, "round")
+        prompts, rounds = (f"{n} {word}{'s' * (n != 1)}" for n, word in sizes)
         return [
             f"INCONCLUSIVE: {prompts} and {rounds} are too few for a 95 % range; take at least {FEWEST} prompts and "
             f"{FEWEST} rounds (--prompts, --rounds)"
@@ -129,10 +130,6 @@ def _undecided(cells: Seq[Cell]) -> list[str]:
         f"INCONCLUSIVE: {', '.join(names)}: the 95 % range contains 1.00x, so these figures do not say whether it is "
         "faster than plain decoding; more prompts and rounds narrow the range"
     ]
-
-
-def _sizes(cell: Cell) -> tuple[tuple[int, str], tuple[int, str]]:
-    return (cell.num_prompts, "prompt"), (cell.num_rounds, "round")
 
 
 def _positions(rates: Seq[float], bars: bool) -> str:

@@ -22,11 +22,9 @@ def theory_sheet(
     """A row for each draft cost c, a column for each alpha: the best draft length, and its speed-up."""
     cells = {(c, alpha): best(alpha, c, pass_cost, longest) for c in costs for alpha in alphas}
     rows = [[f"{c:g}", *("{} -> {:.2f}x".format(*cells[c, alpha]) for alpha in alphas)] for c in costs]
-    measured = (
-        "a pass of one row costs 1, of more rows what was measured"
-        if pass_cost is not flat
-        else ("a target pass costs 1, however many rows it has")
-    )
+    measured = "a target pass costs 1, however many rows it has"
+    if pass_cost is not flat:
+        measured = "a pass of one row costs 1, of more rows what was measured"
     return Sheet(
         title=f"Best draft length and its speed-up\nc: time of one draft token / time of one target pass; {measured}",
         columns=["c", *(f"alpha {alpha:g}" for alpha in alphas)],

@@ -50,7 +50,6 @@ class HybridCache:
         return self.rows.length(seq)
 
     def ids(self) -> list[int]:
-        """The sequences that it holds."""
         return self.rows.ids()
 
     def reserve(self, seq: int, n: int) -> None:
@@ -114,7 +113,6 @@ class HybridCache:
         )
 
     def check(self) -> None:
-        """Raise `AssertionError` if an invariant broke."""
         self.rows.check()
         self.states.check()
         ids = set(self.rows.ids())

@@ -63,11 +63,6 @@ class PageStore:
         return None if self._can_grow else len(self._owners)
 
     @property
-    def num_made(self) -> int:
-        """How many have memory now."""
-        return len(self._owners)
-
-    @property
     def num_free(self) -> int:
         """Pages without owners, those kept for later texts among them."""
         self._settle()

@@ -82,16 +82,6 @@ class PagedCache(SlotCache[Pages]):
         """Pages that no text has, those kept for later texts among them."""
         return self.store.num_free
 
-    @property
-    def num_kept(self) -> int:
-        """Pages that no text has, kept for later texts."""
-        return self.store.num_kept
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of one page, with the scales of its rows where they are stored as int8."""
-        return self.store.page_bytes
-
     def num_missing(self, seq: int, n: int) -> int:
         """How many pages more the sequence needs for n tentative rows."""
         entry = self._entries[seq]
@@ -129,12 +119,7 @@ class PagedCache(SlotCache[Pages]):
         """How many published pages of this text some sequence has now."""
         return sum(self.store.owners(page) > 0 for page in self.store.find(salt, tokens))
 
-    def forget(self) -> None:
-        """Keep nothing for later texts."""
-        self.store.forget()
-
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
-        """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
         page, place = self._places(self._entries[seq], range(slot, slot + k.shape[0]))
         self._planes.put((layer, page, slice(None), place), k, v)
 
@@ -158,7 +143,6 @@ class PagedCache(SlotCache[Pages]):
         )
 
     def check(self) -> None:
-        """Raise `AssertionError` if an invariant broke."""
         self.store.check(Counter(page for entry in self._entries.values() for page in entry.pages))
         for seq, entry in self._entries.items():
             if not 0 <= entry.length <= entry.stop <= min(len(entry.pages) * PAGE, self.max_len):

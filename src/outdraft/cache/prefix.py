@@ -115,7 +115,6 @@ class PrefixTree:
         return [self.evict() for _ in range(len(self._kept))]
 
     def check(self) -> None:
-        """Raise `AssertionError` if an invariant broke."""
         children = dict.fromkeys(self._nodes, 0)
         for page, node in self._nodes.items():
             if self._pages.get(node.key) != page:

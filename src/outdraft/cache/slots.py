@@ -150,7 +150,6 @@ class SlotCache(ABC, Generic[S]):
         self._entries: dict[int, S] = {}
 
     def add(self, seq: int) -> None:
-        """A new, empty sequence."""
         self._refuse_known(seq)
         self._entries[seq] = self._new()
 
@@ -158,7 +157,6 @@ class SlotCache(ABC, Generic[S]):
         return self._entries[seq].length
 
     def ids(self) -> list[int]:
-        """The sequences that it holds."""
         return list(self._entries)
 
     def num_tentative(self, seq: int) -> int:
@@ -188,14 +186,12 @@ class SlotCache(ABC, Generic[S]):
         self._drop(entry, entry.length + len(keep))
 
     def truncate(self, seq: int, length: int) -> None:
-        """Forget everything from row `length` on."""
         entry = self._entries[seq]
         if not 0 <= length <= entry.length:
             raise CapabilityError(f"cache: truncate to {length}, but sequence {seq} has {entry.length} rows")
         self._drop(entry, length)
 
     def fork(self, seq: int, new: int) -> None:
-        """`new` starts with `seq`'s committed rows."""
         self._refuse_known(new)
         copy = self._copy(self._entries[seq])
         copy.length, copy.reserved = self._entries[seq].length, 0

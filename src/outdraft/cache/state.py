@@ -94,7 +94,6 @@ class StateStore:
         self._entries[seq] = _Entry(slot=slot)
 
     def ids(self) -> list[int]:
-        """The sequences that it holds."""
         return list(self._entries)
 
     def length(self, seq: int) -> int:
@@ -183,7 +182,6 @@ class StateStore:
             self._release(slot)
 
     def check(self) -> None:
-        """Raise `AssertionError` if an invariant broke."""
         self._settle()
         named = Counter(self._free + self._prefixes.kept)
         for seq, entry in self._entries.items():

@@ -48,7 +48,6 @@ class StaticCache(SlotCache[Block]):
     """`KVCache` over contiguous blocks."""
 
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
-        """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
         where = (layer, slice(None), slice(slot, slot + k.shape[0]))
         self._entries[seq].planes.put(where, k.transpose(0, 1), v.transpose(0, 1))
 
@@ -61,7 +60,6 @@ class StaticCache(SlotCache[Block]):
         return self._entries[seq].memory
 
     def check(self) -> None:
-        """Raise `AssertionError` if an invariant broke."""
         for seq, entry in self._entries.items():
             if not 0 <= entry.length <= entry.stop <= min(entry.capacity, self.max_len):
                 raise AssertionError(

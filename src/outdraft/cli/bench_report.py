@@ -49,13 +49,12 @@ def measure(
 
 def report_file(console: "Console", path: Path, *, by: str, plots: bool, as_json: bool) -> int:
     """Show what a file holds: texts one by one, many at once, or both."""
-    from outdraft.analysis.load import holds_load
-    from outdraft.analysis.records import holds_rows
+    from outdraft.analysis.lines import holds_kind
 
     code = 0
-    if holds_load(path):
+    if holds_kind(path, "load"):
         code = report_load(console, path, as_json=as_json)
-        if not holds_rows(path):
+        if not holds_kind(path, "row"):
             return code
     return max(code, report_rows(console, path, by=by, plots=plots, as_json=as_json))
 

@@ -180,7 +180,6 @@ class BatchBudgetPolicy:
             self._text(event.seq_id).add(judged, event.num_accepted + bool(label))
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the texts."""
         for seq in seqs:
             self._texts.pop(seq.id, None)
             self._cuts.pop(seq.id, None)

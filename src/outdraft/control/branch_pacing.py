@@ -43,12 +43,8 @@ class BranchPacingOptions(PolicyOptions):
         check_range(self, "rise", least=1, most=10)
 
 
-class BranchPacingPolicy(BudgetByState[float]):
+class BranchPacingPolicy(BudgetByState[BranchPacingOptions, float]):
     """The state of a sequence is its theta, below which a branch is not continued."""
-
-    def __init__(self, options: BranchPacingOptions) -> None:
-        super().__init__()
-        self._options = options
 
     def _new(self) -> float:
         return self._options.theta

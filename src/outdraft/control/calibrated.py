@@ -79,7 +79,6 @@ class CalibratedPolicy:
                 self._choose_theta(len(events))
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget what the costs know of them."""
         for seq in seqs:
             self._costs.forget(seq.id)
 

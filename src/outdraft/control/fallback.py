@@ -128,13 +128,11 @@ class FallbackPolicy:
             stand.step, stand.lost = stand.step - 1, self._options.rounds - 1
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget where these sequences stood."""
         self._inner.end(seqs)
         for seq in seqs:
             self._stands.pop(seq.id, None)
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
-        """What the inner policy spares (`core.policy.Spares`)."""
         return spared_by(self._inner, seq, crowd)
 
 

@@ -116,7 +116,6 @@ class HardwareTreePolicy:
             self._search()
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget what was planned."""
         for seq in seqs:
             self._chosen.pop(seq.id, None)
             self.costs.forget(seq.id)

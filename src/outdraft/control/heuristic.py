@@ -30,12 +30,8 @@ class HeuristicOptions(PolicyOptions):
         check_range(self, "start", "rise", "fall", least=1, most=MOST_NODES)
 
 
-class HeuristicPolicy(BudgetByState[int]):
+class HeuristicPolicy(BudgetByState[HeuristicOptions, int]):
     """The state of a sequence is its depth."""
-
-    def __init__(self, options: HeuristicOptions) -> None:
-        super().__init__()
-        self._options = options
 
     def _new(self) -> int:
         return self._options.start

@@ -48,12 +48,8 @@ class _Window:
     since_change: int = 0
 
 
-class HistoryPolicy(BudgetByState[_Window]):
+class HistoryPolicy(BudgetByState[HistoryOptions, _Window]):
     """A window for each sequence."""
-
-    def __init__(self, options: HistoryOptions) -> None:
-        super().__init__()
-        self._options = options
 
     def _new(self) -> _Window:
         return _Window(self._options.start, deque(maxlen=self._options.window))

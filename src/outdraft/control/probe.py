@@ -40,12 +40,8 @@ class _Switch:
     needed: int = 0  # rounds before it may be judged
 
 
-class ProbePolicy(BudgetByState[_Switch]):
+class ProbePolicy(BudgetByState[ProbeOptions, _Switch]):
     """A switch for each sequence."""
-
-    def __init__(self, options: ProbeOptions) -> None:
-        super().__init__()
-        self._options = options
 
     def _new(self) -> _Switch:
         return _Switch(deque(maxlen=self._options.window), needed=self._options.window)

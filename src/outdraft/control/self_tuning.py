@@ -44,12 +44,8 @@ class _Tuning:
     depth: int = 0  # how deep its last guess was allowed to be
 
 
-class SelfTuningPolicy(BudgetByState[_Tuning]):
+class SelfTuningPolicy(BudgetByState[SelfTuningOptions, _Tuning]):
     """Threshold and smoothed share of each sequence."""
-
-    def __init__(self, options: SelfTuningOptions) -> None:
-        super().__init__()
-        self._options = options
 
     def _new(self) -> _Tuning:
         return _Tuning(self._options.threshold)

@@ -5,10 +5,12 @@ stops at 0.6, SWIFT (Xia et al., 2024, https://arxiv.org/abs/2410.06916) at 0.8.
 it exact: whether a drawn token is kept must not depend on its own value. Data in: sequences; data out: one budget each.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.budgets import SameBudget
 from outdraft.core.method import PolicyMethod, arxiv
+from outdraft.core.policy import Arm
 from outdraft.options.base import PolicyOptions
 from outdraft.options.ranges import MOST_NODES, check_range
 
@@ -25,17 +27,15 @@ class ThresholdOptions(PolicyOptions):
         check_range(self, "threshold", least=0, most=1)
 
 
-class ThresholdPolicy(SameBudget):
+def build(options: ThresholdOptions, arms: Seq[Arm]) -> SameBudget:
     """The drafter's own confidence decides."""
-
-    def __init__(self, options: ThresholdOptions) -> None:
-        super().__init__(options.num_speculative_tokens, others={"confidence": options.threshold})
+    return SameBudget(options.num_speculative_tokens, others={"confidence": options.threshold})
 
 
 METHOD = PolicyMethod(
     name="threshold",
     summary="guess until the drafter is less sure than a threshold",
-    build=lambda options, arms: ThresholdPolicy(options),
+    build=build,
     options=ThresholdOptions,
     paper=arxiv("2404.18911", "Kangaroo: lossless self-speculative decoding via double early exiting"),
 )

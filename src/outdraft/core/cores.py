@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path("/sys/fs/cgroup")
 _TOLD = Path("/proc/self/cgroup")
@@ -37,15 +38,15 @@ def cpu_quota(root: Path = _ROOT, told: Path = _TOLD) -> float | None:
     limits = []
     for _, controllers, group in (line for line in lines if len(line) == 3):
         if not controllers:
-            limits += _on_the_way(root, group, _read_v2)
+            limits += limits_of(root, group, _read_v2)
         elif "cpu" in controllers.split(","):
-            limits += _on_the_way(root / controllers, group, _read_v1)
-            limits += _on_the_way(root / "cpu", group, _read_v1)
+            limits += limits_of(root / controllers, group, _read_v1)
+            limits += limits_of(root / "cpu", group, _read_v1)
     return min(limits, default=None)
 
 
-def _on_the_way(root: Path, group: str, read: Callable[[Path], float | None]) -> list[float]:
-    """The limits of a group and of all above it: each of them holds. In a container its own group is the root."""
+def limits_of(root: Path, group: str, read: Callable[[Path], Any]) -> list[Any]:
+    """The limits of a control group and of all above it: each holds. In a container its own group is the root."""
     own = root / group.strip("/")
     found = [read(place) for place in (own, *own.parents) if place.is_relative_to(root)]
     return [limit for limit in found if limit is not None]

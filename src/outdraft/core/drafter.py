@@ -112,11 +112,6 @@ def forget(drafter: Drafter) -> None:
             one.traits.forget()
 
 
-def held_weights(drafter: Drafter) -> tuple[Weights, ...]:
-    """All weights beside the target's."""
-    return tuple(weights for one in inner(drafter) for weights in one.traits.weights)
-
-
 def may_leave(drafter: Drafter) -> bool:
     """Whether passes keep hidden states for it that a text can do without: it asks no other drafters, and its network
     is not to be replaced, for then it learns from the texts that it hears."""

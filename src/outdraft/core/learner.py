@@ -162,10 +162,6 @@ class AssessedLearner(Learner, Protocol):
         """On texts that it has not seen."""
 
 
-def _model(directory: Path) -> Mapping[str, Any]:
-    return {"model": str(directory)}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnMethod(Generic[Options, Target]):
     """How a method's draft is trained. It lies as `LEARN` in the module `learn` of the method's folder, or, of one that
@@ -178,7 +174,8 @@ class LearnMethod(Generic[Options, Target]):
     load: Callable[[Options, Target, Path], Learner]  # one that was saved
     drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
-    drafter_options: Callable[[Path], Mapping[str, Any]] = _model  # that drafter's options for what lies in a directory
+    # that drafter's options for what lies in a directory
+    drafter_options: Callable[[Path], Mapping[str, Any]] = lambda directory: {"model": str(directory)}
     # Where the user asks for none; {}: it learns by a loss of its own (`Beside`), and none can be asked for
     loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
     # A kind that can draft some of the target's tokens only: given once, before a new draft learns, how often each

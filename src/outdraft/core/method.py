@@ -76,18 +76,6 @@ class Method(Generic[Options]):
         return True
 
 
-def _chain(options: object) -> DraftShape:
-    return "chain"
-
-
-def _no_arms(drafter: object) -> "tuple[Arm, ...]":
-    return ()
-
-
-def _nothing(drafter: object) -> Mapping[str, Any]:
-    return {}
-
-
 def _never(options: object) -> bool:
     return False
 
@@ -98,12 +86,13 @@ class DrafterMethod(Method[Options], Generic[Options, Port, Built]):
 
     kind: ClassVar[Kind] = "drafter"
     build: Callable[[Options, Port], Built]
-    shape_of: Callable[[Options], DraftShape] = _chain  # what it proposes with these options
+    shape_of: Callable[[Options], DraftShape] = lambda options: "chain"  # what it proposes with these options
     forms: Mapping[DraftShape, Mapping[str, Any]] = field(default_factory=dict)  # options for each of several shapes
-    arms: "Callable[[Built], tuple[Arm, ...]]" = _no_arms  # whom a policy may choose among; (): itself
+    arms: "Callable[[Built], tuple[Arm, ...]]" = lambda drafter: ()  # whom a policy may choose among; (): itself
     also_called: tuple[str, ...] = ()  # names that a peer's configuration has for it
     quotes_alone: bool = False  # it copies from the references of a request, and has nothing to guess without them
-    describe: Callable[[Built], Mapping[str, Any]] = _nothing  # what it chose itself, for the resolved configuration
+    # what it chose itself, for the resolved configuration
+    describe: Callable[[Built], Mapping[str, Any]] = lambda drafter: {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Find a plug-in by name. There is no list to edit: a file in the kind's package is the registration.
 
 "ngram"               drafters/ngram.py or drafters/ngram/__init__.py holds one `METHOD`; so in verify/ and control/
-"mine"                an entry point of the group "outdraft.methods" in an installed package (`core/installed.py`)
+"mine"                an entry point of the group "outdraft.methods" in an installed package (docs/add_a_method.md)
 "pkg.module:METHOD"   anything that can be imported
 """
 
@@ -10,10 +10,10 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, TypeAlias, get_type_hints, overload
 
 from outdraft.core import method as contract
-from outdraft.core.installed import entry_points_of
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
@@ -57,8 +57,13 @@ def installed() -> list[Installed]:
     """Plug-ins that other packages bring, by name."""
     return [
         Installed(name=entry.name, place=entry.value, found=_try(entry.value, f"plug-in {entry.name!r}"))
-        for entry in entry_points_of()
+        for entry in _entry_points()
     ]
+
+
+def _entry_points() -> list[EntryPoint]:
+    """All of our group, by name, not loaded."""
+    return sorted(entry_points(group="outdraft.methods"), key=lambda entry: entry.name)
 
 
 def _try(place: str, who: str) -> AnyMethod | ConfigError:
@@ -84,11 +89,11 @@ def find(kind: Kind, name: str) -> AnyMethod:
     elif name in known:
         method = importlib.import_module(f"{KINDS[kind]}.{name}").METHOD
     else:
-        entries = [entry for entry in entry_points_of() if entry.name == name]
+        entries = [entry for entry in _entry_points() if entry.name == name]
         methods = [load(entry.value, f"{kind} {name!r}") for entry in entries]
         own = [method for method in methods if isinstance(method, _TYPES[kind])]
         if not (own or methods):
-            known += [entry.name for entry in entry_points_of()]
+            known += [entry.name for entry in _entry_points()]
             raise ConfigError(f"unknown {kind} {shown(name)}{near_miss(name, known)}; known: {', '.join(known)}")
         method = (own or methods)[0]
     if not isinstance(method, _TYPES[kind]):

@@ -107,7 +107,7 @@ class GuidedTarget:
         if certain is None:
             return
         shadow = self._shadows[seq.id]
-        _follow(shadow, seq)
+        shadow.tokens += seq.tokens[seq.prompt_len + shadow.num_output :]  # what was written since
         nodes = [row - certain for row in keep if row >= certain]  # the rows before them are of the text's own prompt
         self.target.commit(shadow, nodes)
         shadow.num_cached += len(nodes)
@@ -183,11 +183,6 @@ def shadow_of(seq: Sequence) -> Sequence:
         draft_coins=seq.draft_coins,
         prompt_ids=frozenset(negative),
     )
-
-
-def _follow(shadow: Sequence, seq: Sequence) -> None:
-    """Give the shadow what was written since."""
-    shadow.tokens += seq.tokens[seq.prompt_len + shadow.num_output :]
 
 
 def _below(draft: Draft, pending: int, own: int) -> Draft:

@@ -228,7 +228,6 @@ class ShieldedPolicy:
             self._tell(error)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """These sequences are over."""
         try:
             self.inner.end(seqs)
         except anything_but_an_interrupt() as error:

@@ -127,7 +127,6 @@ class SuspiciousPolicy:
         return budgets
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
-        """As the policy itself says."""
         return spared_by(self.inner, seq, crowd)
 
     def update(self, events: Seq[StepEvent]) -> None:

@@ -73,7 +73,6 @@ class GraphedRunner(Runner):
         self.static = StaticDecoder(decoder, self._pool, record, least_rows=least_rows)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
-        """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
         if not packed.starts_from_ids:
             return super().forward(packed, taps)
         drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()

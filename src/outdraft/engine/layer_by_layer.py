@@ -44,7 +44,6 @@ class LayerByLayer:
         self._layer = 0
 
     def run(self, num_layers: int) -> TargetOutput | None:
-        """So many layers more."""
         start, last = self._layer, self._decoder.config.num_layers
         self._layer = min(start + num_layers, last)
         out = self._decoder.run(

@@ -28,7 +28,6 @@ from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Pass, Scheduler, SchedulerSettings
 from outdraft.options.errors import BusyError
 from outdraft.options.foreign import anything_but_an_interrupt
-from outdraft.options.speculative import Held
 
 Idle = Callable[[Callable[[], bool]], bool]  # (whether a request waits) -> whether there is more to do
 _log = logging.getLogger(__name__)
@@ -75,11 +74,6 @@ class Engine(OneProcess):
     def lossless(self) -> bool:
         """Whether the rule keeps the target's distribution."""
         return self.composition.terms.rule.lossless
-
-    @property
-    def held(self) -> Held:
-        """What requests may ask for by name."""
-        return self.composition.terms.held
 
     @property
     def waiting(self) -> Queue:

@@ -80,7 +80,6 @@ class PlainRows:
         self.cache.commit(seq.id, keep)
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
-        """See `core.target.ReplayingTarget.replay`."""
         seq, tree = packed.seqs[i], packed.trees[i]
         assert tree is not None
         self._starts.setdefault(seq.id, self.cache.length(seq.id))

@@ -121,7 +121,6 @@ class Runner:
             self.plain_rows.end(seq)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
-        """Keep these rows of the last pass."""
         if self.plain_rows is not None:
             self.plain_rows.commit(seq, keep)
         else:
@@ -130,7 +129,6 @@ class Runner:
             self.shared.publish(seq)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
-        """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
         ids_say_all = packed.starts_from_ids and not any(packed.prompt_rows)
         if self._scorer is not None and ids_say_all and min(taps, default=1) > 0:
             context = CachedContext(self.cache, self._segments(packed))

@@ -88,7 +88,6 @@ class Tracer:
         self._put({"at": at, "seconds": seconds, "rows": rows})
 
     def ended(self, seq: Sequence, now: float) -> None:
-        """A request is over, in whatever way."""
         self._slices.pop(seq.id, None)
         self._end(seq, now, seq.finish_reason)
 

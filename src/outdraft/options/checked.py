@@ -19,6 +19,7 @@ from outdraft.options.types import WHOLE, fits, in_words, own_types
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_signature = cache(signature)
 
 
 def check_value(name: str, value: Any, hint: Any, *, of: str = "", error: type[OutdraftError] = ConfigError) -> Any:
@@ -70,8 +71,3 @@ def _as_they_are(hint: Any) -> frozenset[type]:
 def hints_of(declared: Any) -> dict[str, Any]:
     """The type hints of a class or a function, read once."""
     return get_type_hints(declared)
-
-
-@cache
-def _signature(function: Callable[..., Any]) -> Any:
-    return signature(function)

@@ -9,14 +9,11 @@ from outdraft.options.errors import RequestError
 from outdraft.options.near_miss import near_miss
 
 CALLED = {  # what other libraries call it
-    "max_new_tokens": "max_tokens",
-    "max_length": "max_tokens",
-    "max_completion_tokens": "max_tokens",
+    **dict.fromkeys(("max_new_tokens", "max_length", "max_completion_tokens", "n_predict"), "max_tokens"),
+    **dict.fromkeys(("num_return_sequences", "best_of"), "n"),
+    **dict.fromkeys(("cfg_scale", "cfg"), "guidance_scale"),
     "min_new_tokens": "min_tokens",
     "stop_strings": "stop",
-    "num_return_sequences": "n",
-    "best_of": "n",
-    "n_predict": "max_tokens",
     "repeat_penalty": "repetition_penalty",
     "do_sample": "temperature (0 is greedy)",
     "frequence_penalty": "frequency_penalty",
@@ -24,19 +21,14 @@ CALLED = {  # what other libraries call it
     "top_logprobs": "logprobs",
     "bad_words_ids": "bad_words",
     "suppress_tokens": "banned_token_ids",
-    "guided_json": "structured_outputs ({'json': schema})",
-    "guided_regex": "structured_outputs ({'regex': pattern})",
+    **dict.fromkeys(("guided_json", "json_schema"), "structured_outputs ({'json': schema})"),
+    **dict.fromkeys(("guided_regex", "regex"), "structured_outputs ({'regex': pattern})"),
+    **dict.fromkeys(("guided_grammar", "grammar"), "structured_outputs ({'grammar': text})"),
     "guided_choice": "structured_outputs ({'choice': [...]})",
-    "guided_grammar": "structured_outputs ({'grammar': text})",
     "guided_json_object": "structured_outputs ({'json_object': True})",
     "guided_decoding": "structured_outputs (a table with json, regex, choice, grammar or json_object)",
     "guided_whitespace_pattern": "structured_outputs ({'json': schema, 'whitespace_pattern': pattern})",
-    "json_schema": "structured_outputs ({'json': schema})",
     "response_format": "structured_outputs ({'json': schema} or {'json_object': True})",
-    "grammar": "structured_outputs ({'grammar': text})",
-    "regex": "structured_outputs ({'regex': pattern})",
-    "cfg_scale": "guidance_scale",
-    "cfg": "guidance_scale",
 }
 
 _BESIDE = "it belongs to a prompt: generate(prompt, SamplingParams(guidance_scale=1.5), negative_prompt=...)"
@@ -48,16 +40,8 @@ _BEAMS = (
     "writes several texts, of which logprobs=0 shows the most probable"
 )
 REFUSED = dict.fromkeys(
-    (
-        "use_beam_search",
-        "num_beams",
-        "beam_width",
-        "beam_size",
-        "num_beam_groups",
-        "length_penalty",
-        "diversity_penalty",
-        "early_stopping",
-    ),
+    "use_beam_search num_beams beam_width beam_size num_beam_groups length_penalty diversity_penalty "
+    "early_stopping".split(),
     _BEAMS,
 )
 

@@ -34,9 +34,8 @@ class StructuredOutputsParams:
     grammar: str | None = None  # Lark's notation, or GBNF
     json_object: bool | None = None  # any JSON object
     disable_any_whitespace: bool = False  # JSON without blanks and line ends between its parts
-    whitespace_pattern: str | None = (
-        None  # of JSON: a regex of what may stand between its parts; None: a blank, or a line
-    )
+    # of JSON: a regex of what may stand between its parts; None: a blank, or a line
+    whitespace_pattern: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.choice, str):

@@ -19,14 +19,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and WHOLE[0] <= value <= WHOLE[1]
 
 
-def _is_number(value: Any) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and not math.isnan(value))
-
-
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
     int: ("a whole number", _is_whole),
-    float: ("a number", _is_number),
+    float: ("a number", lambda value: _is_whole(value) or (isinstance(value, float) and not math.isnan(value))),
     str: ("a text", lambda value: isinstance(value, str) or _is_path(value)),
     NoneType: ("nothing", lambda value: value is None),
     PathLike: ("a path", lambda value: isinstance(value, str) or _is_path(value)),
@@ -94,7 +90,8 @@ def in_words(hint: Any) -> str:
     if origin in (tuple, Sequence):
         return f"a list, each {in_words(parts[0])}"
     if origin is Mapping:
-        return f"a table from {in_words(parts[0])} to {in_words(parts[1])}" if _says_what(parts) else "a table"
+        is_plain = len(parts) == 2 and Any not in parts  # Mapping[int, float], and not Mapping[str, Any]
+        return f"a table from {in_words(parts[0])} to {in_words(parts[1])}" if is_plain else "a table"
     return _KINDS[origin][0] if origin in _KINDS else getattr(hint, "__name__", str(hint))
 
 
@@ -116,11 +113,6 @@ def _are_plainly(values: Sequence[Any], hint: Any) -> bool:
 
 def _is_plain_table(value: Mapping[Any, Any], keys: Any, values: Any) -> bool:
     return _are_plainly([*value], keys) and _are_plainly([*value.values()], values)
-
-
-def _says_what(parts: tuple[Any, ...]) -> bool:
-    """Mapping[int, float], and not Mapping[str, Any]."""
-    return len(parts) == 2 and Any not in parts
 
 
 def _is_record(origin: Any, parts: tuple[Any, ...]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.drafter import held_weights
+from outdraft.core.drafter import inner
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.assembly.variant import network_of
 from outdraft.kernels.library import library
@@ -227,7 +227,12 @@ def test_levels_come_from_the_weights_that_a_drafter_holds(target_dir, draft_dir
     assert llm.config["precision"]["levels"] == list(levels)
     low = iter([1, 1])
     llm.engine.ladder.read = lambda: Memory(free=next(low, 90) * 10**9, total=100 * 10**9)
-    assert held_weights(llm.engine.parts.drafter), "the drafter says what it holds"
+    assert held_by(llm), "the drafter says what it holds"
     llm.generate(PROMPTS[0], GREEDY)
-    bits = {weights.bits for weights in held_weights(llm.engine.parts.drafter)}
+    bits = {weights.bits for weights in held_by(llm)}
     assert bits == {4} if drafter in ("cascade", "bild", "quantized_self") else bits == {8}
+
+
+def held_by(llm):
+    """All weights beside the target's."""
+    return [weights for one in inner(llm.engine.parts.drafter) for weights in one.traits.weights]

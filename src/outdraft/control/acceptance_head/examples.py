@@ -11,7 +11,8 @@ Where a draft reads its own tokens as it would the text's (`Outlook.recurs`), on
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,19 +22,13 @@ from outdraft.core.learner import Guess, Learner, Lesson, Moment
 _CHUNK = 1 << 22  # logits that are held at once
 
 
-@dataclass(frozen=True, slots=True)
-class Examples:
+class Examples(NamedTuple):
     """N drafted tokens, each with what the head sees of it and whether it would have been accepted."""
 
     states: Tensor  # [N, W] behind each
     labels: Tensor  # [N] how likely it is accepted
     told: Tensor  # [N] the draft's own probability of it
     rows: Tensor  # [N] of the lesson, whose next token it stands for
-
-    @property
-    def columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The tensors, in the order of the fields."""
-        return self.states, self.labels, self.told, self.rows
 
 
 @torch.no_grad()

@@ -80,12 +80,10 @@ class AcceptanceLearner:
         AUC: how often it rates an accepted token likelier than a rejected one, with labels as shares of both.
         """
         parts = [self._examples(lesson) for lesson in lessons]
-        whole = Examples(*(torch.cat(column) for column in zip(*(part.columns for part in parts), strict=True)))
+        whole = Examples(*map(torch.cat, zip(*parts, strict=True)))
         losses = self._losses(whole)
-        loss, mean = (
-            float(losses.mean()) if len(losses) else 0.0,
-            float(whole.labels.mean()) if len(whole.labels) else 0.0,
-        )
+        loss = float(losses.mean()) if len(losses) else 0.0
+        mean = float(whole.labels.mean()) if len(whole.labels) else 0.0
         own, bare = auc(self._net(whole.states, whole.told), whole.labels), auc(whole.told, whole.labels)
         line = (
             f"held-out: loss {loss:.4f}; AUC {own:.3f}, of the draft's own probabilities {bare:.3f}; "

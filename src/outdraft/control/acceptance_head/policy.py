@@ -41,15 +41,13 @@ class AcceptanceHeadOptions(PolicyOptions):
         check_range(self, "threshold", least=0, most=1)
 
 
-class AcceptanceHeadPolicy(SameBudget):
+def judged_by(options: AcceptanceHeadOptions, net: AcceptanceNet) -> SameBudget:
     """The head decides while a guess is drafted."""
-
-    def __init__(self, options: AcceptanceHeadOptions, net: AcceptanceNet) -> None:
-        judge = StateJudge(chances=net.chances, reads_probability=net.config.reads_probability, least=options.least)
-        super().__init__(options.num_speculative_tokens, others={"survival": 1 - options.threshold, "judge": judge})
+    judge = StateJudge(chances=net.chances, reads_probability=net.config.reads_probability, least=options.least)
+    return SameBudget(options.num_speculative_tokens, others={"survival": 1 - options.threshold, "judge": judge})
 
 
-def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolicy:
+def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> SameBudget:
     """It does not choose among the arms: the first is asked.
 
     Raises `CapabilityError` for a drafter that hands over no hidden states, `ConfigError` for one without a head, or
@@ -69,7 +67,7 @@ def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolic
             f"({net.config.draft}) than those in {arm.home} ({known}): train it again for this draft (outdraft train "
             f"acceptance_head --options draft={arm.home})"
         )
-    return AcceptanceHeadPolicy(options, net)
+    return judged_by(options, net)
 
 
 def _home(options: AcceptanceHeadOptions, arm: Arm) -> Path:

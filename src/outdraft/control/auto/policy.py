@@ -5,6 +5,7 @@
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
     explored   what the other choices are worth: guesses that cost nothing are compared with the text, any other guess
                is made for one round in 1 % of the time, `exploring.py`
+    tried      each arm in its first rounds, which show what it costs, `trials.py`
     doubted    costs of an arm that seems too dear are measured again when a new text begins, `doubts.py`
     ended      a guess ends where its next token no longer pays, if its drafter knows at no cost, `gate.py`
     at rest    where plain decoding is best, most rounds are not looked at, and arms that need hidden states leave
@@ -26,8 +27,9 @@ from typing import Any
 from outdraft.control.auto.doubts import Doubts
 from outdraft.control.auto.exploring import Probe, Probes, Watcher
 from outdraft.control.auto.gate import ended_costs, least_survival
-from outdraft.control.auto.records import FEWEST, TRIALS, ArmRecord, SequenceRecord, keep_all, recall_all
+from outdraft.control.auto.records import ArmRecord, SequenceRecord, recall_all
 from outdraft.control.auto.resting import FAR, Listeners, Nap
+from outdraft.control.auto.trials import Trials
 from outdraft.control.shared.budgets import allowed
 from outdraft.control.shared.costs import PLAIN, ArmDepth, MeasuredCosts
 from outdraft.control.shared.speedup import best_depth, divide_depths
@@ -79,9 +81,7 @@ class AutoPolicy:
         self._probe: Probe | None = None  # of the round under way
         self._doubts = Doubts(len(arms))
         self._watcher = Watcher(arms, options.num_speculative_tokens)
-        self._has_been_plain = False
-        self._tried: int | None = None  # the arm whose trial the round under way is
-        self._waits = False  # a trial fell into a pass that read a prompt, which shows no costs
+        self._trials = Trials()
         self._nap = Nap()
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
@@ -95,7 +95,10 @@ class AutoPolicy:
         if self._nap.num_slept:
             self._wake()
         self._until_plan, self._probe = self._until_plan - 1, None
-        choices = self._trial(seqs)
+        for seq in seqs:
+            if seq.id not in self._texts:
+                self._meet(seq, len(seqs))
+        choices = self._trials.choose(seqs, self._texts, self._arms, self.costs)
         if choices is None:
             choices = self._present_plan(seqs, ids)
         budgets = []
@@ -104,7 +107,7 @@ class AutoPolicy:
             arm, depth = text.fixed or choice
             depth = allowed(seq, depth if text.fixed else min(depth, limit)) if depth else 0
             self._chosen[seq.id] = ArmDepth(arm, depth)
-            whole = self._tried is not None or text.fixed or seq.id in self._doubts.now
+            whole = self._trials.now is not None or text.fixed or seq.id in self._doubts.now
             survival = 0.0 if whole else self._survival.get(arm, 0.0)
             budget = Budget(depth=depth, arm=arm, survival=survival, resting=text.resting)
             budgets.append(budget if depth else _plain(text.resting))
@@ -145,19 +148,13 @@ class AutoPolicy:
             if probe is not None and event.seq_id == probe.seq_id:
                 told = accepted > 0 or not probe.choice.depth
             calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
-        tried, self._tried = self._tried, None
-        if num_certain:
-            self._waits |= tried is not None
+        if num_certain:  # the pass has read a prompt, and shows no costs
+            self._trials.put_back()
             self._doubts.put_back()
             return
+        self._trials.settle(self._arms, self.costs)
         told = (self._doubts.now != {} and self._doubts.settle()) or told
-        self._waits = self._doubts.waits = False
-        if tried is not None:
-            record, draft = self._arms[tried], self.costs.drafts[tried]
-            is_dear = record.num_tried + 1 >= FEWEST and 2 * draft(1) > self.costs.passes(1)
-            record.num_tried = len(TRIALS) if is_dear else record.num_tried + 1
-        else:
-            self._has_been_plain = self.costs.passes.is_measured
+        self._doubts.waits = False
         won = tokens / self._rate - seconds if probe is not None else 0.0
         self._probes.save(1, seconds, self.costs, won=won)
         if told:  # a guess that was wrong can wait; what else was tried may change the plan
@@ -182,10 +179,10 @@ class AutoPolicy:
 
     def keep(self) -> dict[str, Any] | None:
         """What the next engine may begin with: the costs, and how each arm has fared; None before any trial is over."""
-        if not self._has_been_plain:
+        if not self._trials.has_been_plain:
             return None
-        names = [arm.name for arm in self._facts]
-        return {"costs": self.costs.kept(), "arms": keep_all(dict(zip(names, self._arms, strict=True)))}
+        records = zip(self._facts, self._arms, strict=True)
+        return {"costs": self.costs.kept(), "arms": {arm.name: record.kept() for arm, record in records}}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Begin with what another engine kept; then there are fewer trials.
@@ -194,7 +191,7 @@ class AutoPolicy:
         """
         arms = recall_all(kept["arms"], [arm.name for arm in self._facts], 8 * self._options.memory)
         self.costs = MeasuredCosts.recalled(kept["costs"], self._facts)
-        self._arms, self._has_been_plain = arms, True
+        self._arms, self._trials.has_been_plain = arms, True
 
     def _meet(self, seq: Sequence, crowd: int) -> SequenceRecord:
         text = self._texts.get(seq.id)
@@ -220,27 +217,6 @@ class AutoPolicy:
             if i in self._texts:
                 self._texts[i].doze(slept)
                 self.costs.doze(i, slept)
-
-    def _trial(self, seqs: Seq[Sequence]) -> list[ArmDepth] | None:
-        """An arm that has not had its trials, for all texts, so that its costs are its own; then one plain pass.
-
-        A trial that taught nothing is made again, once a pass has read no prompt; until then all texts decode plainly.
-        """
-        self._tried = None
-        for seq in seqs:
-            if seq.id not in self._texts:
-                self._meet(seq, len(seqs))
-        for index, arm in enumerate(self._arms):
-            if arm.num_tried == len(TRIALS) or self._waits or self.costs.is_settling:
-                continue
-            depth = TRIALS[arm.num_tried]
-            may = [index not in self._texts[seq.id].resting for seq in seqs]
-            if max((allowed(seq, depth) for seq, one in zip(seqs, may, strict=True) if one), default=0) == depth:
-                self._tried = index
-                return [ArmDepth(index, depth) if one else PLAIN for one in may]
-        if self._waits or not self._has_been_plain:
-            return [PLAIN] * len(seqs)
-        return None
 
     def _present_plan(self, seqs: Seq[Sequence], ids: list[int]) -> list[ArmDepth]:
         """What is planned, anew where that is due; and a probe in the place of one sequence's plan.

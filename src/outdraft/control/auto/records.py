@@ -13,11 +13,10 @@ from typing import Any
 
 from outdraft.control.shared.acceptance import Hazards, TextOutlook
 from outdraft.control.shared.costs import PLAIN, ArmDepth
+from outdraft.control.shared.curve import read_number
 from outdraft.core.draft import HostTree
 from outdraft.core.sequence import Sequence
 
-TRIALS = (4, 2, 3, 4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
-FEWEST = 3  # of them, for an arm that is dear
 _SLOW = 1 / 24
 _MOST_NODES = 4096.0  # for each token of depth: more is no record of ours
 
@@ -66,13 +65,11 @@ class ArmRecord:
         }
 
 
-def keep_all(records: Mapping[str, ArmRecord]) -> dict[str, Any]:
-    """What `recall_all` reads: each record as plain data, by the name of its arm."""
-    return {name: record.kept() for name, record in records.items()}
-
-
 def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[ArmRecord]:
-    """New records of these arms. Raises `ValueError`, `KeyError` or `TypeError` for what is none, or of other arms."""
+    """New records of these arms, of what each had `kept`, by its name.
+
+    Raises `ValueError`, `KeyError` or `TypeError` for what is none, or of other arms.
+    """
     if list(kept) != list(names):
         raise ValueError(f"of the arms {', '.join(kept)}, not {', '.join(names)}")
     made = []
@@ -84,28 +81,13 @@ def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[
 
 
 def _share(given: Any) -> float:
-    number = float(given)
-    if not 0 <= number <= _MOST_NODES:
-        raise ValueError(f"{given!r} is no number of nodes")
-    return number
+    return read_number(given, "number of nodes", most=_MOST_NODES)
 
 
 class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
-    __slots__ = (
-        "age",
-        "choice",
-        "counted",
-        "crowd",
-        "fixed",
-        "heard",
-        "is_asked",
-        "is_drawn",
-        "outlooks",
-        "resting",
-        "watched",
-    )
+    __slots__ = tuple("age choice counted crowd fixed heard is_asked is_drawn outlooks resting watched".split())
 
     def __init__(self, records: Seq[ArmRecord], memory: float, seq: Sequence) -> None:
         settled = seq.settled

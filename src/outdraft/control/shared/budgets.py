@@ -15,7 +15,9 @@ from typing import Any, Generic, TypeVar
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
+from outdraft.options.base import PolicyOptions
 
+Options = TypeVar("Options", bound=PolicyOptions)
 State = TypeVar("State")
 
 
@@ -50,14 +52,14 @@ class SameBudget:
         """No state is kept for a sequence."""
 
 
-class BudgetByState(ABC, Generic[State]):
+class BudgetByState(ABC, Generic[Options, State]):
     """A policy says how a state begins, which budget it gives, and what a round makes of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._states: dict[int, State] = {}
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """By the state of the moment."""
         budgets = []
         for seq in seqs:
             state = self._states.get(seq.id)
@@ -67,13 +69,11 @@ class BudgetByState(ABC, Generic[State]):
         return budgets
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learn from each sequence's round."""
         for event in events:
             if (state := self._states.get(event.seq_id)) is not None:
                 self._states[event.seq_id] = self._learn(state, event)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget what was measured of these sequences."""
         for seq in seqs:
             self._states.pop(seq.id, None)
 

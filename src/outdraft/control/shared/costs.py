@@ -13,7 +13,7 @@ from collections.abc import Sequence as Seq
 from statistics import median
 from typing import Any, NamedTuple
 
-from outdraft.control.shared.curve import CostCurve, DraftCost
+from outdraft.control.shared.curve import CostCurve, DraftCost, read_number
 from outdraft.core.events import StepEvent, step_times
 from outdraft.core.policy import Arm
 
@@ -70,7 +70,7 @@ class MeasuredCosts:
         """
         made = cls(arms)
         made.passes.recall(kept["passes"])
-        made._missed = [_seconds(each) for each in kept["missed"]]
+        made._missed = [read_number(each, "price in seconds", most=1e6) for each in kept["missed"]]
         if not len(made._missed) == len(kept["drafts"]) == len(arms):
             raise ValueError(f"{len(made._missed)} prices and {len(kept['drafts'])} costs for {len(arms)} arms")
         told = zip(arms, kept["drafts"], strict=True)
@@ -175,11 +175,3 @@ class MeasuredCosts:
         for arm, depth in deepest.items():
             self.drafts[arm].add(depth, share * parts[arm], crowds[arm])
             self._first[arm] = 0.0
-
-
-def _seconds(given: Any) -> float:
-    """A price from outside, as a float. Raises `ValueError` unless it can be seconds of a pass."""
-    price = float(given)
-    if not 0 <= price < 1e6:
-        raise ValueError(f"{given!r} is no price in seconds")
-    return price

@@ -19,7 +19,7 @@ tries it, and then it is measured. Data in: counts with seconds; data out: secon
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import floor, inf, isfinite
+from math import floor, inf
 from statistics import median
 from typing import Any
 
@@ -42,19 +42,7 @@ class CostCurve:
     """`intercept`, `slope`: the prior's line, of which only the ratio matters. `most`: times as long a piece as a
     smaller x."""
 
-    __slots__ = (
-        "_cells",
-        "_counts",
-        "_line",
-        "_most",
-        "_num_added",
-        "_prior",
-        "_pulled",
-        "_ratios",
-        "_shapes",
-        "level",
-        "quickest",
-    )
+    __slots__ = tuple("_cells _counts _line _most _num_added _prior _pulled _ratios _shapes level quickest".split())
 
     def __init__(self, intercept: float, slope: float, most: float = inf) -> None:
         self._most = most
@@ -124,9 +112,10 @@ class CostCurve:
 
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
-        level = _number(kept["level"], least=0.0)
+        level = read_number(kept["level"], "time", most=1e9)
         cells: dict[float, deque[float]] = {
-            int(x): deque([_number(shape)], maxlen=_KEPT) for x, shape, _ in kept["shapes"][:_MOST_X]
+            int(x): deque([read_number(shape, "time", least=1e-12, most=1e9)], maxlen=_KEPT)
+            for x, shape, _ in kept["shapes"][:_MOST_X]
         }
         if not level or not cells or min(cells) < 1:
             raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")
@@ -190,11 +179,11 @@ def _typical(cell: Collection[float]) -> float:
     return sum([min(one, most) for one in cell]) / len(cell)
 
 
-def _number(given: Any, *, least: float = 1e-12) -> float:
-    """A number that can be seconds, or a part of them."""
+def read_number(given: Any, what: str, *, least: float = 0.0, most: float) -> float:
+    """A number that another process kept. Raises `ValueError` unless it lies between the two."""
     number = float(given)
-    if not (isfinite(number) and least <= number < 1e9):
-        raise ValueError(f"{given!r} is no time")
+    if not least <= number <= most:
+        raise ValueError(f"{given!r} is no {what}")
     return number
 
 

@@ -69,7 +69,6 @@ class ServedWatch:
         return bool(self._running)
 
     def asked(self, seq: Sequence, now: float) -> None:
-        """A request was accepted."""
         if os.getpid() != self._process:
             return
         self._running.add(seq.id)
@@ -98,7 +97,6 @@ class ServedWatch:
                 self.observed.setdefault(whose, Observed()).add(one)
 
     def ended(self, seq: Sequence, now: float) -> None:
-        """A request is over."""
         self._running.discard(seq.id)
         if not self._running:
             self._idle()

@@ -6,9 +6,11 @@ version 2, and of version 1 where that one rules memory.
 
 import gc
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from outdraft.core.c_library import give_back_freed
+from outdraft.core.cores import limits_of
 from outdraft.options.errors import CapabilityError
 
 
@@ -34,16 +36,9 @@ def read_memory(root: Path = Path("/")) -> Memory:
     for line in told:  # "0::/system.slice/x", or "4:memory:/docker/x"
         _, controllers, own = line.split(":", 2) if line.count(":") >= 2 else ("", "-", "")
         files = _FILES.get("memory" if "memory" in controllers.split(",") else controllers)
-        if files is None:
-            continue
-        top = root / "sys/fs/cgroup" / files.folder
-        group = top / own.lstrip("/")
-        for place in (group, *group.parents):
-            limit = _read_limit(place, files)
-            if limit is not None:
-                memory = min(memory, limit, key=lambda one: one.free)
-            if place == top:
-                break
+        if files is not None:
+            limits = limits_of(root / "sys/fs/cgroup" / files.folder, own, partial(_read_limit, files))
+            memory = min([memory, *limits], key=lambda one: one.free)
     return memory
 
 
@@ -73,7 +68,7 @@ _FILES = {  # by the controller that /proc/self/cgroup names; version 2 names no
 }
 
 
-def _read_limit(group: Path, files: _Files) -> Memory | None:
+def _read_limit(files: _Files, group: Path) -> Memory | None:
     """Of one control group; None where it has no limit."""
     try:
         total, used = (int((group / name).read_text()) for name in (files.limit, files.used))

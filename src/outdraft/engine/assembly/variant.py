@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from outdraft.core.drafter import held_weights
+from outdraft.core.drafter import inner
 from outdraft.decode.guard import unguarded
 from outdraft.decode.guidance import unguided
 from outdraft.decode.parts import Parts
@@ -22,8 +22,8 @@ class Variant:
     @property
     def num_bytes(self) -> int:
         """Of the weights that a level may change."""
-        own = network_of(self.parts).pass_bytes
-        return own + sum(weights.pass_bytes for weights in held_weights(self.parts.drafter))
+        held = [weights for one in inner(self.parts.drafter) for weights in one.traits.weights]
+        return network_of(self.parts).pass_bytes + sum(weights.pass_bytes for weights in held)
 
 
 def network_of(parts: Parts) -> Network:

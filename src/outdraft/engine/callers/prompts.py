@@ -20,9 +20,8 @@ from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.request import Request, share
 from outdraft.engine.callers.result import Result
 from outdraft.engine.requests.beside import NONE, NOTHING, read_ids, read_own, read_words
-from outdraft.engine.requests.forms import form_of
 from outdraft.engine.requests.resume import each_resumed
-from outdraft.engine.requests.spelled import spell_settings
+from outdraft.engine.requests.spelled import form_of, spell_settings
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown

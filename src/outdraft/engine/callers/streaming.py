@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from outdraft.engine.callers.answers import Answers
-from outdraft.engine.callers.call import Call
 from outdraft.engine.callers.conversational import Conversational
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Chunk, Result
@@ -34,13 +33,16 @@ class Streaming(Conversational):
         (request,) = self._prompts.requests([prompt], params, per_request)
         calls = self._thread.submit(request.singles(), streams=True, stream_interval=interval, asked_at=asked_at)
         try:
-            while unfinished := _unfinished(calls):
+            while unfinished := [(index, call) for index, call in enumerate(calls) if not call.finished]:
                 for index, call in unfinished:
                     call.wait()
-                    yield from _pieces(call, index)
-            _raise_errors(calls)
+                    for chunk in call.take():
+                        yield replace(chunk, index=index) if index else chunk
+            for call in calls:
+                call.raise_error()
         finally:
-            _leave(calls)
+            for call in calls:
+                call.leave()
 
     async def open(
         self,
@@ -91,23 +93,3 @@ def _checked(stream_interval: Any) -> int:
     if interval < 0:
         raise RequestError(f"stream_interval={interval}: give a number of tokens, or 0 for what each pass writes")
     return interval
-
-
-def _unfinished(calls: Seq[Call]) -> list[tuple[int, Call]]:
-    return [(index, call) for index, call in enumerate(calls) if not call.finished]
-
-
-def _pieces(call: Call, index: int) -> list[Chunk]:
-    """What was written of one text since it was last asked."""
-    return [replace(chunk, index=index) for chunk in call.take()] if index else call.take()
-
-
-def _raise_errors(calls: Seq[Call]) -> None:
-    """Raise the first text's error, if any ended with one."""
-    for call in calls:
-        call.raise_error()
-
-
-def _leave(calls: Seq[Call]) -> None:
-    for call in calls:
-        call.leave()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from outdraft.core.method import Paper
-from outdraft.core.registry import AnyMethod, Kind, find, make_options, names, option_defaults, override
+from outdraft.core.registry import Kind, find, make_options, names, option_defaults, override
 from outdraft.engine.naming.combination import Choice
 from outdraft.engine.naming.roles import Companions, Slot, choose, slots_of, without_optional
 from outdraft.options.base import NESTED, DraftShape
@@ -45,8 +45,9 @@ class Recipe:
 
     @property
     def lossless(self) -> bool:
-        """Whether its rule, with its options, keeps the target's distribution."""
-        return is_lossless(self.verifier)
+        """Whether its rule, with its options, keeps the target's distribution: some are lossy on demand."""
+        method = find("verifier", self.verifier.name)
+        return method.build(make_options(method, self.verifier.options)).lossless
 
     @property
     def shape(self) -> DraftShape:
@@ -110,12 +111,6 @@ def read_recipe(given: str | Path) -> Recipe:
     )
 
 
-def is_lossless(verifier: Choice) -> bool:
-    """What the rule itself says, built with these options: some are exact by default and lossy on demand."""
-    method = find("verifier", verifier.name)
-    return method.build(make_options(method, verifier.options)).lossless
-
-
 def _choice(kind: Kind, raw: Mapping[str, Any], path: Path) -> Choice:
     """One table, its name and options checked."""
     table = raw.get(kind, {"name": _DEFAULTS[kind]})
@@ -125,7 +120,9 @@ def _choice(kind: Kind, raw: Mapping[str, Any], path: Path) -> Choice:
     _check_keys(table, ["name", "options"], where)
     choice = Choice(name=table["name"], options=table.get("options", {}))
     try:
-        method = _find(kind, choice)
+        if not isinstance(choice.name, str) or not isinstance(choice.options, dict):
+            raise ConfigError(f"[{kind}] holds name={choice.name!r}, options={choice.options!r}: a text and a table")
+        method = find(kind, choice.name)
         slots = slots_of(choice.name, choice.options)
         if slots and kind != "drafter":
             raise ConfigError(f"[{kind}.options] names the role {slots[0].role!r}: only a drafter's options have roles")
@@ -134,12 +131,6 @@ def _choice(kind: Kind, raw: Mapping[str, Any], path: Path) -> Choice:
     except ConfigError as error:
         raise ConfigError(f"recipe {path}: {error}") from error
     return choice
-
-
-def _find(kind: Kind, choice: Choice) -> AnyMethod:
-    if not isinstance(choice.name, str) or not isinstance(choice.options, dict):
-        raise ConfigError(f"[{kind}] holds name={choice.name!r}, options={choice.options!r}: a text and a table")
-    return find(kind, choice.name)
 
 
 def _paper(raw: Mapping[str, Any], path: Path) -> Paper | None:

@@ -6,9 +6,8 @@ work.
 
 from outdraft.core.cache import PAGE
 from outdraft.core.request import Request
-from outdraft.engine.requests.ids import require_ids
+from outdraft.engine.requests.checks import require_ids
 from outdraft.options.errors import CapabilityError, RequestError
-from outdraft.options.shown import shown
 
 
 def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possible: bool) -> int:
@@ -63,17 +62,3 @@ def most_held(request: Request, max_len: int, capacity: int, *, cuts: bool = Fal
             "kv_cache_memory"
         )
     return most
-
-
-def check_positions(request: Request, max_len: int) -> int:
-    """By how much its own positions run ahead of indices at the prompt's end; raises `RequestError` for bad ones."""
-    ids, given = request.prompt_token_ids, request.prompt_positions or ()
-    if not (len(given) == len(ids) and 0 <= min(given) <= given[-1] == max(given)):
-        raise RequestError(
-            f"prompt_positions={shown(given)} must be {len(ids)} positions, one for each token of the prompt, "
-            "from 0 on, the last one the largest"
-        )
-    shift = max(0, given[-1] + 1 - len(ids))  # the context ends where positions do
-    if len(ids) + shift >= max_len:
-        raise RequestError(f"prompt_positions end at {given[-1]}, the context holds {max_len}")
-    return shift

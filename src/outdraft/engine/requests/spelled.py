@@ -1,13 +1,16 @@
-"""The texts in sampling settings, spelled in tokens: `bad_words` and `forced_prefix`.
+"""What of sampling settings needs the model's tokenizer: texts, spelled in tokens (`bad_words`, `forced_prefix`), and
+`structured_outputs`, compiled into a constraint.
 
 A bad word is spelled twice, with and without a space before it, since it may begin a word or follow another token. Data
-in: settings and a codec; data out: the same settings with ids in place of texts.
+in: settings and a codec; data out: the same settings with ids in place of texts, and what holds an answer to its form.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from outdraft.codecs.codec import Codec, TextualCodec, text_codec
+from outdraft.codecs.grammar.compile import Grammars
 from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
@@ -45,6 +48,19 @@ def spell_settings(params: SamplingParams, given: Codec[Any] | None, name: str) 
             )
         prefix = ids
     return replace(params, bad_words=tuple(words), forced_prefix=prefix)
+
+
+def form_of(
+    params: SamplingParams, others: Mapping[str, Any], grammars: Grammars | None, codec: Codec[Any] | None, name: str
+) -> dict[str, Any]:
+    """`Request`'s field `constraint`. `others`: its further fields; `name`: of the model, in errors."""
+    if others.get("constraint") is not None:
+        raise RequestError("structured_outputs and constraint both say what may be written: leave one out")
+    text_codec(codec, "structured_outputs")
+    if grammars is None:
+        raise RequestError(f"structured_outputs needs a tokenizer, and {name} has none: put it beside the model")
+    assert params.structured_outputs is not None
+    return {"constraint": grammars.constraint(params.structured_outputs, ignore_eos=params.ignore_eos)}
 
 
 def _spell(text: str, codec: TextualCodec) -> tuple[int, ...]:

@@ -91,15 +91,12 @@ class Scheduler:
         if not len(self.waiting) or len(self.running) >= self.settings.max_num_seqs:
             return None
         reading = [one for one in self.running if one.num_unread and one.id not in self._passed_over]
-        some = islice(self.waiting, self.settings.max_num_seqs)
-        seq = next((seq for seq in some if not self._awaits(seq, reading, room)), None)
+        rank, some = self.waiting.rank, islice(self.waiting, self.settings.max_num_seqs)
+        joins = (seq for seq in some if not any(rank(one) < rank(seq) and room.awaits(seq, one) for one in reading))
+        seq = next(joins, None)
         if seq is None or not self.running or room.capacity is None:
             return seq
         return seq if room.wanted(seq) + promised(self.running, room) <= room.free else None
-
-    def _awaits(self, seq: Sequence, reading: list[Sequence], room: Room) -> bool:
-        rank = self.waiting.rank
-        return any(rank(one) < rank(seq) and room.awaits(seq, one) for one in reading)
 
     def _num_joining(self, room: Room) -> int:
         """How many of those who wait will join before the next pass, or stand aside where they could."""

@@ -38,7 +38,6 @@ class PerDraft:
     follows_best: bool = False
 
     def couples(self, request: Request) -> bool:
-        """Whether the output is the target's own keyed draw."""
         if self.coupled == "seeded":
             return request.params.seed is not None and not request.params.greedy
         return self.coupled

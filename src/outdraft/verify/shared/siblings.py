@@ -7,8 +7,7 @@ normalised, and Q loses x and is renormalised. No child accepted, or no mass lef
     gates                  a(x) = 0 where a gate is shut, whatever the coin        exact: the residual knows a
     leniency l > 1         a(x) = min(1, l P(x) / Q(x)), residual (l P - Q)_+      lossy
 
-Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the
-distribution is p.
+Reference: Lemma A, in `proposal.py`.
 """
 
 from collections.abc import Callable
