@@ -9,15 +9,8 @@ from pathlib import Path
 import torch
 
 from outdraft.drafters.eagle.net import MODEL_TYPE, EagleConfig, EagleNet, load_eagle, save_eagle
-from outdraft.drafters.shared.features.learn import (
-    LayerLearning,
-    begin,
-    falling,
-    learn_features,
-    target_taps,
-    widen_layer,
-)
-from outdraft.drafters.shared.learning.inflate import layers_after
+from outdraft.drafters.shared.features.learn import LayerLearning, begin, falling, learn_features, target_taps
+from outdraft.drafters.shared.learning.inflate import layers_after, widen_layer
 from outdraft.models.networks.base import Decoder
 from outdraft.models.remake.inflate import inflate_decoder
 from outdraft.options.ranges import check_range

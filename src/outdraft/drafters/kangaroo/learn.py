@@ -12,8 +12,8 @@ import torch
 
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
 from outdraft.drafters.kangaroo.net import MODEL_TYPE, KangarooAdapter, KangarooConfig, load_adapter, save_adapter
-from outdraft.drafters.shared.features.learn import begin, widen_layer
-from outdraft.drafters.shared.learning.inflate import layers_after
+from outdraft.drafters.shared.features.learn import begin
+from outdraft.drafters.shared.learning.inflate import layers_after, widen_layer
 from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
 from outdraft.nn.packed import PackedContext
