@@ -4,14 +4,10 @@ Pairs of rotary channels are neighbours, logits are multiplied by `logit_scale`,
 Cohere, "Command R7B", 2024, https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024.
 """
 
-from collections.abc import Iterable
-
-from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import SLIDING, Fields, every_nth_full
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.networks.config import ModelConfig
-
-_NAMES = LayerNames(has_neighbours=True)
 
 
 def _read(fields: Fields) -> ModelConfig:
@@ -55,10 +51,10 @@ def _write(config: ModelConfig) -> dict[str, object]:
     }
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
 COHERE2 = Architecture(
-    model_type="cohere2", class_name="Cohere2ForCausalLM", parse=_read, write=_write, table=_table, ignored=IGNORED
+    model_type="cohere2",
+    class_name="Cohere2ForCausalLM",
+    parse=_read,
+    write=_write,
+    names=LayerNames(has_neighbours=True),
 )

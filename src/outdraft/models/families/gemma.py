@@ -5,12 +5,11 @@ layer has a window. Gemma 3 (2025, https://arxiv.org/abs/2503.19786) norms queri
 have a window, and those turn positions by another theta than the others.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields, every_nth_full
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.families.shared.rope_fields import read_rope, write_ropes
 from outdraft.models.networks.config import ModelConfig
 
@@ -115,13 +114,7 @@ def _write3(config: ModelConfig) -> dict[str, object]:
     return fields | write_ropes(config.ropes, kinds_of(config))
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
-GEMMA2 = Architecture(
-    model_type="gemma2", class_name="Gemma2ForCausalLM", parse=_read2, write=_write, table=_table, ignored=IGNORED
-)
+GEMMA2 = Architecture(model_type="gemma2", class_name="Gemma2ForCausalLM", parse=_read2, write=_write, names=_NAMES)
 GEMMA3 = Architecture(
-    model_type="gemma3_text", class_name="Gemma3ForCausalLM", parse=_read3, write=_write3, table=_table, ignored=IGNORED
+    model_type="gemma3_text", class_name="Gemma3ForCausalLM", parse=_read3, write=_write3, names=_NAMES
 )

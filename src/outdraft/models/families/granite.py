@@ -3,7 +3,7 @@
 IBM, "Granite 3.0 Language Models", 2024, https://github.com/ibm-granite/granite-3.0-language-models.
 """
 
-from outdraft.models.families.llama import IGNORED, llama_table, read_common, write_common
+from outdraft.models.families.llama import read_common, write_common
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
@@ -38,6 +38,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     }
 
 
-GRANITE = Architecture(
-    model_type="granite", class_name="GraniteForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
-)
+GRANITE = Architecture(model_type="granite", class_name="GraniteForCausalLM", parse=_read, write=_write)

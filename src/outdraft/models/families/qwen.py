@@ -3,7 +3,7 @@
 Tensor names are Llama's.
 """
 
-from outdraft.models.families.llama import IGNORED, llama_table, read_common, write_common, write_windows
+from outdraft.models.families.llama import read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
@@ -52,16 +52,7 @@ def _write3(config: ModelConfig) -> dict[str, object]:
 
 
 QWEN3_VL = Architecture(  # the text part
-    model_type="qwen3_vl_text",
-    class_name="Qwen3VLTextModel",
-    parse=_read3,
-    write=_write3,
-    table=llama_table,
-    ignored=IGNORED,
+    model_type="qwen3_vl_text", class_name="Qwen3VLTextModel", parse=_read3, write=_write3
 )
-QWEN2 = Architecture(
-    model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2, table=llama_table, ignored=IGNORED
-)
-QWEN3 = Architecture(
-    model_type="qwen3", class_name="Qwen3ForCausalLM", parse=_read3, write=_write3, table=llama_table, ignored=IGNORED
-)
+QWEN2 = Architecture(model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2)
+QWEN3 = Architecture(model_type="qwen3", class_name="Qwen3ForCausalLM", parse=_read3, write=_write3)

@@ -3,7 +3,7 @@
 Hugging Face, "SmolLM3", 2025, https://huggingface.co/blog/smollm3.
 """
 
-from outdraft.models.families.llama import IGNORED, kinds_of, llama_table, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import FULL, SLIDING, Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
@@ -47,6 +47,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     }
 
 
-SMOLLM3 = Architecture(
-    model_type="smollm3", class_name="SmolLM3ForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
-)
+SMOLLM3 = Architecture(model_type="smollm3", class_name="SmolLM3ForCausalLM", parse=_read, write=_write)
