@@ -34,15 +34,11 @@ NEUTRAL: dict[str, tuple[object, ...]] = {  # key -> the values that leave the a
     "rope_interleaved": (None, False),
 }
 _SUSPECT = ("multiplier", "softcap", "expert", "quantiz", "num_nextn")
-_REFUSED = (
-    "alibi",
-    "clip_qkv",
-    "is_encoder_decoder",
-    "add_cross_attention",
-    "scale_attn_by_inverse_layer_idx",
-    "use_qk_norm",
-    "attention_chunk_size",
-    *NEUTRAL,
+_REFUSED = set(NEUTRAL) | set(
+    """
+    alibi clip_qkv is_encoder_decoder add_cross_attention scale_attn_by_inverse_layer_idx use_qk_norm
+    attention_chunk_size
+    """.split()
 )
 _BOOKKEEPING = tuple(
     """

@@ -21,15 +21,11 @@ from outdraft.weights.source import TensorSource
 
 SCALES = ("weight_scale_inv", "weight_scale")
 FACTORS = ("F32", "BF16", "F16", "F8_E8M0", "U8")
-ACTIVATION_PARTS = (
-    ".input_scale",
-    ".input_global_scale",
-    ".activation_scale",
-    ".input_zero_point",
-    ".output_scale",
-    ".output_zero_point",
-    ".k_scale",
-    ".v_scale",
+ACTIVATION_PARTS = tuple(
+    """
+    .input_scale .input_global_scale .activation_scale .input_zero_point .output_scale .output_zero_point .k_scale
+    .v_scale
+    """.split()
 )
 
 
