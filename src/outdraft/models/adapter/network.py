@@ -9,6 +9,7 @@ Their decoder runs from the first layer to the last: a drafter that leaves layer
 middle is refused by name.
 """
 
+import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import local
@@ -21,7 +22,6 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Needs
 from outdraft.models.adapter.anatomy import Anatomy
 from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending
-from outdraft.models.adapter.behind import behind_decoder
 from outdraft.models.adapter.exact_rows import ExactRows
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
@@ -46,7 +46,7 @@ class TransformersNetwork:
         self._anatomy = anatomy
         self._table: nn.Module = model.get_input_embeddings()
         self._last = local()  # `embedded`: what `embed` gave this thread last, and for which ids
-        self._behind = behind_decoder(model, anatomy.decoder)
+        self._behind = _behind_decoder(model, anatomy.decoder)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -196,3 +196,44 @@ def _seeing(one: Attending, module: nn.Module | None) -> Iterator[list[Tensor]]:
         yield seen
     finally:
         handle.remove()
+
+
+class _Result(dict[Any, Any]):
+    """What a decoder returns, as far as a model looks at it: its last states; whatever else is asked for is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get("last_hidden_state" if key == 0 else key)
+
+
+class _HandOn(nn.Module):
+    """Stands in a decoder's place and hands on the states that it is given."""
+
+    def forward(self, *args: Any, inputs_embeds: Tensor, **others: Any) -> _Result:
+        """[1, M, D] -> the same."""
+        return _Result(last_hidden_state=inputs_embeds)
+
+
+def _behind_decoder(model: Any, decoder: nn.Module) -> Any:
+    """What a model computes after its decoder: head, soft cap, scales, by all of the class's own code.
+
+    A shallow copy of the model in which the decoder hands on what it is given. Nothing of `model` is changed, and no
+    weight is copied.
+    """
+    path = next(name for name, module in model.named_modules() if module is decoder)
+    shell = below = _shallow(model)
+    *outer, last = path.split(".")
+    for name in outer:
+        below._modules[name] = _shallow(below._modules[name])
+        below = below._modules[name]
+    below._modules[last] = _HandOn()
+    return shell
+
+
+def _shallow(module: Any) -> Any:
+    """The same module with a list of parts of its own."""
+    one = copy.copy(module)
+    one._modules = dict(module._modules)
+    return one

@@ -21,11 +21,8 @@ from torch import Tensor
 
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.rows import Span
-from outdraft.kernels.decoder.stack import Stack
-from outdraft.kernels.library import wanted_kind
-from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import PackedNetwork, embedding_scale, shape_of
+from outdraft.models.networks.native import PackedNetwork, embedding_scale, empty_stack
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
@@ -59,7 +56,7 @@ class StreamedDecoder(PackedNetwork):
         self.config = config
         self.num_parameters = num_parameters
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
-        self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
+        self.stack = empty_stack(config)
         self.kernels = self.stack.kind
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm

@@ -12,8 +12,14 @@ activation-aware weight quantization for LLM compression and acceleration", 2023
 import torch
 from torch import Tensor
 
-from outdraft.models.files.published.found import Found
-from outdraft.models.files.published.linear import Affine, StoredLinear, find_grid, neighbour_groups, require_part
+from outdraft.models.files.published.linear import (
+    Affine,
+    Found,
+    StoredLinear,
+    find_grid,
+    neighbour_groups,
+    require_part,
+)
 from outdraft.models.files.published.settings import Told, choose, refuse, whole_number
 from outdraft.models.files.published.words import per_word, unpack_words
 from outdraft.options.errors import ModelLoadError

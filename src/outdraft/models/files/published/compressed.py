@@ -19,10 +19,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.fp4 import four_bit_linear
 from outdraft.models.files.published.fp8 import ACTIVATION_PARTS, block_of, float_linear, require_cover
-from outdraft.models.files.published.linear import Affine, StoredLinear, find_grid, ordered_groups, require_part
+from outdraft.models.files.published.linear import Affine, Found, StoredLinear, find_grid, ordered_groups, require_part
 from outdraft.models.files.published.settings import CURE, Told, choose, refuse
 from outdraft.models.files.published.strategies import require_strategy
 from outdraft.models.files.published.words import PACKED_BITS, per_word, unpack_words

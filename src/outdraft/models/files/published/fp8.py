@@ -13,8 +13,7 @@ integrations/finegrained_fp8.py (https://github.com/huggingface/transformers). A
 
 from torch import Tensor
 
-from outdraft.models.files.published.found import Found
-from outdraft.models.files.published.linear import StoredLinear, require_part
+from outdraft.models.files.published.linear import Found, StoredLinear, require_part
 from outdraft.models.files.published.settings import Told, choose, refuse
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.source import TensorSource

@@ -15,9 +15,9 @@ https://arxiv.org/abs/2210.17323.
 
 from collections.abc import Mapping
 
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.linear import (
     Affine,
+    Found,
     StoredLinear,
     find_grid,
     neighbour_groups,

@@ -8,7 +8,7 @@ and the integers are handed over as they are: symmetric 4 bits on 4, symmetric 8
 of 4 bits. Everything else becomes a float weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -93,6 +93,16 @@ class StoredLinear:
             return self.read_floats()
         assert self.read is not None
         return self.read().whole()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a format's reader finds in a checkpoint."""
+
+    name: str  # of the format, for the variant: "gptq"
+    maps: Mapping[str, StoredLinear]  # by Hugging Face's name of the module ("model.layers.0.mlp.up_proj")
+    unread: tuple[str, ...] = ()  # endings of tensors that say nothing of the weights
+    notes: tuple[str, ...] = ()  # what is not done as its maker does it
 
 
 def find_grid(bits: int, num_in: int, zeros: Tensor, middle: int, groups: Tensor | None) -> Grid | None:
