@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Needs
 from outdraft.models.adapter.anatomy import Anatomy
-from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending
+from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending, removing
 from outdraft.models.adapter.exact_rows import ExactRows
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
@@ -37,11 +37,11 @@ class TransformersNetwork:
     `reads_ids`: their decoder looks at token ids besides the embeddings.
     """
 
-    def __init__(self, model: Any, config: ModelConfig, anatomy: Anatomy, *, reads_ids: bool = False) -> None:
+    def __init__(self, model: Any, config: ModelConfig, anatomy: Anatomy) -> None:
         self.config = config
         self.exact = False
         self.unknown: set[str] = set()
-        self.reads_ids = reads_ids
+        self.reads_ids = False
         self.model = model
         self._anatomy = anatomy
         self._table: nn.Module = model.get_input_embeddings()
@@ -147,12 +147,8 @@ class TransformersNetwork:
     @contextmanager
     def _tapping(self, one: Attending, wanted: Mapping[int, nn.Module], taken: dict[int, Tensor]) -> Iterator[None]:
         """Put what the layers return in this pass into `taken`."""
-        handles = [layer.register_forward_hook(self._taker(one, i, taken)) for i, layer in wanted.items()]
-        try:
+        with removing([layer.register_forward_hook(self._taker(one, i, taken)) for i, layer in wanted.items()]):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _taker(self, one: Attending, tap: int, taken: dict[int, Tensor]) -> Callable[[nn.Module, Any, Any], None]:
         def take(module: nn.Module, args: Any, out: Any) -> None:
@@ -188,14 +184,13 @@ def whole_passes_only(kind: str) -> str:
 def _seeing(one: Attending, module: nn.Module | None) -> Iterator[list[Tensor]]:
     """What the module is given in this pass."""
     seen: list[Tensor] = []
-    if module is None:
+
+    def note(own: nn.Module, args: Any) -> None:
+        if is_attending(one):
+            seen.append(args[0])
+
+    with removing([module.register_forward_pre_hook(note)] if module is not None else []):
         yield seen
-        return
-    handle = module.register_forward_pre_hook(lambda own, args: seen.append(args[0]) if is_attending(one) else None)
-    try:
-        yield seen
-    finally:
-        handle.remove()
 
 
 class _Result(dict[Any, Any]):

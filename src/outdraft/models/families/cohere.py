@@ -11,7 +11,6 @@ from outdraft.models.networks.config import ModelConfig
 
 
 def _read(fields: Fields) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     fields.get("rms_norm_eps", float, 1e-5)  # stands in some files and is not used
     period = fields.get("sliding_window_pattern", int, 4)
     kinds = fields.layer_kinds(every_nth_full(fields.layers("num_hidden_layers"), period))
@@ -32,11 +31,10 @@ def _read(fields: Fields) -> ModelConfig:
         norm_eps=fields.get("layer_norm_eps", float, 1e-5),
         parallel_residual=True,
         shared_norm=True,
-        qkv_bias=bias,
-        out_bias=bias,
         tie_embeddings=is_tied,
         logit_scale=fields.get("logit_scale", float, 0.0625),
         windows=fields.windows_of(kinds, fields.sliding_window(4096)),
+        **fields.attention_biases(),
     )
     return config.turned_where([kind == SLIDING for kind in kinds])
 

@@ -20,7 +20,6 @@ _THETAS = {FULL: 1e6, SLIDING: 1e4}  # Gemma 3's
 def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
     layers = fields.layers("num_hidden_layers")
     kinds = fields.layer_kinds(every_nth_full(layers, fields.get("sliding_window_pattern", int, period)))
-    bias = fields.get("attention_bias", bool, False)
     if fields.get("use_bidirectional_attention", bool, False):
         raise fields.error("use_bidirectional_attention", True, "rows see what is before them")
     cap, logit_cap = ("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0)
@@ -38,8 +37,6 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         head_dim=256,
         norm="rms32",
         post_norm=True,
-        qkv_bias=bias,
-        out_bias=bias,
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         activation=fields.activation("hidden_activation", fields.activation("hidden_act", "gelu_pytorch_tanh")),
         embedding_scale=hidden**0.5,
@@ -47,6 +44,7 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         score_cap=maybe(*cap),
         logit_cap=maybe(*logit_cap),
         windows=fields.windows_of(kinds, fields.sliding_window(4096)),
+        **fields.attention_biases(),
         **special,
     )
 

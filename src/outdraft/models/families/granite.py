@@ -10,19 +10,17 @@ from outdraft.models.networks.config import ModelConfig
 
 
 def _read(fields: Fields) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     divisor = fields.get("logits_scaling", float, 1.0)
     if divisor == 0:
         raise fields.error("logits_scaling", divisor, "a divisor of the logits")
     return read_common(
         fields,
-        qkv_bias=bias,
-        out_bias=bias,
         mlp_bias=fields.get("mlp_bias", bool, False),
         embedding_scale=fields.get("embedding_multiplier", float, 1.0),
         score_scale=fields.get("attention_multiplier", float, 1.0),
         residual_scale=fields.get("residual_multiplier", float, 1.0),
         logit_scale=1 / divisor,
+        **fields.attention_biases(),
     )
 
 

@@ -16,7 +16,6 @@ _THETA = 500000.0  # OLMo 3's
 
 
 def _read(fields: Fields, **special: Any) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     return read_common(
         fields,
         norm="rms32",
@@ -25,8 +24,7 @@ def _read(fields: Fields, **special: Any) -> ModelConfig:
         post_norm=True,
         qk_norm=True,
         qk_norm_whole=True,
-        qkv_bias=bias,
-        out_bias=bias,
+        **fields.attention_biases(),
         **special,
     )
 

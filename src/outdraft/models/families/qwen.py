@@ -33,17 +33,15 @@ def _write2(config: ModelConfig) -> dict[str, object]:
 
 
 def _read3(fields: Fields) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     theta, max_len = (5e5, 128000) if fields.name == "qwen3_vl_text" else (10000.0, 32768)
     return read_common(
         fields,
         head_dim=128,
         theta=theta,
         max_len=max_len,
-        qkv_bias=bias,
-        out_bias=bias,
         qk_norm=True,
         windows=_windows(fields),
+        **fields.attention_biases(),
     )
 
 

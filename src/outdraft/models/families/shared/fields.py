@@ -145,6 +145,11 @@ class Fields:
     def maybe_int(self, key: str) -> int | None:
         return self.get(key, int) if self.has(key) else None
 
+    def attention_biases(self, default: bool = False) -> dict[str, bool]:
+        """Of queries, keys and values, and of the map behind them."""
+        bias = self.get("attention_bias", bool, default)
+        return {"qkv_bias": bias, "out_bias": bias}
+
     def activation(self, key: str, default: str) -> str:
         """The feed-forward's non-linearity."""
         name = self.get(key, str, default)
