@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.spelling import byte_of_character, read_spelling
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
 from outdraft.options.errors import ModelLoadError
+from tests.helpers.byte_codec import ByteCodec
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -54,7 +54,6 @@ class TransformersNetwork:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return next(self._table.parameters()).device
 
     @property
@@ -63,7 +62,6 @@ class TransformersNetwork:
 
     @property
     def num_parameters(self) -> int:
-        """The number of parameters; tied weights count once."""
         return sum(one.numel() for one in self.model.parameters())
 
     @property
@@ -115,11 +113,9 @@ class TransformersNetwork:
         return RunOutput(hidden=hidden, taps=taken)
 
     def logits(self, h: Tensor) -> Tensor:
-        """Final norm and head: [M, D] -> [M, V]."""
         return self.head(self.norm(h))
 
     def norm(self, h: Tensor) -> Tensor:
-        """The final norm alone: [M, D] -> [M, D]."""
         with self._apart(len(h)):
             return h if self._anatomy.norm is None else self._anatomy.norm(h[None])[0]  # type: ignore[no-any-return]
 

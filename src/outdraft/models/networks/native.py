@@ -154,7 +154,11 @@ class NativeDecoder(PackedNetwork):
         self.config, self.num_parameters = packed.config, packed.num_parameters
         self.stack, self.kernels = packed.stack, packed.stack.kind
         self.embedding = table = packed.embedding
-        self.table: Tensor | BlockWeight | Stack = self.stack if table is None else _rows_of(table)
+        self.table: Tensor | BlockWeight | Stack
+        if isinstance(table, BlockEmbedding):
+            self.table = BlockWeight(parts=table.blocks.held())
+        else:
+            self.table = self.stack if table is None else table
         self.embedding_scale = embedding_scale(self.config)
         self.dtype, self.device = torch.bfloat16, torch.device("cpu")
         self.rope = RopeTables(self.config.rope_kinds())
@@ -176,10 +180,6 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
     if spans is None:
         raise CapabilityError("the native kernels need a cache, and this context has none")
     return spans
-
-
-def _rows_of(embedding: Tensor | BlockEmbedding) -> Tensor | BlockWeight:
-    return embedding if isinstance(embedding, Tensor) else BlockWeight(parts=embedding.blocks.held())
 
 
 def _pack(decoder: Decoder) -> PackedWeights:
