@@ -172,20 +172,14 @@ def read_templates(directory: Path, said: Any) -> Mapping[str, Any]:
 
 def note_further(where: str, template: Any) -> None:
     """Note which of several named templates no conversation is written by."""
-    unused = {str(one["name"]): one["template"] for one in _entries(template) if _is_further(one)}
+    entries = [one for one in template if isinstance(one, Mapping)] if isinstance(template, list) else []
+    named = {str(one["name"]): one["template"] for one in entries if {"name", "template"} <= set(one)}
+    unused = {name: text for name, text in named.items() if name not in _TAKEN}
     note(where, unused, "left out: a conversation is written by default or tool_use alone")
 
 
 def _listed(named: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "template": template} for name, template in named.items()]
-
-
-def _entries(template: Any) -> list[Any]:
-    return template if isinstance(template, list) else []
-
-
-def _is_further(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and {"name", "template"} <= set(entry) and entry["name"] not in _TAKEN
 
 
 _GENERATION = "generation_config.json"

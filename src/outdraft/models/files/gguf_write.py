@@ -6,7 +6,7 @@ vocabulary and the chat template go along. One tensor is in memory at a time.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import fields
 from functools import partial
@@ -58,14 +58,19 @@ def write_gguf(directory: Path, path: Path) -> None:
     for name, (shape, kind, _) in tensors.items():
         size = prod(shape) * (4 if kind == "F32" else 2)
         writer.add_tensor_info(name, shape, np.dtype(np.float32), size, gguf.GGMLQuantizationType[kind])
+    whole = (read() if kind != "F32" else read().float() for _, kind, read in tensors.values())
+    write_file(writer, (tensor.contiguous().view(torch.uint8).numpy() for tensor in whole))
+    _require_same(directory, path, config)
+
+
+def write_file(writer: Any, tensors: Iterable[np.ndarray[Any, Any]]) -> None:
+    """What the writer of the gguf package was told, and the tensors one by one."""
     with closing(writer):
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        for _, kind, read in tensors.values():
-            tensor = read() if kind != "F32" else read().float()
-            writer.write_tensor_data(tensor.contiguous().view(torch.uint8).numpy())
-    _require_same(directory, path, config)
+        for tensor in tensors:
+            writer.write_tensor_data(tensor)
 
 
 def _require_same(directory: Path, path: Path, config: ModelConfig) -> None:
