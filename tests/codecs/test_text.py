@@ -159,6 +159,13 @@ def test_config_decides_start_and_end(tmp_path: Path):
     assert TextCodec.load(tmp_path).eos_token_ids == {0, 2}
 
 
+@pytest.mark.parametrize("said", ["{}", '{"eos_token_id": null}'])
+def test_ends_that_are_known_from_elsewhere_stay_where_none_is_named(tmp_path: Path, said: str):
+    small(tmp_path, eos_token="</s>")
+    (tmp_path / "generation_config.json").write_text(said)
+    assert TextCodec.load(tmp_path, eos_token_ids=[0]).eos_token_ids == {0, 2}
+
+
 def test_errors_name_the_file(tmp_path: Path):
     with pytest.raises(ModelLoadError, match=r"no tokenizer\.json"):
         TextCodec.load(tmp_path)

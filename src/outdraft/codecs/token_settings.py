@@ -221,8 +221,8 @@ def read_ends(directory: Path, otherwise: Iterable[int]) -> list[int]:
     )
     note(where, asked, "not the defaults here: give them with each request")
     note(where, changes, "not applied: the text follows the model's own distribution", level=logging.WARNING)
-    eos = said.get("eos_token_id", list(otherwise))
-    ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    eos = said.get("eos_token_id")
+    ids = list(otherwise) if eos is None else eos if isinstance(eos, list) else [eos]
     return list(check_value("eos_token_id", ids, Seq[int], of=where, error=ModelLoadError))
 
 
