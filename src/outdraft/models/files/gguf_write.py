@@ -39,7 +39,8 @@ def write_gguf(directory: Path, path: Path) -> None:
         ModelLoadError: no `gguf` package, or a model that the format's common subset does not hold.
     """
     raw = read_json(directory / "config.json")
-    config = find_architecture(raw).read(raw, strict=True)
+    kind = find_architecture(raw)
+    config = kind.read(raw, strict=True)
     arch = next((name for name in ARCHITECTURES if FAMILIES[name].model_type == config.architecture), None)
     if arch is None or raw.get("quantization_config"):
         raise ModelLoadError(
@@ -52,7 +53,8 @@ def write_gguf(directory: Path, path: Path) -> None:
         raise ModelLoadError("GGUF files are written by the gguf package: `pip install gguf`") from error
     writer = gguf.GGUFWriter(path, arch)
     _add_shape(writer, config)
-    tensors = _tensors(TensorStore(directory), FAMILIES[arch], config)
+    store = TensorStore(directory)
+    tensors = _tensors(store, [name for name in store if not name.endswith(kind.ignored)], FAMILIES[arch], config)
     tensors |= _add_rope(gguf, writer, config)
     add_vocabulary(writer, directory, raw, config.vocab_size)
     for name, (shape, kind, _) in tensors.items():
@@ -88,8 +90,8 @@ def _require_same(directory: Path, path: Path, config: ModelConfig) -> None:
 Written = tuple[tuple[int, ...], str, Callable[[], Tensor]]  # shape, type, how to read it
 
 
-def _tensors(store: TensorStore, family: GgufFamily, config: ModelConfig) -> dict[str, Written]:
-    """By llama.cpp's names."""
+def _tensors(store: TensorStore, names: list[str], family: GgufFamily, config: ModelConfig) -> dict[str, Written]:
+    """Those of these names, by llama.cpp's."""
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if family.is_permuted else {}
 
     def read(name: str) -> Tensor:
@@ -103,7 +105,7 @@ def _tensors(store: TensorStore, family: GgufFamily, config: ModelConfig) -> dic
         stored = store.dtype_name(name)
         return stored if len(store.shape(name)) == 2 and stored in ("BF16", "F16") else "F32"
 
-    return {theirs_of(name, family): (store.shape(name), kind(name), partial(read, name)) for name in store}
+    return {theirs_of(name, family): (store.shape(name), kind(name), partial(read, name)) for name in names}
 
 
 def _add_shape(writer: Any, config: ModelConfig) -> None:
