@@ -138,9 +138,10 @@ def ordered_groups(index: Tensor, num_groups: int, name: str, source: TensorSour
     Raises `ModelLoadError` for a group that is not there.
     """
     index = index.long()
-    if len(index) and (int(index.min()) < 0 or int(index.max()) >= num_groups):
+    strange = index[(index < 0) | (index >= num_groups)]
+    if len(strange):
         raise ModelLoadError(
-            f"tensor '{name}' in {source.origin} names group {int(index.max())} of {num_groups}: download it again"
+            f"tensor '{name}' in {source.origin} names group {int(strange[0])} of {num_groups}: download it again"
         )
     if len(index) % num_groups == 0:
         size = len(index) // num_groups
