@@ -3,7 +3,7 @@
 A head of another project lies in model.safetensors, in a file of its own name, or in PyTorch's pickles.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
@@ -23,8 +23,14 @@ class NamedTensors(TensorSource):
     def __getitem__(self, name: str) -> Tensor:
         return self._source[self._names[name]]
 
-    def names(self) -> Collection[str]:
-        return self._names
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self._source.shape(self._names[name])
@@ -42,8 +48,14 @@ class HeldTensors(TensorSource):
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
 
-    def names(self) -> Collection[str]:
-        return self._tensors
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._tensors[name].shape)

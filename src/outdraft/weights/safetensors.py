@@ -8,7 +8,7 @@ interrupted download leaves behind (an index without its shards, an empty or cut
 
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,14 @@ class TensorStore(TensorSource):
         tensor, scales = _stored(self._headers[name], name), self._scales.get(name + SCALES)
         return tensor if scales is None else times_scales(tensor, _stored(scales, name + SCALES))
 
-    def names(self) -> Collection[str]:
-        return self._headers
+    def __contains__(self, name: object) -> bool:
+        return name in self._headers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self._headers[name].shape

@@ -1,7 +1,7 @@
 """What every source of weights offers: tensors by name, and their shapes and types without reading them."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -18,17 +18,8 @@ class TensorSource(Mapping[str, Tensor]):
     origin: Path
 
     @abstractmethod
-    def names(self) -> Collection[str]:
-        """Those of all tensors."""
-
     def __contains__(self, name: object) -> bool:
-        return name in self.names()  # `Mapping`'s own way would read the tensor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
-
-    def __len__(self) -> int:
-        return len(self.names())
+        """Whether there is such a tensor; `Mapping`'s own way would read it."""
 
     @abstractmethod
     def shape(self, name: str) -> tuple[int, ...]:

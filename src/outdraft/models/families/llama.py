@@ -76,8 +76,9 @@ def kinds_of(config: ModelConfig) -> list[str]:
 
 
 def _read(fields: Fields) -> ModelConfig:
+    bias = fields.get("attention_bias", bool, False)
     fields.only(is_llama_config=True)
-    return read_common(fields, mlp_bias=fields.get("mlp_bias", bool, False), **fields.attention_biases())
+    return read_common(fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False))
 
 
 def _write(config: ModelConfig) -> dict[str, object]:

@@ -7,7 +7,7 @@ fingerprint is refused.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -48,13 +48,19 @@ class WithBorrowed(TensorSource):
 
     def __init__(self, own: TensorSource, borrowed: Mapping[str, Tensor]) -> None:
         self.origin, self._own, self._borrowed = own.origin, own, borrowed
-        self._names = dict.fromkeys((*own, *borrowed))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._borrowed or name in self._own
 
     def __getitem__(self, name: str) -> Tensor:
         return self._borrowed[name] if name in self._borrowed else self._own[name]
 
-    def names(self) -> Collection[str]:
-        return self._names
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from self._borrowed
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._borrowed)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._borrowed[name].shape) if name in self._borrowed else self._own.shape(name)

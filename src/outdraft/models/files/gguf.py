@@ -9,7 +9,7 @@ Linear maps and embeddings whose blocks of integers we know (`nn/quant/blocks.py
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 
@@ -141,8 +141,14 @@ class GgufModel(TensorSource):
                     return restore_rows(tensor, heads)
         return tensor
 
-    def names(self) -> Collection[str]:
-        return self._names
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     def shape(self, name: str) -> tuple[int, ...]:
         theirs = self._names[name]

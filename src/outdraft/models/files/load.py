@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.families.shared.fields import all_ends
-from outdraft.models.families.shared.naming import EMBEDDING, HEAD, Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.families.shared.naming import EMBEDDING, HEAD, Architecture, Entry, stored_shapes
+from outdraft.models.families.shared.rounded_names import stored_entries
 from outdraft.models.files.borrowed import BORROWED, TABLES, TargetTables, declaration, with_borrowed
 from outdraft.models.files.gguf import GgufModel
 from outdraft.models.files.misfit import refuse_misfit

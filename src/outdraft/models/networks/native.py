@@ -190,7 +190,7 @@ def _pack(decoder: Decoder) -> PackedWeights:
             f"{decoder.device}; run it through PyTorch"
         )
     assert norm is not None
-    stack = empty_stack(config)
+    stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
     for index, layer in enumerate(decoder.layers):
         assert isinstance(layer, Block)
         stack.set_layer(index, parts_of(layer))
@@ -202,11 +202,6 @@ def _pack(decoder: Decoder) -> PackedWeights:
         final_norm=norm,
         num_parameters=decoder.num_parameters,
     )
-
-
-def empty_stack(config: ModelConfig) -> Stack:
-    """Of this shape, for the machine's kernels and as many threads as PyTorch has now."""
-    return Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
 
 
 def embedding_scale(config: ModelConfig) -> float:

@@ -16,7 +16,7 @@ import torch
 
 from outdraft.core.c_library import give_back_freed
 from outdraft.kernels.checksum import checksum
-from outdraft.models.networks.native import NativeDecoder, empty_stack
+from outdraft.models.networks.native import NativeDecoder
 from outdraft.models.remake.packed_cache import kept_file
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
@@ -53,7 +53,7 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
         found = pool.map(lambda part: checksum(start + part.offset, part.size), parts)
         if [part.checksum for part in parts] != list(found):
             return None
-    stack = empty_stack(pieces.config)
+    stack = pieces.empty_stack()
     stack.lender = pages
     for index, unit in enumerate(file.units):
         stack.lend_unit(index, start + unit.offset, unit.size)

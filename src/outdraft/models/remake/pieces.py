@@ -16,14 +16,15 @@ from torch import Tensor
 from outdraft.kernels.decoder import grid
 from outdraft.kernels.decoder.matrix import Packable, Weight
 from outdraft.kernels.decoder.stack import LayerParts, Stack
-from outdraft.kernels.threads import torch_threads
+from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.threads import num_threads, torch_threads
 from outdraft.models.families.shared.naming import EMBEDDING, HEAD
 from outdraft.models.files.load import StoredWeights
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import NativeDecoder, PackedWeights, empty_stack
-from outdraft.models.networks.packable import weight_of_blocks
+from outdraft.models.networks.native import NativeDecoder, PackedWeights, shape_of
 from outdraft.models.remake.quantize import require_roundable
-from outdraft.nn.quant.block_linear import BlockEmbedding, Blocks
+from outdraft.models.remake.rounded_pieces import rounded_tensors, rounded_weight, table_of_blocks
+from outdraft.nn.quant.block_linear import BlockEmbedding
 from outdraft.nn.quant.config import QuantConfig
 
 
@@ -109,10 +110,9 @@ class Pieces:
     def table_over(self, rows: Tensor) -> Tensor | BlockEmbedding:
         """The embedding that these bytes are."""
         rows, quant = rows.view(self.config.vocab_size, -1), self.config.quant
-        if quant is None or not (parts := quant.parts_of("embedding", 0)):
+        if quant is None or not quant.parts_of("embedding", 0):
             return rows.view(self.stored.dtype)
-        ((kind, _),) = parts
-        return BlockEmbedding.over(kind, rows, self.stored.dtype)
+        return table_of_blocks(quant, rows, self.stored.dtype)
 
     def final_norm(self) -> Tensor:
         """The final norm alone: [D] float32, a layer norm's followed by its bias."""
@@ -122,7 +122,7 @@ class Pieces:
 
     def pack(self) -> NativeDecoder:
         """A decoder on the native kernels, packed in memory, a piece at a time. Raises `ModelLoadError`."""
-        stack = empty_stack(self.config)
+        stack = self.empty_stack()
         for index in range(self.config.num_layers):
             stack.set_layer(index, self.layer(index))
         ends = self.ends()
@@ -136,6 +136,10 @@ class Pieces:
         return NativeDecoder(
             PackedWeights(config=self.config, stack=stack, embedding=table, final_norm=norm, num_parameters=count)
         )
+
+    def empty_stack(self) -> Stack:
+        """Of this shape, for the machine's kernels and as many threads as PyTorch has now."""
+        return Stack(shape_of(self.config), self.config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
 
     @torch.no_grad()
     def _read(self, names: Iterable[str]) -> dict[str, Tensor]:
@@ -160,7 +164,7 @@ class Pieces:
         whole, quant = read.get(f"{name}.weight"), self.config.quant
         if whole is None:
             assert quant is not None
-            return _rounded_weight(quant, name, read, bias)
+            return rounded_weight(quant, name, read, bias)
         if self.rounding is None or not self.rounding.covers(name):
             return Weight(bits=16, values=whole, bias=bias)
         bits, group = self.rounding.bits_at(name), self.rounding.group_size
@@ -185,7 +189,7 @@ def tensors_for(config: ModelConfig, dtype: torch.dtype) -> Iterator[tuple[str, 
             yield f"{name}.{part}", torch.empty(dim, dtype=kind, device="meta")
 
     def linear(name: str, num_in: int, num_out: int, *, bias: bool = False) -> Iterator[tuple[str, Tensor]]:
-        kept = {} if config.quant is None else _rounded_tensors(config.quant, name, num_in, num_out)
+        kept = {} if config.quant is None else rounded_tensors(config.quant, name, num_in, num_out)
         plain = f"{name}.weight" if name != "embedding" else name
         yield from (kept or {plain: torch.empty(num_out, num_in, dtype=dtype, device="meta")}).items()
         if bias:
@@ -212,29 +216,3 @@ def _unfilled(like: Tensor) -> Tensor:
     """In memory; floats are NaN, so that what is not read shows."""
     made = torch.empty(like.shape, dtype=like.dtype)
     return made.fill_(float("nan")) if made.is_floating_point() else made
-
-
-def _rounded_tensors(quant: QuantConfig, name: str, num_in: int, num_out: int) -> dict[str, Tensor]:
-    """Empty tensors of a linear map, or of "embedding", by our names; none for one that is not rounded."""
-    if parts := quant.parts_of(name, num_out):
-        blocks = Blocks(parts, num_in, torch.device("meta"))
-        return {f"{name}.blocks.{part}": tensor for part, tensor in blocks.named_buffers()}
-    if name == "embedding" or not quant.covers(name):
-        return {}
-    bits, group = quant.bits_at(name), quant.group_size
-    grid.require_groups(name, num_in, bits, group)
-    stored, kind = (num_in, torch.int8) if bits == 8 else (num_in // 2, torch.uint8)
-    groups = num_in // group if group else 1
-    return {
-        f"{name}.qweight": torch.empty(num_out, stored, dtype=kind, device="meta"),
-        f"{name}.scales": torch.empty(num_out, groups, dtype=torch.float32, device="meta"),
-    }
-
-
-def _rounded_weight(quant: QuantConfig, name: str, read: Mapping[str, Tensor], bias: Tensor | None) -> Packable:
-    """A rounded linear map as it was read."""
-    if not (parts := quant.parts_of(name, 0)):
-        bits, group = quant.bits_at(name), quant.group_size
-        return Weight(bits=bits, values=read[f"{name}.qweight"], scales=read[f"{name}.scales"], bias=bias, group=group)
-    held = [(kind, read[f"{name}.blocks.{i}"]) for i, (kind, _) in enumerate(parts)]
-    return weight_of_blocks(held, bias, quant.factors_of(name))

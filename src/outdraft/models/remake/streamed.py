@@ -23,7 +23,7 @@ from torch import Tensor
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.rows import Span
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import PackedNetwork, embedding_scale, empty_stack
+from outdraft.models.networks.native import PackedNetwork, embedding_scale
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
@@ -48,7 +48,7 @@ class StreamedDecoder(PackedNetwork):
         self.num_parameters = pieces.num_parameters
         remake = partial(remake_packed, packed, pieces)
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
-        self.stack = empty_stack(config)
+        self.stack = pieces.empty_stack()
         self.kernels = self.stack.kind
         self.rope = RopeTables(config.rope_kinds())
         self._norm = pieces.final_norm()

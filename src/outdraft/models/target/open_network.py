@@ -17,7 +17,8 @@ from outdraft.kernels.library import wanted_kind
 from outdraft.models.adapter.load import load_adapted
 from outdraft.models.families.catalogue import ARCHITECTURES
 from outdraft.models.files.borrowed import TargetTables
-from outdraft.models.files.load import StoredWeights, fill_decoder, named_dtype, open_weights, read_json
+from outdraft.models.files.half import in_kernels_type
+from outdraft.models.files.load import StoredWeights, fill_decoder, open_weights, read_json
 from outdraft.models.files.peft_adapter import refuse_lone_adapter
 from outdraft.models.files.wrapper import text_kind
 from outdraft.models.networks.config import ModelConfig
@@ -73,27 +74,10 @@ def open_model(
         return OpenedModel(path=path, dtype=dtype, device=device, stored=None, pieces=None)
     stored = open_weights(path, dtype, tables, blocks=True)
     if stored.dtype == torch.float16:
-        stored = _in_kernels_type(stored, dtype, device)
+        stored = in_kernels_type(stored, dtype, device)
     is_native = streams or can_pack(stored.config, stored.dtype, device)
     pieces = Pieces(stored=stored) if is_native else None
     return OpenedModel(path=path, dtype=dtype, device=device, stored=stored, pieces=pieces)
-
-
-def _in_kernels_type(stored: StoredWeights, asked: str | torch.dtype | None, device: torch.device) -> StoredWeights:
-    """Float16 weights, to be read as bfloat16 where the kernels compute that; one line says so.
-
-    asked: the number format that the caller gave; None and "auto" are none. bfloat16 has the range of float32 and eight
-    bits of precision, float16 eleven: nothing overflows, and most numbers are rounded once more
-    (docs/files_of_others.md says by how much). Through PyTorch a CPU takes about three times as long.
-    """
-    if named_dtype(asked) is not None or not can_pack(stored.config, torch.bfloat16, device):
-        return stored
-    _log.warning(
-        "%s is stored as float16 and computed as bfloat16, which the native kernels know: its numbers are rounded once "
-        "more (dtype='float16' keeps them, and runs through PyTorch, more slowly)",
-        stored.source.origin.name,
-    )
-    return replace(stored, dtype=torch.bfloat16)
 
 
 def load_network(

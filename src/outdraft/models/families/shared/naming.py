@@ -4,16 +4,14 @@ Our `layers.0.qkv.weight` is
     q_proj.weight, k_proj.weight, v_proj.weight    stacked (row blocks of given heights), as in Llama
     attn.c_attn.weight                             transposed (GPT-2 keeps [in, out])
     attention.query_key_value.weight               interleaved (GPT-NeoX: q, k, v head by head)
-In place of a rounded weight there stand
-    layers.0.out.qweight, .scales                  on our grid of integers, one row an output
-    layers.0.qkv.blocks.0, .blocks.1, .blocks.2    blocks of a GGUF file: q, k and v as stored
+What stands in place of a rounded weight says `rounded_names.py`.
 
 A family that differs from Llama only in names, in which maps are stored fused, or in how numbers are stored (norms as
 w - 1, rotary pairs as neighbours) is one `LayerNames`; which of the parts exist says its `ModelConfig`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -21,7 +19,6 @@ from torch import Tensor
 
 from outdraft.models.families.shared.fields import Fields, check_keys
 from outdraft.models.networks.config import ModelConfig
-from outdraft.options.errors import ModelLoadError
 
 EMBEDDING, HEAD = ("embedding", "embedding.blocks.0"), ("lm_head.weight", "lm_head.blocks.0")  # either may be tied
 LINEAR_MAPS = ("qkv", "out", "up", "down")  # of a layer
@@ -212,49 +209,3 @@ def layer_entries(
     yield from linear(f"{us}.out", [f"{them}.{names.out}"], config.out_bias)
     yield from linear(f"{us}.up", up, config.mlp_bias, heights=inner)
     yield from linear(f"{us}.down", [f"{them}.{names.down}"], config.mlp_bias)
-
-
-def stored_entries(table: Iterable[Entry], config: ModelConfig) -> Iterable[Entry]:
-    """The table with the entries of what is stored in place of every weight that is rounded.
-
-    Raises `ModelLoadError` for blocks that are not those of the stored tensors, or of one of two tied tables.
-    """
-    quant = config.quant
-    assert quant is not None
-    if config.tie_embeddings and bool(quant.parts_of("embedding", 0)) != bool(quant.parts_of("lm_head", 0)):
-        raise ModelLoadError(
-            "config.json: quantization_config has blocks of one of embedding and lm_head, which are tied"
-        )
-    for entry in table:
-        stem, _, kind = entry.ours.rpartition(".")
-        name = "embedding" if entry.ours == "embedding" else stem
-        if kind not in ("weight", "embedding"):
-            yield entry
-        elif parts := quant.parts_of(name, 0):
-            rows = tuple(count for _, count in parts)
-            if len(rows) != len(entry.theirs) or (len(rows) > 1 and rows != entry.heights):
-                raise ModelLoadError(
-                    f"config.json: quantization_config has blocks of {name} with {rows} outputs, and the model has "
-                    f"{entry.heights or len(entry.theirs)}"
-                )
-            yield from _block_entries(name, entry)
-        elif is_linear(name) and quant.covers(name):
-            layout = Layout.STACKED if entry.layout is Layout.TRANSPOSED else entry.layout
-            for part in ("qweight", "scales"):
-                theirs = tuple(f"{one.removesuffix('.weight')}.{part}" for one in entry.theirs)
-                yield replace(entry, ours=f"{name}.{part}", theirs=theirs, layout=layout)
-        else:
-            yield entry
-
-
-def _block_entries(name: str, entry: Entry) -> Iterable[Entry]:
-    for i, theirs in enumerate(entry.theirs):
-        heads = entry.pairs[i : i + 1]
-        yield Entry(
-            ours=f"{name}.blocks.{i}",
-            theirs=(f"{theirs.removesuffix('.weight')}.blocks",),
-            layout=Layout.STACKED if entry.layout is Layout.TRANSPOSED else entry.layout,
-            num_heads=entry.num_heads,
-            turned=entry.turned if any(heads) else 0,
-            pairs=heads,
-        )

@@ -4,7 +4,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from torch import Tensor
@@ -161,8 +161,13 @@ class PublishedModel(TensorSource):
     def __contains__(self, name: object) -> bool:
         return name in self._maps or name in self._kept or name in self._plain
 
-    def names(self) -> Collection[str]:
-        return [*self._maps, *self._kept, *sorted(self._plain)]
+    def __iter__(self) -> Iterator[str]:
+        yield from self._maps
+        yield from self._kept
+        yield from sorted(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._maps) + len(self._kept) + len(self._plain)
 
     def shape(self, name: str) -> tuple[int, ...]:
         if name in self._maps:
