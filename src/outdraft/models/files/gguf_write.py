@@ -66,7 +66,7 @@ def write_gguf(directory: Path, path: Path) -> None:
 
 
 def write_file(writer: Any, tensors: Iterable[np.ndarray[Any, Any]]) -> None:
-    """What the writer of the gguf package was told, and the tensors one by one."""
+    """Write the file: the metadata that its writer holds, and the tensors one by one."""
     with closing(writer):
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
