@@ -39,8 +39,8 @@ def write_gguf(directory: Path, path: Path) -> None:
         ModelLoadError: no `gguf` package, or a model that the format's common subset does not hold.
     """
     raw = read_json(directory / "config.json")
-    kind = find_architecture(raw)
-    config = kind.read(raw, strict=True)
+    architecture = find_architecture(raw)
+    config = architecture.read(raw, strict=True)
     arch = next((name for name in ARCHITECTURES if FAMILIES[name].model_type == config.architecture), None)
     if arch is None or raw.get("quantization_config"):
         raise ModelLoadError(
@@ -54,7 +54,8 @@ def write_gguf(directory: Path, path: Path) -> None:
     writer = gguf.GGUFWriter(path, arch)
     _add_shape(writer, config)
     store = TensorStore(directory)
-    tensors = _tensors(store, [name for name in store if not name.endswith(kind.ignored)], FAMILIES[arch], config)
+    names = [name for name in store if not name.endswith(architecture.ignored)]
+    tensors = _tensors(store, names, FAMILIES[arch], config)
     tensors |= _add_rope(gguf, writer, config)
     add_vocabulary(writer, directory, raw, config.vocab_size)
     for name, (shape, kind, _) in tensors.items():
