@@ -4,10 +4,10 @@ from contextlib import suppress
 
 import pytest
 
+from outdraft.codecs.grammar.counting import TooDeep
 from outdraft.codecs.grammar.counting.lark import count_lark
 from outdraft.codecs.grammar.counting.regex import count_regex
 from outdraft.codecs.grammar.counting.schema import count_schema
-from outdraft.codecs.grammar.counting.too_deep import TooDeep
 from outdraft.codecs.grammar.spelling import MOST_LETTERS, spell
 from outdraft.options.errors import RequestError
 from outdraft.options.structured import StructuredOutputsParams as Params

@@ -5,10 +5,10 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.stops import StopStrings, StopTable
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
+from tests.helpers.byte_codec import ByteCodec
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

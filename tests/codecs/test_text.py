@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.spelling import byte_of_character, read_spelling
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
 from outdraft.options.errors import ModelLoadError
+from tests.helpers.byte_codec import ByteCodec
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -157,6 +157,13 @@ def test_config_decides_start_and_end(tmp_path: Path):
     assert TextCodec.load(tmp_path).eos_token_ids == {0, 2}
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')  # the tokenizer's own end is one beside it
     assert TextCodec.load(tmp_path).eos_token_ids == {0, 2}
+
+
+@pytest.mark.parametrize("said", ["{}", '{"eos_token_id": null}'])
+def test_ends_that_are_known_from_elsewhere_stay_where_none_is_named(tmp_path: Path, said: str):
+    small(tmp_path, eos_token="</s>")
+    (tmp_path / "generation_config.json").write_text(said)
+    assert TextCodec.load(tmp_path, eos_token_ids=[0]).eos_token_ids == {0, 2}
 
 
 def test_errors_name_the_file(tmp_path: Path):

@@ -6,9 +6,9 @@ import pytest
 from contracts.sides import toy_tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers
 
-from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.text import TextCodec
 from outdraft.drafters.shared.networks.retokenize import Retokenized, encode_end, spell, whole_characters
+from tests.helpers.byte_codec import ByteCodec
 
 WORDS = "once upon a time there was one tiny mouse who went to the sea".split()
 

@@ -19,6 +19,7 @@ from outdraft.nn.rope import RopeConfig
 from outdraft.options.errors import ModelLoadError
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.gguf import GgufFile
+from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
 
 VOCAB = 260
 
@@ -54,6 +55,15 @@ def test_not_a_bit_changes(architecture: str, changes: dict, dtype: torch.dtype,
     assert theirs.config.rope == ours.config.rope and theirs.config.tie_embeddings == ours.config.tie_embeddings
     for name, tensor in tensors_of(ours).items():
         assert torch.equal(tensor.float(), tensors_of(theirs)[name].float()), name
+
+
+def test_buffers_that_are_no_weights_are_left_out(tmp_path: Path):
+    """Llama's first directories hold the rotary frequencies, which every loader computes."""
+    directory = model_directory(tmp_path / "model", windows=())
+    held = read_tensors(directory / SINGLE)
+    save_tensors({**held, "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}, directory / SINGLE)
+    write_gguf(directory, tmp_path / "model.gguf")
+    assert load_model(tmp_path / "model.gguf").config.num_layers == load_model(directory).config.num_layers
 
 
 GEMMA = dict(score_scale=8**-0.5, embedding_scale=32**0.5, logit_cap=30.0, num_layers=8)

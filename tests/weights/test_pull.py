@@ -1,6 +1,7 @@
 """Downloads from a small hub of our own: whole, broken off, spoiled, unknown; what is then listed, and removed."""
 
 import fcntl
+import shutil
 
 import pytest
 from huggingface_hub import constants
@@ -168,6 +169,13 @@ def test_what_is_here_is_listed(hub):
         "a/whole": (len(WEIGHTS) + len(MODEL["config.json"]), COMMIT, ("main",)),
     }
     assert all(resolve(one.name) == one.path for one in list_kept())
+
+
+def test_what_no_name_opens_is_not_listed(hub, tmp_path):
+    """Models of the hub's first years have no owner: `LLM` takes no such name."""
+    path = pull("a/whole").path
+    shutil.copytree(tmp_path / "hub" / "models--a--whole", tmp_path / "hub" / "models--gpt2")
+    assert [(one.name, one.path) for one in list_kept()] == [("a/whole", path)]
 
 
 def test_a_model_is_removed_or_one_file_of_it(hub, tmp_path):

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from lab.smollm2.companions import rounded_matrices
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
-from outdraft.weights.stored_bytes import SCALES, rounded_matrices
+from outdraft.weights.stored_bytes import SCALES
 
 
 @pytest.fixture

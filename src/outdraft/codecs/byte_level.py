@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
+from outdraft.codecs.gguf_cuts import CUTS
+from outdraft.codecs.gguf_cuts import byte_level as cut_bytes
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 
-_QWEN_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_GPT2, _QWEN2 = "GPT2Tokenizer", "Qwen2Tokenizer"
+_GPT2 = "GPT2Tokenizer"
+_CUTS = {_GPT2: "gpt-2", "Qwen2Tokenizer": "qwen2"}  # class -> how `gguf_cuts` calls its way
 _END = "<|endoftext|>"
 
 
@@ -27,24 +27,18 @@ def byte_level(names: Mapping[str, int], merges: str, config: Mapping[str, Any])
     Raises `ModelLoadError` for files that do not fit together, or for a class that splits text otherwise.
     """
     kind = str(config.get("tokenizer_class") or _GPT2).removesuffix("Fast")
-    if kind not in (_GPT2, _QWEN2):
+    if kind not in _CUTS:
         raise ModelLoadError(
             f"tokenizer_class={shown(kind)} is not read from vocab.json and merges.txt, only from a tokenizer.json; "
             + cure()
         )
     lines = (line.partition(" ") for line in merges.splitlines() if not line.startswith("#version:"))
     try:
-        tokenizer = Tokenizer(models.BPE(vocab=dict(names), merges=[(one, two) for one, _, two in lines if two]))
+        tokenizer = cut_bytes(names, [(one, two) for one, _, two in lines if two], CUTS[_CUTS[kind]])
     except Exception as error:  # the library raises bare Exception
         raise ModelLoadError(f"vocab.json and merges.txt do not belong together: {error}") from error
-    if kind == _QWEN2:
-        tokenizer.normalizer = normalizers.NFC()
-        split = pre_tokenizers.Split(Regex(_QWEN_SPLIT), "isolated")
-        whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, whole])
-    else:
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space")))
-    tokenizer.decoder = decoders.ByteLevel()
+    if kind == _GPT2 and config.get("add_prefix_space"):
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     if _END in names:
         tokenizer.add_special_tokens([AddedToken(_END, normalized=False)])
     return tokenizer

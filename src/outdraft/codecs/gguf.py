@@ -31,17 +31,10 @@ _MARKED = ("llama", "gemma4")
 _SPM_ROLES = {"unk_token": 0, "bos_token": 1, "eos_token": 2}  # of SentencePiece, where the file names none
 _TEMPLATES = "tokenizer.chat_templates"
 _CURE = "put the model's tokenizer.json beside it, or download it again"
+_CALLED = {"unk": "unknown", "sep": "seperator", "pad": "padding"}  # roles that have another name in keys
 ROLES = {
-    f"{role}_token": f"tokenizer.ggml.{name}_token_id"
-    for role, name in {
-        "bos": "bos",
-        "eos": "eos",
-        "unk": "unknown",
-        "sep": "seperator",
-        "pad": "padding",
-        "cls": "cls",
-        "mask": "mask",
-    }.items()
+    f"{role}_token": f"tokenizer.ggml.{_CALLED.get(role, role)}_token_id"
+    for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 }
 
 

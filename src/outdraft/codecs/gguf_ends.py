@@ -12,28 +12,11 @@ from outdraft.options.errors import ModelLoadError
 
 _ROLES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _TEXTS = frozenset(
-    (
-        "<|eot_id|>",
-        "<|im_end|>",
-        "<|end|>",
-        "<end_of_turn>",
-        "<|endoftext|>",
-        "<|eom_id|>",
-        "<EOT>",
-        "_<EOT>",
-        "<|end_of_text|>",
-        "<end_of_utterance>",
-        "<eos>",
-        "<turn|>",
-        "<|tool_response>",
-        "<|fim_pad|>",
-        "<|fim_repo|>",
-        "<|repo_name|>",
-        "<|file_sep|>",
-        "<fim_pad>",
-        "<reponame>",
-        "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    )
+    """
+    <|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|eom_id|> <EOT> _<EOT> <|end_of_text|>
+    <end_of_utterance> <eos> <turn|> <|tool_response> <|fim_pad|> <|fim_repo|> <|repo_name|> <|file_sep|>
+    <fim_pad> <reponame> <\uff5cend\u2581of\u2581sentence\uff5c>
+    """.split()
 )
 
 

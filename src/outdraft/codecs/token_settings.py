@@ -33,57 +33,22 @@ from outdraft.options.shown import shown
 WRITTEN = ("bos_token", "eos_token", "unk_token", "sep_token", "cls_token")  # a tokenizer or a model may write these
 ROLES = (*WRITTEN, "pad_token", "mask_token")
 _FILE = "tokenizer_config.json"
-_READ = frozenset(
-    (
-        *ROLES,
-        "added_tokens_decoder",
-        "additional_special_tokens",
-        "extra_special_tokens",
-        "chat_template",
-        "model_specific_special_tokens",
-        "add_bos_token",
-        "split_special_tokens",
-        "tokenizer_class",
-    )
+_READ = frozenset(ROLES) | set(
+    """
+    added_tokens_decoder additional_special_tokens extra_special_tokens chat_template model_specific_special_tokens
+    add_bos_token split_special_tokens tokenizer_class
+    """.split()
 )
 # What they say is about batches, about files that we find by ourselves, or about classes of transformers, whose work a
 # tokenizer.json describes completely.
 WITHOUT_EFFECT = frozenset(
-    (
-        "model_max_length",
-        "max_length",
-        "max_len",
-        "padding",
-        "padding_side",
-        "pad_to_multiple_of",
-        "pad_token_type_id",
-        "truncation",
-        "truncation_side",
-        "truncation_strategy",
-        "stride",
-        "model_input_names",
-        "name_or_path",
-        "backend",
-        "tokenizer_file",
-        "vocab_file",
-        "merges_file",
-        "special_tokens_map_file",
-        "processor_class",
-        "is_local",
-        "local_files_only",
-        "init_inputs",
-        "use_fast",
-        "from_slow",
-        "verbose",
-        "legacy",
-        "response_schema",
-        "response_template",
-        "tokenizer_type",
-        "trim_offsets",
-        "spaces_between_special_tokens",
-        "files_loaded",
-        "unk_id",
-    )
+    """
+    model_max_length max_length max_len padding padding_side pad_to_multiple_of pad_token_type_id truncation
+    truncation_side truncation_strategy stride model_input_names name_or_path backend tokenizer_file vocab_file
+    merges_file special_tokens_map_file processor_class is_local local_files_only init_inputs use_fast from_slow
+    verbose legacy response_schema response_template tokenizer_type trim_offsets spaces_between_special_tokens
+    files_loaded unk_id
+    """.split()
 )
 NEVER_ADDED = "the end token is never put behind a prompt, which it would end"
 _AS_BYTES = "a text is the bytes of its tokens, and nothing is changed in it"
@@ -207,7 +172,9 @@ def read_templates(directory: Path, said: Any) -> Mapping[str, Any]:
 
 def note_further(where: str, template: Any) -> None:
     """Note which of several named templates no conversation is written by."""
-    unused = {str(one["name"]): one["template"] for one in _entries(template) if _is_further(one)}
+    entries = [one for one in template if isinstance(one, Mapping)] if isinstance(template, list) else []
+    named = {str(one["name"]): one["template"] for one in entries if {"name", "template"} <= set(one)}
+    unused = {name: text for name, text in named.items() if name not in _TAKEN}
     note(where, unused, "left out: a conversation is written by default or tool_use alone")
 
 
@@ -215,60 +182,30 @@ def _listed(named: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "template": template} for name, template in named.items()]
 
 
-def _entries(template: Any) -> list[Any]:
-    return template if isinstance(template, list) else []
-
-
-def _is_further(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and {"name", "template"} <= set(entry) and entry["name"] not in _TAKEN
-
-
 _GENERATION = "generation_config.json"
-# Settings that a request has by the same or another name, and their values that change nothing.
-_SAMPLING: dict[str, tuple[Any, ...]] = {
-    "do_sample": (None, False),
-    "temperature": (None, 1),
-    "top_k": (None, 0),
-    "top_p": (None, 1),
-    "min_p": (None, 0),
-    "typical_p": (None, 1),
-    "repetition_penalty": (None, 1),
-    "max_length": (None,),
-    "max_new_tokens": (None,),
-    "min_length": (None, 0),
-    "min_new_tokens": (None, 0),
-    "stop_strings": (None, []),
-    "num_return_sequences": (None, 1),
-    "guidance_scale": (None, 1),
-    "bad_words_ids": (None, []),
-    "sequence_bias": (None, [], {}),
-}
-# Other tokens than those of the distribution that a request asks for.
-_CHANGES: dict[str, tuple[Any, ...]] = {
-    "suppress_tokens": (None, []),
-    "begin_suppress_tokens": (None, []),
-    "forced_bos_token_id": (None,),
-    "forced_eos_token_id": (None,),
-    "forced_decoder_ids": (None, []),
-    "no_repeat_ngram_size": (None, 0),
-    "encoder_no_repeat_ngram_size": (None, 0),
-    "encoder_repetition_penalty": (None, 1),
-    "num_beams": (None, 1),
-    "num_beam_groups": (None, 1),
-    "diversity_penalty": (None, 0),
-    "length_penalty": (None, 1),
-    "penalty_alpha": (None,),
-    "dola_layers": (None,),
-    "exponential_decay_length_penalty": (None,),
-    "epsilon_cutoff": (None, 0),
-    "eta_cutoff": (None, 0),
-    "top_h": (None,),
-    "watermarking_config": (None,),
-    "constraints": (None, []),
-    "force_words_ids": (None, []),
-    "token_healing": (None, False),
-    "decoder_start_token_id": (None,),
-}
+
+
+def _neutral(*rows: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
+    """Key -> the values that change nothing: None, and those behind the keys of its row."""
+    return {key: (None, *off) for keys, *off in rows for key in keys.split()}
+
+
+_SAMPLING = _neutral(  # settings that a request has by the same or another name
+    ("do_sample", False),
+    ("temperature top_p typical_p repetition_penalty num_return_sequences guidance_scale", 1),
+    ("top_k min_p min_length min_new_tokens", 0),
+    ("max_length max_new_tokens",),
+    ("stop_strings bad_words_ids", []),
+    ("sequence_bias", [], {}),
+)
+_CHANGES = _neutral(  # other tokens than those of the distribution that a request asks for
+    ("suppress_tokens begin_suppress_tokens forced_decoder_ids constraints force_words_ids", []),
+    ("forced_bos_token_id forced_eos_token_id decoder_start_token_id watermarking_config",),
+    ("penalty_alpha dola_layers exponential_decay_length_penalty top_h",),
+    ("no_repeat_ngram_size encoder_no_repeat_ngram_size diversity_penalty epsilon_cutoff eta_cutoff", 0),
+    ("encoder_repetition_penalty num_beams num_beam_groups length_penalty", 1),
+    ("token_healing", False),
+)
 
 
 def read_ends(directory: Path, otherwise: Iterable[int]) -> list[int]:
@@ -278,12 +215,14 @@ def read_ends(directory: Path, otherwise: Iterable[int]) -> list[int]:
     """
     said = read_json(directory / _GENERATION)
     where = f"{directory.name}/{_GENERATION}"
-    asked = {key: said[key] for key, off in _SAMPLING.items() if said.get(key) not in off}
+    asked, changes = (
+        {key: value for key, value in said.items() if key in table and value not in table[key]}
+        for table in (_SAMPLING, _CHANGES)
+    )
     note(where, asked, "not the defaults here: give them with each request")
-    changes = {key: said[key] for key, off in _CHANGES.items() if said.get(key) not in off}
     note(where, changes, "not applied: the text follows the model's own distribution", level=logging.WARNING)
-    eos = said.get("eos_token_id", list(otherwise))
-    ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    eos = said.get("eos_token_id")
+    ids = list(otherwise) if eos is None else eos if isinstance(eos, list) else [eos]
     return list(check_value("eos_token_id", ids, Seq[int], of=where, error=ModelLoadError))
 
 

@@ -59,20 +59,10 @@ _UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})  # values that say nothing
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _MODEL = frozenset(
-    (
-        "type",
-        "vocab",
-        "merges",
-        "dropout",
-        "unk_token",
-        "unk_id",
-        "continuing_subword_prefix",
-        "end_of_word_suffix",
-        "fuse_unk",
-        "byte_fallback",
-        "ignore_merges",
-        "max_input_chars_per_word",
-    )
+    """
+    type vocab merges dropout unk_token unk_id continuing_subword_prefix end_of_word_suffix fuse_unk
+    byte_fallback ignore_merges max_input_chars_per_word
+    """.split()
 )
 _TOKEN = frozenset(("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"))
 _EARLIER = ("str_rep", "add_prefix_space")  # of Metaspace, in files of earlier versions: read, and written otherwise

@@ -38,7 +38,7 @@ Removal = tuple[int, Callable[[], object]]  # the bytes that would be free, and 
 
 def list_kept() -> list[Kept]:
     """All of them, by name; where one is both installed and kept, the place that is opened first."""
-    found = [one for folder in hub_folder().glob("models--*") for one in _in_repo(folder)]
+    found = [one for folder in hub_folder().glob("models--*--*") for one in _in_repo(folder)]  # those of an owner
     for name, known in KNOWN.items():
         for path in known.places():
             place = OURS if path == known.kept else PACKAGE

@@ -48,9 +48,9 @@ class TensorStore(TensorSource):
         placed = {(name, path) for name, path in index.items()}
         stored = {(name, path) for path, headers in found.items() for name in headers} if index else set()
         self.copies = sorted({name for name, _ in stored - placed})
-        self._scales = {name.removesuffix(SCALES): name for name in self._headers if name.endswith(SCALES)}
-        for name, beside in self._scales.items():
-            check_scales(self._headers[beside], self._headers.get(name), beside)
+        self._scales = {name: self._headers.pop(name) for name in [*self._headers] if name.endswith(SCALES)}
+        for name, scales in self._scales.items():
+            check_scales(scales, self._headers.get(name.removesuffix(SCALES)), name)
         self._tell_unread()
 
     def _tell_unread(self) -> None:
@@ -68,27 +68,29 @@ class TensorStore(TensorSource):
             )
 
     def __getitem__(self, name: str) -> Tensor:
-        with _opened(self._headers[name].path) as file:
-            tensor: Tensor = file.get_tensor(name)
-        beside = self._scales.get(name)
-        return tensor if beside is None else times_scales(tensor, self[beside])
+        tensor, scales = _stored(self._headers[name], name), self._scales.get(name + SCALES)
+        return tensor if scales is None else times_scales(tensor, _stored(scales, name + SCALES))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._headers and not str(name).endswith(SCALES)
+        return name in self._headers
 
     def __iter__(self) -> Iterator[str]:
-        return iter([name for name in self._headers if not name.endswith(SCALES)])
+        return iter(self._headers)
 
     def __len__(self) -> int:
-        return len(self._headers) - len(self._scales)
+        return len(self._headers)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """A tensor's shape, from the header."""
         return self._headers[name].shape
 
     def dtype_name(self, name: str) -> str:
-        """A tensor's stored type as safetensors spells it: F32, BF16, ..."""
-        return "BF16" if name in self._scales else self._headers[name].dtype
+        return "BF16" if name + SCALES in self._scales else self._headers[name].dtype
+
+
+def _stored(header: TensorHeader, name: str) -> Tensor:
+    with _opened(header.path) as file:
+        tensor: Tensor = file.get_tensor(name)
+        return tensor
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

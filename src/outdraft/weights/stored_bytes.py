@@ -8,11 +8,9 @@ a guess is made of it. Kernels that round it again find the same integers, but f
 one (docs/quantization.md).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from outdraft.options.errors import ModelLoadError
@@ -20,8 +18,6 @@ from outdraft.options.shown import shown
 
 GROUP = 32
 SCALES = ".byte_scales"
-_MOST = 127
-_FEWEST = 1 << 16  # numbers of a matrix that is worth rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,26 +37,6 @@ def check_scales(scales: TensorHeader, of: TensorHeader | None, name: str) -> No
             f"{scales.path}: {shown(name)} must hold the scales, float16 [out, in / {GROUP}], of the matrix of bytes "
             f"{shown(name.removesuffix(SCALES))}: download it again"
         )
-
-
-def rounded_matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a file holds of these tensors: bytes and scales of each large matrix, and the others as they are."""
-    made: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if (
-            tensor.dim() == 2
-            and tensor.is_floating_point()
-            and tensor.numel() >= _FEWEST
-            and not tensor.size(1) % GROUP
-        ):
-            groups = tensor.float().contiguous().view(len(tensor), -1, GROUP)
-            scales = (groups.abs().amax(2) / _MOST).half()
-            whole = groups / torch.where(scales == 0, 1.0, scales.float())[:, :, None]
-            made[name] = whole.round().clamp(-_MOST, _MOST).to(torch.int8).flatten(1)
-            made[name + SCALES] = scales
-        else:
-            made[name] = tensor
-    return made
 
 
 def times_scales(integers: Tensor, scales: Tensor) -> Tensor:

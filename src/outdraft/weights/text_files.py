@@ -5,16 +5,11 @@ them a prompt may become other tokens.
 import shutil
 from pathlib import Path
 
-_TOKENIZER = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "*.jinja",
-    "additional_chat_templates/*.jinja",
-    "chat_template.json",
-    "processor_config.json",
+_TOKENIZER = tuple(
+    """
+    tokenizer* special_tokens_map.json added_tokens.json vocab.* merges.txt *.jinja additional_chat_templates/*.jinja
+    chat_template.json processor_config.json
+    """.split()
 )
 _DEFAULTS = "generation_config.json"
 

@@ -65,11 +65,7 @@ def choose_resident(sizes: Seq[int], budget: int) -> frozenset[int]:
 def held_bytes(sizes: Seq[int], resident: frozenset[int]) -> int:
     """What is in memory: the resident units and the two buffers."""
     streamed = [size for i, size in enumerate(sizes) if i not in resident]
-    return _kept(sizes, resident) + 2 * align(max(streamed, default=0))
-
-
-def _kept(sizes: Seq[int], resident: frozenset[int]) -> int:
-    return sum(align(sizes[i]) for i in resident)
+    return sum(align(sizes[i]) for i in resident) + 2 * align(max(streamed, default=0))
 
 
 class UnitReader:

@@ -102,6 +102,7 @@ def test_what_is_not_read_is_refused_by_name(made, changes, words, tmp_path):
         (lambda t, x: t.update({f"{x}.scales": t[f"{x}.scales"][:, :8]}), ("scales", "shape")),
         (lambda t, x: t.update({f"{x}.qweight": t[f"{x}.qweight"].float()}), ("qweight", "F32")),
         (lambda t, x: t[f"{x}.g_idx"].fill_(7), ("g_idx", "group 7 of 4")),
+        (lambda t, x: t[f"{x}.g_idx"][5:6].fill_(-2), ("g_idx", "group -2 of 4")),
         (lambda t, x: t[f"{x}.scales"].fill_(float("nan")), ("NaN",)),
         (lambda t, x: t.update({f"{x}.qweight": t[f"{x}.qweight"].flatten()}), ("qweight", "shape")),
     ],

@@ -80,14 +80,12 @@ class Grammars:
     def _compile(self, form: StructuredOutputsParams, spelt: str, library: _Library) -> tuple[Any, int]:
         """The matcher, and the bytes that it takes."""
         proof = library.prover.prove(form.kind, spelt)
-        if proof.error:
-            raise RequestError(f"{form.kind} of structured_outputs cannot be compiled: {first_line(proof.error)}")
-        limits = llguidance().LLParserLimits(**LIMITS)
-        matcher = llguidance().LLMatcher(library.tokenizer, spelt, log_level=0, limits=limits)
-        if matcher.is_error():
-            raise RequestError(
-                f"{form.kind} of structured_outputs cannot be compiled: {first_line(matcher.get_error())}"
-            )
+        error, limits = proof.error, llguidance().LLParserLimits(**LIMITS)
+        if not error:
+            matcher = llguidance().LLMatcher(library.tokenizer, spelt, log_level=0, limits=limits)
+            error = matcher.get_error()
+        if error:
+            raise RequestError(f"{form.kind} of structured_outputs cannot be compiled: {first_line(error)}")
         begun = self._begin(matcher, MaskBudget(), frozenset())
         if begun.is_over():
             raise RequestError(f"{form.kind} of structured_outputs allows the empty text alone: leave it out")

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from outdraft.codecs.grammar.counting import MOST, TooDeep
 from outdraft.codecs.grammar.counting.lark import count_lark
 from outdraft.codecs.grammar.counting.regex import count_regex
 from outdraft.codecs.grammar.counting.schema import count_schema
-from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
 from outdraft.codecs.grammar.exact_numbers import check_numbers
 from outdraft.codecs.grammar.library import llguidance
 from outdraft.options.errors import RequestError

@@ -7,7 +7,7 @@ plan        config.json to their class, before weights are read
 load        a directory to a `TransformersNetwork`
 attention   the function that their layers call in place of their own
 anatomy     what one pass showed of the model: where its layers and its norm are, and the shape of its heads
-network     the model as the engine sees it; `behind`: what it does behind its decoder
+network     the model as the engine sees it
 exact_rows  rows that keep their bits, whatever stands beside them
 check       the loaded weights: a tree against its paths, rows together against rows alone
 """

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.models.adapter.attention import KNOWN, Attending, ContextAttention, HeadShape, attending
+from outdraft.models.adapter.attention import KNOWN, Attending, ContextAttention, HeadShape, attending, removing
 from outdraft.models.adapter.refuse import refuse_own_attention, unknown_arguments
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import ModelLoadError
@@ -68,12 +68,8 @@ def dissect(model: Any, kind: str, ids: Tensor) -> Anatomy:
     handles = [part.register_forward_hook(note) for part in decoder.children()]
     recorder = _Recorder()
     places = torch.arange(len(ids), device=ids.device)
-    try:
-        with attending(recorder):
-            final = decoder(input_ids=ids[None], position_ids=places[None], use_cache=False)[0]
-    finally:
-        for handle in handles:
-            handle.remove()
+    with removing(handles), attending(recorder):
+        final = decoder(input_ids=ids[None], position_ids=places[None], use_cache=False)[0]
     name = type(model).__name__
     calls = _in_order(recorder.calls, kind, name, model.config.get_text_config())
     shape = HeadShape(

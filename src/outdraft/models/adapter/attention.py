@@ -8,7 +8,7 @@ which row sees which is said by our context alone. Layers may differ in their he
 shape, that of the cache, which changes no sum.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from outdraft.nn.branches import BranchContext
 from outdraft.nn.cached import CachedContext
@@ -60,6 +61,16 @@ def attending(one: Attending) -> Iterator[None]:
         yield
     finally:
         _pass.reset(token)
+
+
+@contextmanager
+def removing(handles: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Hooks that are there while this lasts."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def is_attending(one: Attending) -> bool:

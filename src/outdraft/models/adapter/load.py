@@ -6,6 +6,7 @@ Only transformers' own code is run, and only safetensors are read.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,13 @@ from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.adapter.plan import AdapterPlan, read_plan
 from outdraft.models.files.load import named_dtype
 from outdraft.models.files.misfit import CURE, refuse_misfit
-from outdraft.models.files.wrapper import OTHERS
+from outdraft.models.files.wrapper import OTHERS, TEXT
 from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import ModelLoadError, OutdraftError
 from outdraft.weights.safetensors import INDEX, TensorStore
 
-_KEYS = {  # the text model inside a wrapper: the beginning of a name there -> in the text model's own class
-    r"^model\.language_model\.": "model.",
-    r"^language_model\.model\.": "model.",
-    r"^language_model\.lm_head\.": "lm_head.",
-}
+_KEYS = {f"^{re.escape(there)}": here for there, here in TEXT.items() if there != here}  # of a text model in a wrapper
 
 _log = logging.getLogger(__name__)
 
@@ -61,8 +58,7 @@ def load_adapted(
             if exact and device.type == "cpu" and not find_exact(network, trial):
                 _log.warning(
                     "%s: the numbers of a row depend on the other rows of its pass (%s), so where two tokens are "
-                    "almost "
-                    "equally probable, the text may differ from that of plain decoding (docs/exactness.md)",
+                    "almost equally probable, the text may differ from that of plain decoding (docs/exactness.md)",
                     plan.kind,
                     ", ".join(sorted(network.unknown)) or "a trial shows it",
                 )

@@ -9,6 +9,7 @@ Their decoder runs from the first layer to the last: a drafter that leaves layer
 middle is refused by name.
 """
 
+import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import local
@@ -20,8 +21,7 @@ from torch import Tensor, nn
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Needs
 from outdraft.models.adapter.anatomy import Anatomy
-from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending
-from outdraft.models.adapter.behind import behind_decoder
+from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending, removing
 from outdraft.models.adapter.exact_rows import ExactRows
 from outdraft.models.networks.config import ModelConfig
 from outdraft.models.networks.network import RunOutput
@@ -37,16 +37,16 @@ class TransformersNetwork:
     `reads_ids`: their decoder looks at token ids besides the embeddings.
     """
 
-    def __init__(self, model: Any, config: ModelConfig, anatomy: Anatomy, *, reads_ids: bool = False) -> None:
+    def __init__(self, model: Any, config: ModelConfig, anatomy: Anatomy) -> None:
         self.config = config
         self.exact = False
         self.unknown: set[str] = set()
-        self.reads_ids = reads_ids
+        self.reads_ids = False
         self.model = model
         self._anatomy = anatomy
         self._table: nn.Module = model.get_input_embeddings()
         self._last = local()  # `embedded`: what `embed` gave this thread last, and for which ids
-        self._behind = behind_decoder(model, anatomy.decoder)
+        self._behind = _behind_decoder(model, anatomy.decoder)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -54,7 +54,6 @@ class TransformersNetwork:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return next(self._table.parameters()).device
 
     @property
@@ -63,7 +62,6 @@ class TransformersNetwork:
 
     @property
     def num_parameters(self) -> int:
-        """The number of parameters; tied weights count once."""
         return sum(one.numel() for one in self.model.parameters())
 
     @property
@@ -115,11 +113,9 @@ class TransformersNetwork:
         return RunOutput(hidden=hidden, taps=taken)
 
     def logits(self, h: Tensor) -> Tensor:
-        """Final norm and head: [M, D] -> [M, V]."""
         return self.head(self.norm(h))
 
     def norm(self, h: Tensor) -> Tensor:
-        """The final norm alone: [M, D] -> [M, D]."""
         with self._apart(len(h)):
             return h if self._anatomy.norm is None else self._anatomy.norm(h[None])[0]  # type: ignore[no-any-return]
 
@@ -147,12 +143,8 @@ class TransformersNetwork:
     @contextmanager
     def _tapping(self, one: Attending, wanted: Mapping[int, nn.Module], taken: dict[int, Tensor]) -> Iterator[None]:
         """Put what the layers return in this pass into `taken`."""
-        handles = [layer.register_forward_hook(self._taker(one, i, taken)) for i, layer in wanted.items()]
-        try:
+        with removing([layer.register_forward_hook(self._taker(one, i, taken)) for i, layer in wanted.items()]):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _taker(self, one: Attending, tap: int, taken: dict[int, Tensor]) -> Callable[[nn.Module, Any, Any], None]:
         def take(module: nn.Module, args: Any, out: Any) -> None:
@@ -188,11 +180,51 @@ def whole_passes_only(kind: str) -> str:
 def _seeing(one: Attending, module: nn.Module | None) -> Iterator[list[Tensor]]:
     """What the module is given in this pass."""
     seen: list[Tensor] = []
-    if module is None:
+
+    def note(own: nn.Module, args: Any) -> None:
+        if is_attending(one):
+            seen.append(args[0])
+
+    with removing([module.register_forward_pre_hook(note)] if module is not None else []):
         yield seen
-        return
-    handle = module.register_forward_pre_hook(lambda own, args: seen.append(args[0]) if is_attending(one) else None)
-    try:
-        yield seen
-    finally:
-        handle.remove()
+
+
+class _Result(dict[Any, Any]):
+    """What a decoder returns, as far as a model looks at it: its last states; whatever else is asked for is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get("last_hidden_state" if key == 0 else key)
+
+
+class _HandOn(nn.Module):
+    """Stands in a decoder's place and hands on the states that it is given."""
+
+    def forward(self, *args: Any, inputs_embeds: Tensor, **others: Any) -> _Result:
+        """[1, M, D] -> the same."""
+        return _Result(last_hidden_state=inputs_embeds)
+
+
+def _behind_decoder(model: Any, decoder: nn.Module) -> Any:
+    """What a model computes after its decoder: head, soft cap, scales, by all of the class's own code.
+
+    A shallow copy of the model in which the decoder hands on what it is given. Nothing of `model` is changed, and no
+    weight is copied.
+    """
+    path = next(name for name, module in model.named_modules() if module is decoder)
+    shell = below = _shallow(model)
+    *outer, last = path.split(".")
+    for name in outer:
+        below._modules[name] = _shallow(below._modules[name])
+        below = below._modules[name]
+    below._modules[last] = _HandOn()
+    return shell
+
+
+def _shallow(module: Any) -> Any:
+    """The same module with a list of parts of its own."""
+    one = copy.copy(module)
+    one._modules = dict(module._modules)
+    return one

@@ -23,11 +23,10 @@ RECURRENT = set(
     nemotron_h qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text kimi_linear olmo_hybrid minimax
     """.split()
 )
-_OTHERS = {
-    "llama4": "its temperature counts positions by transformers' own cache, and its chunks stand in its masks alone",
-    "llama4_text": "its temperature counts positions by transformers' own cache, and its chunks stand in its masks "
-    "alone",
-}
+_OTHERS = dict.fromkeys(
+    ("llama4", "llama4_text"),
+    "its temperature counts positions by transformers' own cache, and its chunks stand in its masks alone",
+)
 
 
 def refuse_config(raw: Mapping[str, Any], text: Mapping[str, Any], kind: str) -> None:

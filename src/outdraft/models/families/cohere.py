@@ -4,18 +4,13 @@ Pairs of rotary channels are neighbours, logits are multiplied by `logit_scale`,
 Cohere, "Command R7B", 2024, https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024.
 """
 
-from collections.abc import Iterable
-
-from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import SLIDING, Fields, every_nth_full
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.networks.config import ModelConfig
-
-_NAMES = LayerNames(has_neighbours=True)
 
 
 def _read(fields: Fields) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     fields.get("rms_norm_eps", float, 1e-5)  # stands in some files and is not used
     period = fields.get("sliding_window_pattern", int, 4)
     kinds = fields.layer_kinds(every_nth_full(fields.layers("num_hidden_layers"), period))
@@ -36,11 +31,10 @@ def _read(fields: Fields) -> ModelConfig:
         norm_eps=fields.get("layer_norm_eps", float, 1e-5),
         parallel_residual=True,
         shared_norm=True,
-        qkv_bias=bias,
-        out_bias=bias,
         tie_embeddings=is_tied,
         logit_scale=fields.get("logit_scale", float, 0.0625),
         windows=fields.windows_of(kinds, fields.sliding_window(4096)),
+        **fields.attention_biases(),
     )
     return config.turned_where([kind == SLIDING for kind in kinds])
 
@@ -55,10 +49,10 @@ def _write(config: ModelConfig) -> dict[str, object]:
     }
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
 COHERE2 = Architecture(
-    model_type="cohere2", class_name="Cohere2ForCausalLM", parse=_read, write=_write, table=_table, ignored=IGNORED
+    model_type="cohere2",
+    class_name="Cohere2ForCausalLM",
+    parse=_read,
+    write=_write,
+    names=LayerNames(has_neighbours=True),
 )

@@ -3,11 +3,9 @@
 LG AI Research, "EXAONE 4.0", 2025, https://arxiv.org/abs/2507.11407.
 """
 
-from collections.abc import Iterable
-
-from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
-from outdraft.models.families.shared.fields import FULL, SLIDING, Fields
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
+from outdraft.models.families.shared.fields import FULL, SLIDING, Fields, every_nth_full
+from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
 
 
@@ -32,8 +30,7 @@ def _by_pattern(fields: Fields, layers: int) -> list[str]:
     if isinstance(pattern, str) and pattern and set(pattern) <= set("LG"):
         kinds = [FULL if pattern[i % len(pattern)] == "G" else SLIDING for i in range(layers)]
         return [*kinds[:-1], FULL]  # the last layer always sees all
-    period = fields.get("sliding_window_pattern", int, 4)
-    return [SLIDING if period and (i + 1) % period else FULL for i in range(layers)]
+    return every_nth_full(layers, fields.get("sliding_window_pattern", int, 4))
 
 
 def _write(config: ModelConfig) -> dict[str, object]:
@@ -41,10 +38,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     return fields | ({} if config.windows else {"sliding_window_pattern": None})
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, LayerNames())
-
-
-EXAONE4 = Architecture(
-    model_type="exaone4", class_name="Exaone4ForCausalLM", parse=_read, write=_write, table=_table, ignored=IGNORED
-)
+EXAONE4 = Architecture(model_type="exaone4", class_name="Exaone4ForCausalLM", parse=_read, write=_write)

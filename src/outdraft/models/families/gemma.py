@@ -5,12 +5,11 @@ layer has a window. Gemma 3 (2025, https://arxiv.org/abs/2503.19786) norms queri
 have a window, and those turn positions by another theta than the others.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields, every_nth_full
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.families.shared.rope_fields import read_rope, write_ropes
 from outdraft.models.networks.config import ModelConfig
 
@@ -21,7 +20,6 @@ _THETAS = {FULL: 1e6, SLIDING: 1e4}  # Gemma 3's
 def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
     layers = fields.layers("num_hidden_layers")
     kinds = fields.layer_kinds(every_nth_full(layers, fields.get("sliding_window_pattern", int, period)))
-    bias = fields.get("attention_bias", bool, False)
     if fields.get("use_bidirectional_attention", bool, False):
         raise fields.error("use_bidirectional_attention", True, "rows see what is before them")
     cap, logit_cap = ("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0)
@@ -39,8 +37,6 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         head_dim=256,
         norm="rms32",
         post_norm=True,
-        qkv_bias=bias,
-        out_bias=bias,
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         activation=fields.activation("hidden_activation", fields.activation("hidden_act", "gelu_pytorch_tanh")),
         embedding_scale=hidden**0.5,
@@ -48,6 +44,7 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         score_cap=maybe(*cap),
         logit_cap=maybe(*logit_cap),
         windows=fields.windows_of(kinds, fields.sliding_window(4096)),
+        **fields.attention_biases(),
         **special,
     )
 
@@ -115,13 +112,7 @@ def _write3(config: ModelConfig) -> dict[str, object]:
     return fields | write_ropes(config.ropes, kinds_of(config))
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
-GEMMA2 = Architecture(
-    model_type="gemma2", class_name="Gemma2ForCausalLM", parse=_read2, write=_write, table=_table, ignored=IGNORED
-)
+GEMMA2 = Architecture(model_type="gemma2", class_name="Gemma2ForCausalLM", parse=_read2, write=_write, names=_NAMES)
 GEMMA3 = Architecture(
-    model_type="gemma3_text", class_name="Gemma3ForCausalLM", parse=_read3, write=_write3, table=_table, ignored=IGNORED
+    model_type="gemma3_text", class_name="Gemma3ForCausalLM", parse=_read3, write=_write3, names=_NAMES
 )

@@ -3,11 +3,9 @@
 Z.ai, "GLM-4-0414", 2025, https://huggingface.co/zai-org/GLM-4-32B-0414.
 """
 
-from collections.abc import Iterable
-
-from outdraft.models.families.llama import IGNORED, read_common, write_common
+from outdraft.models.families.llama import read_common, write_common
 from outdraft.models.families.shared.fields import MOST_CHANNELS, Fields
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.families.shared.rope_fields import read_rope
 from outdraft.models.networks.config import ModelConfig
 
@@ -39,10 +37,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     return fields | {"partial_rotary_factor": config.rope.dim / config.head_dim}
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
-GLM4 = Architecture(
-    model_type="glm4", class_name="Glm4ForCausalLM", parse=_read, write=_write, table=_table, ignored=IGNORED
-)
+GLM4 = Architecture(model_type="glm4", class_name="Glm4ForCausalLM", parse=_read, write=_write, names=_NAMES)

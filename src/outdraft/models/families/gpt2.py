@@ -70,7 +70,7 @@ GPT2 = Architecture(
     class_name="GPT2LMHeadModel",
     parse=_read,
     write=_write,
-    table=_table,
+    other_table=_table,
     prefix="transformer.",
     ignored=("attn.bias", "attn.masked_bias"),
 )

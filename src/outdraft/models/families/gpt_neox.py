@@ -86,6 +86,6 @@ GPT_NEOX = Architecture(
     class_name="GPTNeoXForCausalLM",
     parse=_read,
     write=_write,
-    table=_table,
+    other_table=_table,
     ignored=("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias"),
 )

@@ -3,26 +3,24 @@
 IBM, "Granite 3.0 Language Models", 2024, https://github.com/ibm-granite/granite-3.0-language-models.
 """
 
-from outdraft.models.families.llama import IGNORED, llama_table, read_common, write_common
+from outdraft.models.families.llama import read_common, write_common
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
 
 
 def _read(fields: Fields) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     divisor = fields.get("logits_scaling", float, 1.0)
     if divisor == 0:
         raise fields.error("logits_scaling", divisor, "a divisor of the logits")
     return read_common(
         fields,
-        qkv_bias=bias,
-        out_bias=bias,
         mlp_bias=fields.get("mlp_bias", bool, False),
         embedding_scale=fields.get("embedding_multiplier", float, 1.0),
         score_scale=fields.get("attention_multiplier", float, 1.0),
         residual_scale=fields.get("residual_multiplier", float, 1.0),
         logit_scale=1 / divisor,
+        **fields.attention_biases(),
     )
 
 
@@ -38,6 +36,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     }
 
 
-GRANITE = Architecture(
-    model_type="granite", class_name="GraniteForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
-)
+GRANITE = Architecture(model_type="granite", class_name="GraniteForCausalLM", parse=_read, write=_write)

@@ -4,10 +4,8 @@
 RMSNorm, rotary positions, grouped-query attention, gated SiLU feed-forward. The rename table here is also Qwen's.
 """
 
-from collections.abc import Iterable
-
 from outdraft.models.families.shared.fields import FULL, MOST_CHANNELS, SLIDING, Fields
-from outdraft.models.families.shared.naming import LLAMA_NAMES, Architecture, Entry, table_of
+from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.families.shared.rope_fields import read_rope, write_rope
 from outdraft.models.networks.config import ModelConfig
 
@@ -77,11 +75,6 @@ def kinds_of(config: ModelConfig) -> list[str]:
     return [FULL if config.window(i) is None else SLIDING for i in range(config.num_layers)]
 
 
-def llama_table(config: ModelConfig) -> Iterable[Entry]:
-    """Which of our tensors each tensor of a Llama checkpoint is."""
-    return table_of(config, LLAMA_NAMES)
-
-
 def _read(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
     fields.only(is_llama_config=True)
@@ -121,23 +114,8 @@ def _read_ministral(fields: Fields) -> ModelConfig:
     )
 
 
-IGNORED = ("rotary_emb.inv_freq",)
-LLAMA = Architecture(
-    model_type="llama", class_name="LlamaForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
-)
+LLAMA = Architecture(model_type="llama", class_name="LlamaForCausalLM", parse=_read, write=_write)
 MINISTRAL3 = Architecture(
-    model_type="ministral3",
-    class_name="Ministral3ForCausalLM",
-    parse=_read_ministral,
-    write=_write_mistral,
-    table=llama_table,
-    ignored=IGNORED,
+    model_type="ministral3", class_name="Ministral3ForCausalLM", parse=_read_ministral, write=_write_mistral
 )
-MISTRAL = Architecture(
-    model_type="mistral",
-    class_name="MistralForCausalLM",
-    parse=_read_mistral,
-    write=_write_mistral,
-    table=llama_table,
-    ignored=IGNORED,
-)
+MISTRAL = Architecture(model_type="mistral", class_name="MistralForCausalLM", parse=_read_mistral, write=_write_mistral)

@@ -4,12 +4,11 @@ OLMo 2 (2024, https://arxiv.org/abs/2501.00656). OLMo 3 (2025, https://allenai.o
 layers of four; only the others stretch their positions (yarn).
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from outdraft.models.families.llama import IGNORED, kinds_of, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import MOST_CHANNELS, SLIDING, Fields, every_nth_full
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.families.shared.rope_fields import read_rope, write_ropes
 from outdraft.models.networks.config import ModelConfig
 
@@ -17,7 +16,6 @@ _THETA = 500000.0  # OLMo 3's
 
 
 def _read(fields: Fields, **special: Any) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     return read_common(
         fields,
         norm="rms32",
@@ -26,8 +24,7 @@ def _read(fields: Fields, **special: Any) -> ModelConfig:
         post_norm=True,
         qk_norm=True,
         qk_norm_whole=True,
-        qkv_bias=bias,
-        out_bias=bias,
+        **fields.attention_biases(),
         **special,
     )
 
@@ -54,13 +51,5 @@ def _write3(config: ModelConfig) -> dict[str, object]:
     return fields | write_ropes(config.ropes, kinds_of(config))
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, LayerNames())
-
-
-OLMO2 = Architecture(
-    model_type="olmo2", class_name="Olmo2ForCausalLM", parse=_read, write=_write, table=_table, ignored=IGNORED
-)
-OLMO3 = Architecture(
-    model_type="olmo3", class_name="Olmo3ForCausalLM", parse=_read3, write=_write3, table=_table, ignored=IGNORED
-)
+OLMO2 = Architecture(model_type="olmo2", class_name="Olmo2ForCausalLM", parse=_read, write=_write)
+OLMO3 = Architecture(model_type="olmo3", class_name="Olmo3ForCausalLM", parse=_read3, write=_write3)

@@ -3,11 +3,9 @@
 Abdin et al., "Phi-3 Technical Report", 2024, https://arxiv.org/abs/2404.14219.
 """
 
-from collections.abc import Iterable
-
-from outdraft.models.families.llama import IGNORED, read_common, write_common, write_windows
+from outdraft.models.families.llama import read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import Fields
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.networks.config import ModelConfig
 
 _NAMES = LayerNames(qkv=("self_attn.qkv_proj",), up=("mlp.gate_up_proj",))
@@ -29,10 +27,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     return fields
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
-PHI3 = Architecture(
-    model_type="phi3", class_name="Phi3ForCausalLM", parse=_read, write=_write, table=_table, ignored=IGNORED
-)
+PHI3 = Architecture(model_type="phi3", class_name="Phi3ForCausalLM", parse=_read, write=_write, names=_NAMES)

@@ -3,7 +3,7 @@
 Tensor names are Llama's.
 """
 
-from outdraft.models.families.llama import IGNORED, llama_table, read_common, write_common, write_windows
+from outdraft.models.families.llama import read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
@@ -33,17 +33,15 @@ def _write2(config: ModelConfig) -> dict[str, object]:
 
 
 def _read3(fields: Fields) -> ModelConfig:
-    bias = fields.get("attention_bias", bool, False)
     theta, max_len = (5e5, 128000) if fields.name == "qwen3_vl_text" else (10000.0, 32768)
     return read_common(
         fields,
         head_dim=128,
         theta=theta,
         max_len=max_len,
-        qkv_bias=bias,
-        out_bias=bias,
         qk_norm=True,
         windows=_windows(fields),
+        **fields.attention_biases(),
     )
 
 
@@ -52,16 +50,7 @@ def _write3(config: ModelConfig) -> dict[str, object]:
 
 
 QWEN3_VL = Architecture(  # the text part
-    model_type="qwen3_vl_text",
-    class_name="Qwen3VLTextModel",
-    parse=_read3,
-    write=_write3,
-    table=llama_table,
-    ignored=IGNORED,
+    model_type="qwen3_vl_text", class_name="Qwen3VLTextModel", parse=_read3, write=_write3
 )
-QWEN2 = Architecture(
-    model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2, table=llama_table, ignored=IGNORED
-)
-QWEN3 = Architecture(
-    model_type="qwen3", class_name="Qwen3ForCausalLM", parse=_read3, write=_write3, table=llama_table, ignored=IGNORED
-)
+QWEN2 = Architecture(model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2)
+QWEN3 = Architecture(model_type="qwen3", class_name="Qwen3ForCausalLM", parse=_read3, write=_write3)

@@ -3,14 +3,14 @@
 Hugging Face, "SmolLM3", 2025, https://huggingface.co/blog/smollm3.
 """
 
-from outdraft.models.families.llama import IGNORED, kinds_of, llama_table, read_common, write_common, write_windows
+from outdraft.models.families.llama import kinds_of, read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import FULL, SLIDING, Fields
 from outdraft.models.families.shared.naming import Architecture
 from outdraft.models.networks.config import ModelConfig
 
 
 def _read(fields: Fields) -> ModelConfig:
-    layers, bias = fields.layers("num_hidden_layers"), fields.get("attention_bias", bool, False)
+    layers = fields.layers("num_hidden_layers")
     period = fields.size("no_rope_layer_interval", 4)
     turned = fields.look("no_rope_layers")  # 1: this layer turns
     if turned is None:
@@ -26,11 +26,10 @@ def _read(fields: Fields) -> ModelConfig:
         fields,
         theta=2e6,
         max_len=32768,
-        qkv_bias=bias,
-        out_bias=bias,
         mlp_bias=fields.get("mlp_bias", bool, False),
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         windows=fields.windows_of(kinds, size) if slides else (),
+        **fields.attention_biases(),
     )
     return config.turned_where(turned)
 
@@ -47,6 +46,4 @@ def _write(config: ModelConfig) -> dict[str, object]:
     }
 
 
-SMOLLM3 = Architecture(
-    model_type="smollm3", class_name="SmolLM3ForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
-)
+SMOLLM3 = Architecture(model_type="smollm3", class_name="SmolLM3ForCausalLM", parse=_read, write=_write)

@@ -3,11 +3,9 @@
 Lozhkov et al., "StarCoder 2 and The Stack v2", 2024, https://arxiv.org/abs/2402.19173.
 """
 
-from collections.abc import Iterable
-
-from outdraft.models.families.llama import IGNORED, read_common, write_common, write_windows
+from outdraft.models.families.llama import read_common, write_common, write_windows
 from outdraft.models.families.shared.fields import Fields
-from outdraft.models.families.shared.naming import Architecture, Entry, LayerNames, table_of
+from outdraft.models.families.shared.naming import Architecture, LayerNames
 from outdraft.models.networks.config import ModelConfig
 
 _NAMES = LayerNames(up=("mlp.c_fc",), down="mlp.c_proj")
@@ -37,15 +35,6 @@ def _write(config: ModelConfig) -> dict[str, object]:
     return fields | {"norm_epsilon": config.norm_eps, "use_bias": config.qkv_bias}
 
 
-def _table(config: ModelConfig) -> Iterable[Entry]:
-    return table_of(config, _NAMES)
-
-
 STARCODER2 = Architecture(
-    model_type="starcoder2",
-    class_name="Starcoder2ForCausalLM",
-    parse=_read,
-    write=_write,
-    table=_table,
-    ignored=IGNORED,
+    model_type="starcoder2", class_name="Starcoder2ForCausalLM", parse=_read, write=_write, names=_NAMES
 )

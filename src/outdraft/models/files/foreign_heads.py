@@ -126,26 +126,29 @@ def check_beside_layers(raw: Mapping[str, Any], known: Iterable[str]) -> None:
 
 def fill(
     make: Callable[[torch.device | None], Net],
-    entries: Iterable[Entry],
+    entries: Iterable[Entry] | None,
     tensors: TensorSource,
     what: str,
     *,
     beside: Iterable[str] = (),
 ) -> Net:
     """A network with the parameters of `tensors`, not to be trained. `make`: lay it out on a device, or where it runs.
+    `entries`: where each parameter stands; None: under its own name, and other tensors are not looked at.
 
     Raises `ModelLoadError` for what is missing, misshapen, NaN or without a meaning; `what`: the network, in words;
     `beside`: tensors that are no parameters.
     """
+    try:
+        plan = dict(make(torch.device("meta")).named_parameters())
+    except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
+        raise ModelLoadError(f"{what}: its config.json asks for an impossible network ({error})") from error
+    if entries is None:
+        entries, beside = [Entry(ours=name, theirs=(name,)) for name in plan], tensors
     table = list(entries)
     known = {name for entry in table for name in entry.theirs} | set(beside)
     unknown = sorted(name for name in set(tensors) - known if not name.endswith(_TABLES))
     if unknown:
         raise ModelLoadError(f"{what}: {len(unknown)} tensors are none that outdraft knows ({', '.join(unknown[:3])})")
-    try:
-        plan = dict(make(torch.device("meta")).named_parameters())
-    except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
-        raise ModelLoadError(f"{what}: its config.json asks for an impossible network ({error})") from error
     for entry in table:
         for name, shape in zip(entry.theirs, stored_shapes(entry, tuple(plan[entry.ours].shape)), strict=True):
             if name not in tensors or tensors.shape(name) != shape:

@@ -27,16 +27,8 @@ LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_SANDWICH = {  # Gemma
-    "post_attention_norm": "post_attention_layernorm",
-    "ffn_norm": "pre_feedforward_layernorm",
-    "post_ffw_norm": "post_feedforward_layernorm",
-}
 _BEHIND = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
-
-
-def _nothing(meta: GgufMeta, told: Keys) -> Keys:
-    return {}
+_SANDWICH = _BEHIND | {"ffn_norm": "pre_feedforward_layernorm"}  # Gemma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +42,7 @@ class GgufFamily:
     top_names: Mapping[str, str] = field(default_factory=lambda: _TOP)  # llama.cpp's -> Hugging Face's
     layer_names: Mapping[str, str] = field(default_factory=lambda: LAYER)
     two_ways: bool = False  # rows may see those behind them
-    keys: Callable[[GgufMeta, Keys], Keys] = _nothing  # of config.json, beside or in place of Llama's
+    keys: Callable[[GgufMeta, Keys], Keys] = lambda meta, told: {}  # of config.json, beside or in place of Llama's
 
 
 def _llama(meta: GgufMeta, told: Keys) -> Keys:
@@ -70,19 +62,14 @@ def _ministral(meta: GgufMeta, told: Keys) -> Keys:
 
 
 def _gemma(meta: GgufMeta, layers_of_the_largest: int) -> Keys:
-    heads, width, head_dim = (meta.count(key) for key in ("attention.head_count", "embedding_length", _WIDTH))
-    scalar = width / heads if meta.count("block_count") == layers_of_the_largest else head_dim
-    cap = meta.value("final_logit_softcapping")
+    heads, width, head_dim = map(meta.count, ("attention.head_count", "embedding_length", "attention.key_length"))
     return {
-        "query_pre_attn_scalar": scalar,
+        "query_pre_attn_scalar": width / heads if meta.count("block_count") == layers_of_the_largest else head_dim,
         "hidden_activation": "gelu_pytorch_tanh",
         "hidden_act": None,
-        "final_logit_softcapping": cap,
+        "final_logit_softcapping": meta.value("final_logit_softcapping"),
         "sliding_window": meta.value("attention.sliding_window", 4096),
     }
-
-
-_WIDTH = "attention.key_length"
 
 
 def _gemma2(meta: GgufMeta, told: Keys) -> Keys:
@@ -91,7 +78,7 @@ def _gemma2(meta: GgufMeta, told: Keys) -> Keys:
 
 
 def _gemma3(meta: GgufMeta, told: Keys) -> Keys:
-    kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 6))
+    kinds = kinds_of(meta, 6)
     if not meta.has("attention.sliding_window"):
         kinds = [FULL] * len(kinds)
     return _gemma(meta, 62) | _two_ropes(meta, told, 1e6, near=1e4) | {"layer_types": kinds}
@@ -141,8 +128,8 @@ def _olmo(meta: GgufMeta, told: Keys) -> Keys:
     window = meta.value("attention.sliding_window")
     if not window:
         return {}
-    kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 4))
-    return {"model_type": "olmo3", "sliding_window": window, "layer_types": kinds, **_two_ropes(meta, told, 10000.0)}
+    keys: Keys = {"model_type": "olmo3", "sliding_window": window, "layer_types": kinds_of(meta, 4)}
+    return keys | _two_ropes(meta, told, 10000.0)
 
 
 def _glm4(meta: GgufMeta, told: Keys) -> Keys:
@@ -162,24 +149,24 @@ def _starcoder2(meta: GgufMeta, told: Keys) -> Keys:
 
 
 def _cohere2(meta: GgufMeta, told: Keys) -> Keys:
-    kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 4))
     return {
         "layer_norm_eps": meta.number("attention.layer_norm_epsilon", 1e-5),
         "rms_norm_eps": None,
         "logit_scale": meta.number("logit_scale", 1.0),
-        "layer_types": kinds,
+        "layer_types": kinds_of(meta, 4),
         "sliding_window": meta.count("attention.sliding_window"),
     }
 
 
 def _exaone4(meta: GgufMeta, told: Keys) -> Keys:
     window = meta.value("attention.sliding_window")
-    kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 4))
+    kinds = kinds_of(meta, 4)
     return {"sliding_window": window or None, "layer_types": kinds if window else [FULL] * len(kinds)}
 
 
-def kinds_of(slides: list[bool]) -> list[str]:
-    """The value of `layer_types`."""
+def kinds_of(meta: GgufMeta, period: int) -> list[str]:
+    """The value of `layer_types`; `period`: as `GgufMeta.flags`."""
+    slides = meta.flags("attention.sliding_window_pattern", meta.count("block_count"), period)
     return [SLIDING if one else FULL for one in slides]
 
 

@@ -4,7 +4,7 @@ import logging
 from fnmatch import fnmatchcase
 
 from outdraft.codecs.gguf import ROLES
-from outdraft.codecs.tokenizer_file import note
+from outdraft.codecs.tokenizer_file import OFF, note
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 from outdraft.weights.gguf import GgufFile
@@ -15,32 +15,17 @@ _NO_MODELS = {
     "imatrix": "give the model that was rounded with it",
     "mmproj": "give the GGUF file of the text model",
 }
-_READ = (
+_OF_VOCABULARY = tuple(  # read, or without effect: kinds of segments, roles that only requests to fill a gap have
+    """
+    model pre tokens merges scores token_type eos_token_ids e??_token_id fim_*_token_id add_bos_token add_space_prefix
+    token_type_count prefix_token_id suffix_token_id middle_token_id
+    """.split()
+)
+_KNOWN = (
     *ROLES.values(),
-    "tokenizer.ggml.model",
-    "tokenizer.ggml.pre",
-    "tokenizer.ggml.tokens",
-    "tokenizer.ggml.merges",
-    "tokenizer.ggml.scores",
-    "tokenizer.ggml.token_type",
-    "tokenizer.ggml.eos_token_ids",
-    "tokenizer.ggml.e??_token_id",
-    "tokenizer.ggml.fim_*_token_id",
-    "tokenizer.ggml.add_bos_token",
-    "tokenizer.ggml.add_space_prefix",
-    "tokenizer.chat_template*",
+    *(f"tokenizer.ggml.{name}" for name in _OF_VOCABULARY),
+    *("tokenizer.chat_template*", "general.*", "split.*", "quantize.*"),
 )
-# Descriptions; kinds of segments; roles that only requests to fill a gap in a text have.
-_WITHOUT_EFFECT = (
-    "general.*",
-    "split.*",
-    "quantize.*",
-    "tokenizer.ggml.token_type_count",
-    "tokenizer.ggml.prefix_token_id",
-    "tokenizer.ggml.suffix_token_id",
-    "tokenizer.ggml.middle_token_id",
-)
-_OFF: tuple[object, ...] = (None, False, 0, "", [])
 _NEVER_ADDED = "nothing is put behind a prompt"
 _ASKED = "not the defaults here: give them with each request"
 _LEFT_OUT = "not applied: the text follows the model's own distribution"
@@ -76,9 +61,9 @@ def note_unread(file: GgufFile, *, has_tokenizer: bool) -> None:
             groups[_LEFT_OUT].append(key)
         elif key == f"{arch}.pooling_type":
             groups[_EMBEDDINGS].append(key)
-        elif not any(fnmatchcase(key, own) for own in (f"{arch}.*", *_READ, *_WITHOUT_EFFECT, *beside)):
+        elif not any(fnmatchcase(key, own) for own in (f"{arch}.*", *_KNOWN, *beside)):
             groups[_UNKNOWN].append(key)
     for why, keys in groups.items():
         level = logging.WARNING if why in (_LEFT_OUT, _EMBEDDINGS) else logging.INFO
-        said = {key: value for key in keys if (value := file.get(key)) not in _OFF}
+        said = {key: value for key in keys if (value := file.get(key)) not in OFF}
         note(file.path.name, said, why, level=level)

@@ -1,25 +1,21 @@
 """The metadata of a GGUF file, read key by key: an unread key is an error, as it may change results."""
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from outdraft.models.families.shared.fields import OFF
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
 from outdraft.weights.gguf import GgufFile
 
-_BOOKKEEPING = (
-    "vocab_size",
-    "tensor_data_layout",
-    "rope.dimension_sections",
-    "attention.causal",
-    "rope.scaling.finetuned",
-    "pooling_type",
+_BOOKKEEPING = tuple(
+    """
+    vocab_size tensor_data_layout pooling_type rope.dimension_sections attention.causal rope.scaling.finetuned
+    """.split()
 )
-_OFF: tuple[object, ...] = (None, False, 0, 0.0, "", [])
 
 
 class GgufMeta:
@@ -96,8 +92,8 @@ class GgufMeta:
         """
         for name in self._file.keys(f"{self.arch}."):
             key = name.removeprefix(f"{self.arch}.")
-            known = key in self._used or any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)
-            if not known and self._file.get(name) not in _OFF:
+            known = key in self._used or key in _BOOKKEEPING
+            if not known and self._file.get(name) not in OFF:
                 raise self.error(key)
         off = [] if two_ways else ["attention.causal"]
         if self.arch == "granite":  # which then has no positions at all

@@ -6,7 +6,7 @@ vocabulary and the chat template go along. One tensor is in memory at a time.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import fields
 from functools import partial
@@ -39,7 +39,8 @@ def write_gguf(directory: Path, path: Path) -> None:
         ModelLoadError: no `gguf` package, or a model that the format's common subset does not hold.
     """
     raw = read_json(directory / "config.json")
-    config = find_architecture(raw).read(raw, strict=True)
+    architecture = find_architecture(raw)
+    config = architecture.read(raw, strict=True)
     arch = next((name for name in ARCHITECTURES if FAMILIES[name].model_type == config.architecture), None)
     if arch is None or raw.get("quantization_config"):
         raise ModelLoadError(
@@ -52,20 +53,27 @@ def write_gguf(directory: Path, path: Path) -> None:
         raise ModelLoadError("GGUF files are written by the gguf package: `pip install gguf`") from error
     writer = gguf.GGUFWriter(path, arch)
     _add_shape(writer, config)
-    tensors = _tensors(TensorStore(directory), FAMILIES[arch], config)
+    store = TensorStore(directory)
+    names = [name for name in store if not name.endswith(architecture.ignored)]
+    tensors = _tensors(store, names, FAMILIES[arch], config)
     tensors |= _add_rope(gguf, writer, config)
     add_vocabulary(writer, directory, raw, config.vocab_size)
     for name, (shape, kind, _) in tensors.items():
         size = prod(shape) * (4 if kind == "F32" else 2)
         writer.add_tensor_info(name, shape, np.dtype(np.float32), size, gguf.GGMLQuantizationType[kind])
+    whole = (read() if kind != "F32" else read().float() for _, kind, read in tensors.values())
+    write_file(writer, (tensor.contiguous().view(torch.uint8).numpy() for tensor in whole))
+    _require_same(directory, path, config)
+
+
+def write_file(writer: Any, tensors: Iterable[np.ndarray[Any, Any]]) -> None:
+    """Write the file: the metadata that its writer holds, and the tensors one by one."""
     with closing(writer):
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        for _, kind, read in tensors.values():
-            tensor = read() if kind != "F32" else read().float()
-            writer.write_tensor_data(tensor.contiguous().view(torch.uint8).numpy())
-    _require_same(directory, path, config)
+        for tensor in tensors:
+            writer.write_tensor_data(tensor)
 
 
 def _require_same(directory: Path, path: Path, config: ModelConfig) -> None:
@@ -83,8 +91,8 @@ def _require_same(directory: Path, path: Path, config: ModelConfig) -> None:
 Written = tuple[tuple[int, ...], str, Callable[[], Tensor]]  # shape, type, how to read it
 
 
-def _tensors(store: TensorStore, family: GgufFamily, config: ModelConfig) -> dict[str, Written]:
-    """By llama.cpp's names."""
+def _tensors(store: TensorStore, names: list[str], family: GgufFamily, config: ModelConfig) -> dict[str, Written]:
+    """Those of these names, by llama.cpp's."""
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if family.is_permuted else {}
 
     def read(name: str) -> Tensor:
@@ -98,7 +106,7 @@ def _tensors(store: TensorStore, family: GgufFamily, config: ModelConfig) -> dic
         stored = store.dtype_name(name)
         return stored if len(store.shape(name)) == 2 and stored in ("BF16", "F16") else "F32"
 
-    return {theirs_of(name, family): (store.shape(name), kind(name), partial(read, name)) for name in store}
+    return {theirs_of(name, family): (store.shape(name), kind(name), partial(read, name)) for name in names}
 
 
 def _add_shape(writer: Any, config: ModelConfig) -> None:

@@ -4,7 +4,6 @@ Nothing is believed that the files claim: the configuration's types and sizes ar
 without memory first, so that shapes are compared before any is taken.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from math import isfinite
@@ -16,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.models.families.shared.fields import MOST_CHANNELS
-from outdraft.models.files.foreign_heads import instead
+from outdraft.models.files.foreign_heads import fill, instead, write_directory
 from outdraft.models.files.load import read_json
 from outdraft.options.checked import check_value
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
-from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
+from outdraft.weights.safetensors import TensorStore
 
 Config = TypeVar("Config")
 Net = TypeVar("Net", bound=nn.Module)
@@ -41,11 +40,8 @@ def save_head(
 
     beside: tensors that are no parameters, which stay as they are.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    told = {"model_type": model_type, **asdict(config)}
-    (directory / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     own = {name: p.detach().to(dtype or p.dtype) for name, p in net.named_parameters()}
-    save_tensors({**own, **beside}, directory / SINGLE)
+    write_directory(directory, {"model_type": model_type, **asdict(config)}, {**own, **beside})
 
 
 def load_head(
@@ -65,26 +61,9 @@ def load_head(
         raise ModelLoadError(
             f"{directory} holds no {what} (config.json: model_type must be {model_type!r}){instead(directory)}"
         )
-    config = _read_config(raw, config_type, f"{what} in {directory}")
-    store = TensorStore(directory)
-    try:
-        plan = make(config, torch.device("meta"))
-    except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
-        raise ModelLoadError(
-            f"{what} in {directory}: its config.json asks for an impossible network ({error})"
-        ) from error
-    for name, parameter in plan.named_parameters():
-        if name not in store or store.shape(name) != tuple(parameter.shape):
-            raise ModelLoadError(
-                f"{what} in {directory}: tensor {name!r} is missing or has another shape than config.json asks "
-                "for: take both files from one place, or download them again"
-            )
-        store.require_real(name)
-    net = make(config, None)
-    with torch.no_grad():
-        for name, parameter in net.named_parameters():
-            parameter.copy_(store[name])
-    return net.eval().requires_grad_(False)
+    where = f"{what} in {directory}"
+    config = _read_config(raw, config_type, where)
+    return fill(lambda device: make(config, device), None, TensorStore(directory), where)
 
 
 def _read_config(raw: dict[str, Any], config_type: type[Config], where: str) -> Config:

@@ -84,7 +84,7 @@ class StoredWeights:
             for entry in self.entries:
                 tied = entry.ours in HEAD and self.config.tie_embeddings
                 if entry.ours in ours and not tied:
-                    self._read(entry, ours[entry.ours])
+                    entry.fill(ours[entry.ours], [self.source[self.names[name]] for name in entry.theirs])
         require_filled(ours.items(), self.source.origin)
 
     def check_shapes(self, ask: Callable[[], Mapping[str, Tensor]] | None = None) -> Mapping[str, Tensor]:
@@ -102,9 +102,6 @@ class StoredWeights:
         for entry in self.entries:
             self._check(entry, asked[entry.ours])
         return asked
-
-    def _read(self, entry: Entry, target: Tensor) -> None:
-        entry.fill(target, [self.source[self.names[name]] for name in entry.theirs])
 
     def _check(self, entry: Entry, target: Tensor) -> None:
         source, theirs = self.source, [self.names[name] for name in entry.theirs]

@@ -51,8 +51,7 @@ def require_rows(codec: Codec[Any], rows: int, path: Path) -> None:
     if codec.num_ids > rows and (used := tokens_from(codec, rows)[0]):
         raise ModelLoadError(
             f"{path}: the model has {rows} embeddings, and its tokenizer has tokens beyond them ({len(used)}, the "
-            "first is "
-            f"{shown(used[0])}): put the tokenizer that belongs to these weights into the directory"
+            f"first is {shown(used[0])}): put the tokenizer that belongs to these weights into the directory"
         )
 
 

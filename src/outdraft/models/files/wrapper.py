@@ -15,7 +15,7 @@ from outdraft.weights.renamed import NamedTensors
 from outdraft.weights.source import TensorSource
 
 _INHERITED = ("bos_token_id", "eos_token_id", "torch_dtype", "dtype", "quantization_config", "outdraft_variant")
-_TEXT = {  # the beginning of a name there -> here
+TEXT = {  # the beginning of a name there -> here
     "model.language_model.": "model.",
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",
@@ -67,5 +67,5 @@ def text_tensors(source: TensorSource) -> TensorSource:
 
 def text_name(name: str) -> str | None:
     """A tensor's name without a wrapper; None: it is a known part of pictures or sound."""
-    prefix = next((one for one in _TEXT if name.startswith(one)), "")
-    return None if name.startswith(OTHERS) else _TEXT.get(prefix, "") + name.removeprefix(prefix)
+    prefix = next((one for one in TEXT if name.startswith(one)), "")
+    return None if name.startswith(OTHERS) else TEXT.get(prefix, "") + name.removeprefix(prefix)

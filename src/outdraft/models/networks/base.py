@@ -26,7 +26,7 @@ from outdraft.nn.scores import capped
 
 
 class Decoder(nn.Module):
-    """A causal language model in PyTorch. Parameters are NaN until they are loaded or initialised."""
+    """A `Network` in PyTorch. Parameters are NaN until they are loaded or initialised."""
 
     def __init__(
         self, config: ModelConfig, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
@@ -58,7 +58,6 @@ class Decoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return self.embedding.device
 
     @property
@@ -102,7 +101,6 @@ class Decoder(nn.Module):
                 linear.tile = None if rows is None else RowTile(most=rows, least=rows, packed=False)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids [N], positions [N] -> [N, D]."""
         h = embedding_rows(self.embedding, ids)
         if self.config.embedding_scale != 1:  # rounded first, as Gemma's own code does
             h = h * torch.tensor(self.config.embedding_scale, dtype=h.dtype)
@@ -140,15 +138,12 @@ class Decoder(nn.Module):
         return RunOutput(hidden=h, taps=taken)
 
     def logits(self, h: Tensor) -> Tensor:
-        """Final norm and head: [M, D] -> [M, V]."""
         return self.head(self.norm(h))
 
     def norm(self, h: Tensor) -> Tensor:
-        """The final norm alone: [M, D] -> [M, D]."""
         return self.final_norm(h)  # type: ignore[no-any-return]
 
     def head(self, h: Tensor) -> Tensor:
-        """The head alone, for states that are normed already: [M, D] -> [M, V]."""
         logits: Tensor = self.lm_head(h)
         if self.config.logit_scale != 1:
             logits = logits * self.config.logit_scale

@@ -33,15 +33,12 @@ class FittedNetwork:
         return own.masked_fill(own >= self.config.vocab_size, -1)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids [N], positions [N] -> [N, D]."""
         return self.network.embed(ids.clamp(max=self.own_size - 1), positions)
 
     def logits(self, h: Tensor) -> Tensor:
-        """Final norm and head: [M, D] -> [M, V]."""
         return self._fit(self.network.logits(h))
 
     def head(self, h: Tensor) -> Tensor:
-        """The head alone: [M, D] -> [M, V]."""
         return self._fit(self.network.head(h))
 
     def _fit(self, own: Tensor) -> Tensor:

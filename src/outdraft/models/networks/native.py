@@ -7,6 +7,7 @@ resumes at a layer has the bits of one that does not.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -131,53 +132,37 @@ class PackedNetwork:
         return self.stack.logits(h.float(), norm=norm)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedWeights:
+    """A decoder's weights on the kernels."""
+
+    config: ModelConfig
+    stack: Stack
+    embedding: Tensor | BlockEmbedding | None  # [V, D] bfloat16, or blocks; None: the head has its rows
+    final_norm: Tensor  # as of `any_norm_of`
+    num_parameters: int
+
+
 class NativeDecoder(PackedNetwork):
-    """A decoder's weights, packed for PyTorch's present number of threads.
+    """A decoder whose weights are packed: now, for PyTorch's present number of threads, or before.
 
     `models/remake/native_files.py` makes one of a model's files, without a decoder between.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
-        if not can_pack(decoder.config, decoder.dtype, decoder.device):
-            raise CapabilityError(
-                f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
-                f"{decoder.device}; run it through PyTorch"
-            )
-        norm = any_norm_of(decoder.final_norm)
-        assert norm is not None
-        self._hold(decoder.config, _pack(decoder), _table_of(decoder), norm, decoder.num_parameters)
-
-    @classmethod
-    def over(
-        cls,
-        config: ModelConfig,
-        stack: Stack,
-        embedding: Tensor | BlockEmbedding | None,
-        final_norm: Tensor,
-        num_parameters: int,
-    ) -> "NativeDecoder":
-        """Over packed weights. embedding: [V, D] bfloat16 or blocks; None: the head's; final_norm: `any_norm_of`'s."""
-        made = cls.__new__(cls)
-        made._hold(config, stack, embedding, final_norm, num_parameters)
-        return made
-
-    def _hold(
-        self,
-        config: ModelConfig,
-        stack: Stack,
-        embedding: Tensor | BlockEmbedding | None,
-        final_norm: Tensor,
-        num_parameters: int,
-    ) -> None:
-        self.config = config
-        self.num_parameters = num_parameters
-        self.embedding = embedding
-        self.table: Tensor | BlockWeight | Stack = stack if embedding is None else _rows_of(embedding)
-        self.embedding_scale = embedding_scale(config)
+    def __init__(self, weights: Decoder | PackedWeights) -> None:
+        packed = _pack(weights) if isinstance(weights, Decoder) else weights
+        self.config, self.num_parameters = packed.config, packed.num_parameters
+        self.stack, self.kernels = packed.stack, packed.stack.kind
+        self.embedding = table = packed.embedding
+        self.table: Tensor | BlockWeight | Stack
+        if isinstance(table, BlockEmbedding):
+            self.table = BlockWeight(parts=table.blocks.held())
+        else:
+            self.table = self.stack if table is None else table
+        self.embedding_scale = embedding_scale(self.config)
         self.dtype, self.device = torch.bfloat16, torch.device("cpu")
-        self.rope = RopeTables(config.rope_kinds())
-        self._norm = final_norm
-        self.stack, self.kernels = stack, stack.kind
+        self.rope = RopeTables(self.config.rope_kinds())
+        self._norm = packed.final_norm
 
     @property
     def pass_bytes(self) -> int:
@@ -197,22 +182,26 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
     return spans
 
 
-def _table_of(decoder: Decoder) -> Tensor | BlockEmbedding:
-    table = decoder.embedding
-    return table if isinstance(table, BlockEmbedding) else table.detach()
-
-
-def _rows_of(embedding: Tensor | BlockEmbedding) -> Tensor | BlockWeight:
-    return embedding if isinstance(embedding, Tensor) else BlockWeight(parts=embedding.blocks.held())
-
-
-def _pack(decoder: Decoder) -> Stack:
-    stack = Stack(shape_of(decoder.config), decoder.config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
+def _pack(decoder: Decoder) -> PackedWeights:
+    config, table, norm = decoder.config, decoder.embedding, any_norm_of(decoder.final_norm)
+    if not can_pack(config, decoder.dtype, decoder.device):
+        raise CapabilityError(
+            f"the native kernels do not know this decoder: {config.architecture} in {decoder.dtype} on "
+            f"{decoder.device}; run it through PyTorch"
+        )
+    assert norm is not None
+    stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
     for index, layer in enumerate(decoder.layers):
         assert isinstance(layer, Block)
         stack.set_layer(index, parts_of(layer))
-    stack.set_head(weight_of(decoder.lm_head), any_norm_of(decoder.final_norm))
-    return stack
+    stack.set_head(weight_of(decoder.lm_head), norm)
+    return PackedWeights(
+        config=config,
+        stack=stack,
+        embedding=table if isinstance(table, BlockEmbedding) else table.detach(),
+        final_norm=norm,
+        num_parameters=decoder.num_parameters,
+    )
 
 
 def embedding_scale(config: ModelConfig) -> float:

@@ -68,18 +68,24 @@ def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
     """Of a target in an engine, or of a network that no engine runs."""
     if not isinstance(target, Decoder):
         return target.facts
-    decoder, config = target, target.config
+    return network_facts(target, max_len=target.config.max_len, exact=target.exact)
+
+
+def network_facts(network: Network, *, max_len: int, exact: bool, layers_apart: bool = True) -> TargetFacts:
+    """Of a network, and of the engine that it runs in."""
+    config = network.config
     return TargetFacts(
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
         num_layers=config.num_layers,
         num_kv_heads=config.num_kv_heads,
         head_dim=config.head_dim,
-        max_len=config.max_len,
-        device=decoder.device,
-        dtype=decoder.dtype,
-        exact=decoder.exact,
+        max_len=max_len,
+        device=network.device,
+        dtype=network.dtype,
+        exact=exact,
         logit_cap=config.logit_cap,
+        layers_apart=layers_apart,
     )
 
 

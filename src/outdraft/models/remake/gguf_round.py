@@ -9,7 +9,7 @@ Rows are read, rounded and forgotten some at a time; one tensor's bytes are in m
 import importlib
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ import torch
 from outdraft.models.files.gguf_families import FAMILIES
 from outdraft.models.files.gguf_keys import require_model
 from outdraft.models.files.gguf_mixtures import MIXTURES, Model, types_of
-from outdraft.models.files.gguf_write import write_gguf
+from outdraft.models.files.gguf_write import write_file, write_gguf
 from outdraft.nn.quant.block_codes import quantize
 from outdraft.nn.quant.blocks import BLOCKS
 from outdraft.options.errors import ConfigError, ModelLoadError
@@ -109,19 +109,18 @@ class _Rounding:
             block, size = self._gguf.constants.GGML_QUANT_SIZES[stored]
             floats = np.dtype(np.float32)  # what `shape` counts; as bytes the package would take it for a row's bytes
             writer.add_tensor_info(name, shape, floats, prod(shape) // block * size, stored)
-        total, done = sum(prod(self._file.shape(name)) for name in self._kinds), 0
-        with closing(writer):
-            writer.write_header_to_file()
-            writer.write_kv_data_to_file()
-            writer.write_ti_data_to_file()
-            for name, kind in self._kinds.items():
-                parts = []
-                for part in self._parts(name, kind):
-                    parts.append(part)
-                    done += len(part) * prod(self._file.shape(name)[1:])
-                    progress(done, total)
-                writer.write_tensor_data(parts[0] if len(parts) == 1 else np.concatenate(parts))
+        write_file(writer, self._tensors(progress))
         return dict(self._kinds)
+
+    def _tensors(self, progress: Tell) -> Iterator[np.ndarray[Any, Any]]:
+        total, done = sum(prod(self._file.shape(name)) for name in self._kinds), 0
+        for name, kind in self._kinds.items():
+            parts = []
+            for part in self._parts(name, kind):
+                parts.append(part)
+                done += len(part) * prod(self._file.shape(name)[1:])
+                progress(done, total)
+            yield parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _add_metadata(self, writer: Any) -> None:
         file, types = self._file, self._gguf.GGUFValueType

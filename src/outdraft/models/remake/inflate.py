@@ -11,7 +11,6 @@ Data in and out: Hugging Face model directories.
 """
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,20 +116,11 @@ def _widen(name: str, small: Tensor, config: ModelConfig, width: int) -> Tensor:
         return small.repeat(width)
     if small.dim() == 2:
         small = small.repeat(1, width) / width  # it reads `width` copies of its input
-    return _repeat_blocks(kind, config)(small, width)
-
-
-def _repeat_blocks(kind: str, config: ModelConfig) -> Callable[[Tensor, int], Tensor]:
-    """How rows are multiplied: the fused parts each for themselves, the vocabulary not at all."""
-    heights = {
+    if kind == "lm_head":  # the vocabulary stays
+        return small
+    heights = {  # of fused parts, each of which is multiplied for itself
         "qkv": [heads * config.head_dim for heads in (config.num_heads, config.num_kv_heads, config.num_kv_heads)],
         "up": [config.intermediate_size] * (2 if config.gated_mlp else 1),
     }
-
-    def repeat(rows: Tensor, width: int) -> Tensor:
-        if kind == "lm_head":
-            return rows
-        parts = torch.split(rows, heights.get(kind, [rows.shape[0]]))
-        return torch.cat([part.repeat(width, *[1] * (rows.dim() - 1)) for part in parts])
-
-    return repeat
+    parts = torch.split(small, heights.get(kind, [len(small)]))
+    return torch.cat([part.repeat(width, *[1] * (small.dim() - 1)) for part in parts])

@@ -63,4 +63,4 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
             pages.madvise(mmap.MADV_DONTNEED, file.embedding.offset, file.embedding.size)
         rows = torch.frombuffer(pages, dtype=torch.uint8, count=file.embedding.size, offset=file.embedding.offset)
         table = pieces.table_over(rows)
-    return NativeDecoder.over(pieces.config, stack, table, pieces.final_norm(), pieces.num_parameters)
+    return pieces.packed(stack, table, pieces.final_norm())

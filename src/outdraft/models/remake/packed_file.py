@@ -26,9 +26,7 @@ from outdraft.options.read_file import open_file
 from outdraft.weights.direct import align
 from outdraft.weights.units import MemoryBlock, Unit
 
-FORMAT = (
-    5  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
-)
+FORMAT = 5  # counted up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
 _MARK = b"outdraft packed\n"
 
 

@@ -21,7 +21,7 @@ from outdraft.kernels.threads import num_threads, torch_threads
 from outdraft.models.families.shared.naming import EMBEDDING, HEAD
 from outdraft.models.files.load import StoredWeights
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import NativeDecoder, shape_of
+from outdraft.models.networks.native import NativeDecoder, PackedWeights, shape_of
 from outdraft.models.remake.quantize import require_roundable
 from outdraft.models.remake.rounded_pieces import rounded_tensors, rounded_weight, table_of_blocks
 from outdraft.nn.quant.block_linear import BlockEmbedding
@@ -128,7 +128,14 @@ class Pieces:
         ends = self.ends()
         stack.set_head(ends.head, ends.norm)
         table = None if self.is_tied else ends.embedding
-        return NativeDecoder.over(self.config, stack, table, ends.norm, self.num_parameters)
+        return self.packed(stack, table, ends.norm)
+
+    def packed(self, stack: Stack, table: Tensor | BlockEmbedding | None, norm: Tensor) -> NativeDecoder:
+        """The decoder over a stack that holds these pieces. table: None where the head has its rows."""
+        count = self.num_parameters
+        return NativeDecoder(
+            PackedWeights(config=self.config, stack=stack, embedding=table, final_norm=norm, num_parameters=count)
+        )
 
     def empty_stack(self) -> Stack:
         """Of this shape, for the machine's kernels and as many threads as PyTorch has now."""

@@ -12,6 +12,7 @@ Embedding rows are looked up in the file.
 import mmap
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -21,11 +22,8 @@ from torch import Tensor
 
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.rows import Span
-from outdraft.kernels.decoder.stack import Stack
-from outdraft.kernels.library import wanted_kind
-from outdraft.kernels.threads import num_threads
 from outdraft.models.networks.config import ModelConfig
-from outdraft.models.networks.native import PackedNetwork, embedding_scale, shape_of
+from outdraft.models.networks.native import PackedNetwork, embedding_scale
 from outdraft.models.remake.packed_cache import packed_file, remake_packed
 from outdraft.models.remake.packed_file import PackedFile
 from outdraft.models.remake.pieces import Pieces
@@ -37,9 +35,7 @@ from outdraft.weights.units import UnitReader
 
 
 class StreamedDecoder(PackedNetwork):
-    """A `Network` over a packed file, with at most `memory` bytes of weights held at any time.
-
-    `remake`: write the file anew, where it is damaged or another program wrote to it.
+    """A `Network` over the packed file of a model, with at most `memory` bytes of weights held at any time.
 
     Raises `ConfigError` where the memory cannot hold two layers.
     """
@@ -47,22 +43,15 @@ class StreamedDecoder(PackedNetwork):
     dtype = torch.bfloat16
     device = torch.device("cpu")
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        packed: PackedFile,
-        memory: int,
-        final_norm: Tensor,
-        num_parameters: int,
-        remake: Callable[[], None],
-    ) -> None:
-        self.config = config
-        self.num_parameters = num_parameters
+    def __init__(self, pieces: Pieces, packed: PackedFile, memory: int) -> None:
+        self.config = config = pieces.config
+        self.num_parameters = pieces.num_parameters
+        remake = partial(remake_packed, packed, pieces)
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
-        self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
+        self.stack = pieces.empty_stack()
         self.kernels = self.stack.kind
         self.rope = RopeTables(config.rope_kinds())
-        self._norm = final_norm
+        self._norm = pieces.final_norm()
         self._embedding = EmbeddingRows(packed, config, remake)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
@@ -169,7 +158,4 @@ def load_streamed(pieces: Pieces, memory: int) -> StreamedDecoder:
 
     Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
     """
-    packed = packed_file(pieces)
-    return StreamedDecoder(
-        pieces.config, packed, memory, pieces.final_norm(), pieces.num_parameters, lambda: remake_packed(packed, pieces)
-    )
+    return StreamedDecoder(pieces, packed_file(pieces), memory)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from outdraft.codecs.grammar.counting import MOST, TooDeep
 from outdraft.codecs.grammar.counting.regex import count_regex
-from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
 
 MOST_LEVELS = 128  # of rules that stand in each other, and of brackets: the library walks down them with its stack
 _TOKEN = re.compile(

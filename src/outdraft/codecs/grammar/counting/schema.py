@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from outdraft.codecs.grammar.counting import MOST, TooDeep
 from outdraft.codecs.grammar.counting.regex import count_regex
-from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
 
 MOST_REFERENCES = 64  # that lead from one to the next
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")

@@ -51,8 +51,7 @@ def _keys(meta: GgufMeta, told: Keys) -> Keys:
     keys |= {"is_causal": meta.value("attention.causal"), "tie_word_embeddings": False}
     keys["attention_value_scale"] = meta.value("attention.value_scale")
     if window:
-        slides = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 0))
-        keys |= {"sliding_window": window, "layer_types": slides}
+        keys |= {"sliding_window": window, "layer_types": kinds_of(meta, 0)}
     return {key: value for key, value in keys.items() if value is not None}
 
 

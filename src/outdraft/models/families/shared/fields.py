@@ -34,15 +34,11 @@ NEUTRAL: dict[str, tuple[object, ...]] = {  # key -> the values that leave the a
     "rope_interleaved": (None, False),
 }
 _SUSPECT = ("multiplier", "softcap", "expert", "quantiz", "num_nextn")
-_REFUSED = (
-    "alibi",
-    "clip_qkv",
-    "is_encoder_decoder",
-    "add_cross_attention",
-    "scale_attn_by_inverse_layer_idx",
-    "use_qk_norm",
-    "attention_chunk_size",
-    *NEUTRAL,
+_REFUSED = set(NEUTRAL) | set(
+    """
+    alibi clip_qkv is_encoder_decoder add_cross_attention scale_attn_by_inverse_layer_idx use_qk_norm
+    attention_chunk_size
+    """.split()
 )
 _BOOKKEEPING = tuple(
     """
@@ -148,6 +144,11 @@ class Fields:
 
     def maybe_int(self, key: str) -> int | None:
         return self.get(key, int) if self.has(key) else None
+
+    def attention_biases(self, default: bool = False) -> dict[str, bool]:
+        """Of queries, keys and values, and of the map behind them."""
+        bias = self.get("attention_bias", bool, default)
+        return {"qkv_bias": bias, "out_bias": bias}
 
     def activation(self, key: str, default: str) -> str:
         """The feed-forward's non-linearity."""

@@ -41,9 +41,7 @@ class Entry:
     layout: Layout = Layout.STACKED
     heights: tuple[int, ...] = ()  # rows of each stored tensor when there are several
     num_heads: int = 0  # interleaved: heads to untangle
-    turned: int = (
-        0  # stacked: so many channels of a head are stored as neighbouring pairs, which are half of them apart here
-    )
+    turned: int = 0  # stacked: so many channels of a head are stored as neighbouring pairs, not half of them apart
     pairs: tuple[int, ...] = ()  # of each stored tensor, how many heads are stored so; 0: none
     offset: float = 0.0  # what is added to the stored numbers: norms that are stored as w and mean 1 + w
 
@@ -129,29 +127,6 @@ def norm(ours: str, theirs: str, config: ModelConfig, *, offset: float = 0.0) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
-    """What one architecture file says: its names, its configuration both ways, and its rename table."""
-
-    model_type: str  # as in config.json
-    class_name: str  # as in config.json's `architectures`
-    parse: Callable[[Fields], ModelConfig]
-    write: Callable[[ModelConfig], dict[str, object]]
-    table: Callable[[ModelConfig], Iterable[Entry]]
-    prefix: str = ""  # older files may lack this prefix on every name
-    ignored: tuple[str, ...] = ()  # endings of stored buffers that are not weights
-
-    def read(self, raw: dict[str, object], *, strict: bool = False, beside: Collection[str] = ()) -> ModelConfig:
-        """The configuration of a config.json; `strict`: an unknown key is an error, else a line in the log.
-
-        beside: keys that another reader reads. Raises `ModelLoadError`; `fields.py` says for which keys.
-        """
-        fields = Fields(raw)
-        config = self.parse(fields)
-        check_keys(raw, fields.used, fields.name, strict=strict, beside=beside)
-        return config
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerNames:
     """Under `model.layers.N.`; several names: stacked in this order, one name for several: stored fused."""
 
@@ -172,8 +147,36 @@ class LayerNames:
 LLAMA_NAMES = LayerNames()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """What one architecture file says: its names, its configuration both ways, and its rename table."""
+
+    model_type: str  # as in config.json
+    class_name: str  # as in config.json's `architectures`
+    parse: Callable[[Fields], ModelConfig]
+    write: Callable[[ModelConfig], dict[str, object]]
+    names: LayerNames = LLAMA_NAMES
+    other_table: Callable[[ModelConfig], Iterable[Entry]] | None = None  # where tensors are not named as Llama's at all
+    prefix: str = ""  # older files may lack this prefix on every name
+    ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)  # endings of stored buffers that are not weights
+
+    def read(self, raw: dict[str, object], *, strict: bool = False, beside: Collection[str] = ()) -> ModelConfig:
+        """The configuration of a config.json; `strict`: an unknown key is an error, else a line in the log.
+
+        beside: keys that another reader reads. Raises `ModelLoadError`; `fields.py` says for which keys.
+        """
+        fields = Fields(raw)
+        config = self.parse(fields)
+        check_keys(raw, fields.used, fields.name, strict=strict, beside=beside)
+        return config
+
+    def table(self, config: ModelConfig) -> Iterable[Entry]:
+        """Which of our tensors each tensor of such a checkpoint is."""
+        return table_of(config, self.names) if self.other_table is None else self.other_table(config)
+
+
 def table_of(config: ModelConfig, names: LayerNames) -> Iterable[Entry]:
-    """Which of our tensors each tensor of such a checkpoint is."""
+    """The table of a checkpoint whose layers have these names."""
     yield Entry(ours="embedding", theirs=("model.embed_tokens.weight",))
     yield from norm("final_norm", "model.norm", config, offset=names.norm_offset)
     yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import cast
 
 from outdraft.models.files.published.awq import read_awq
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.gptq import read_gptq
+from outdraft.models.files.published.linear import Found
 from outdraft.models.files.published.settings import Told, choose, refuse
 from outdraft.weights.source import TensorSource
 

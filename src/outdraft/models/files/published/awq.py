@@ -12,9 +12,15 @@ activation-aware weight quantization for LLM compression and acceleration", 2023
 import torch
 from torch import Tensor
 
-from outdraft.models.files.published.found import Found
-from outdraft.models.files.published.linear import Affine, StoredLinear, find_grid, neighbour_groups, require_part
-from outdraft.models.files.published.settings import Told, choose, refuse, whole_number
+from outdraft.models.files.published.linear import (
+    Affine,
+    Found,
+    StoredLinear,
+    find_grid,
+    neighbour_groups,
+    require_part,
+)
+from outdraft.models.files.published.settings import Told, choose, group_size_of
 from outdraft.models.files.published.words import per_word, unpack_words
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.source import TensorSource
@@ -30,9 +36,7 @@ def read_awq(source: TensorSource, told: Told) -> Found:
     choose(told, ("version",), ("gemm",), "gemm")
     choose(told, ("backend",), ("autoawq",), "autoawq")
     choose(told, ("zero_point",), (True,), True)
-    group_size = whole_number(told, ("group_size", "q_group_size"))
-    if group_size < 1 and group_size != -1:
-        raise refuse(told, "group_size", "which is neither -1 (one group) nor a number of inputs")
+    group_size = group_size_of(told, ("group_size", "q_group_size"))
     stems = [name.removesuffix(".qweight") for name in source if name.endswith(".qweight")]
     return Found(name="awq", maps={stem: _linear(source, stem, group_size) for stem in stems})
 

@@ -8,23 +8,27 @@
     float-quantized  weight e4m3 [out, in] with weight_scale (`fp8.py`)
     nvfp4-pack-quantized, mxfp4-pack-quantized    weight_packed uint8 [out, in / 2] (`fp4.py`)
 
+    strategy   scales of a weight [out, in]
+    tensor     one number
+    channel    [out, 1]
+    group      [out, in / group_size]; so tensor_group, which has a factor of the whole weight besides
+    block      [ceil(out / b0), ceil(in / b1)] for block_structure [b0, b1]
+
 Which maps are quantized, and on how many bits, is read off the tensors, so that `ignore` and `targets` need not be
-matched. Layout: compressed-tensors, compressors/quantized_compressors/pack_quantized.py and
+matched. Layout: compressed-tensors, compressors/quantized_compressors/pack_quantized.py, quantization/quant_args.py and
 quantization/lifecycle/forward.py (https://github.com/vllm-project/compressed-tensors).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.fp4 import four_bit_linear
 from outdraft.models.files.published.fp8 import ACTIVATION_PARTS, block_of, float_linear, require_cover
-from outdraft.models.files.published.linear import Affine, StoredLinear, find_grid, ordered_groups, require_part
+from outdraft.models.files.published.linear import Affine, Found, StoredLinear, find_grid, ordered_groups, require_part
 from outdraft.models.files.published.settings import CURE, Told, choose, refuse
-from outdraft.models.files.published.strategies import require_strategy
 from outdraft.models.files.published.words import PACKED_BITS, per_word, unpack_words
 from outdraft.options.errors import ModelLoadError
 from outdraft.options.shown import shown
@@ -47,13 +51,13 @@ def read_compressed(source: TensorSource, told: Told) -> Found:
                 maps[stem] = _packed(source, stem, schemes)
                 continue
             maps[stem] = _with_zeros(source, stem, four_bit_linear(source, stem, kind))
-            require_strategy(source, f"{stem}.weight_scale", maps[stem].shape, ("float", 4), schemes)
+            _require_strategy(source, f"{stem}.weight_scale", maps[stem].shape, ("float", 4), schemes)
         elif kind == "weight" and f"{stem}.weight_scale" in source:
             if source.dtype_name(name) == "I8":
                 maps[stem] = _bytes(source, stem, schemes)
             else:
                 maps[stem] = _with_zeros(source, stem, float_linear(source, stem, block))
-                require_strategy(source, f"{stem}.weight_scale", maps[stem].shape, ("float", 8), schemes)
+                _require_strategy(source, f"{stem}.weight_scale", maps[stem].shape, ("float", 8), schemes)
     notes = []
     groups = told.get("config_groups")
     assert isinstance(groups, Mapping)
@@ -111,7 +115,7 @@ def _packed(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinea
             f"which is no weight of shape {(num_out, num_in)} on 4 or 8 bits: download it again"
         )
     num_groups = _groups_of(source, f"{stem}.weight_scale", num_out, num_in, "g_idx" in names)
-    require_strategy(source, f"{stem}.weight_scale", (num_out, num_in), ("int", bits), schemes)
+    _require_strategy(source, f"{stem}.weight_scale", (num_out, num_in), ("int", bits), schemes)
     middle = 2 ** (bits - 1)
     zeros = torch.full((num_out, num_groups), middle, dtype=torch.int16)
     if "zero_point" in names:
@@ -133,7 +137,7 @@ def _bytes(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinear
     names = {part: f"{stem}.weight{part}" for part in parts if f"{stem}.weight{part}" in source}
     num_out, num_in = source.shape(names[""])
     num_groups = _groups_of(source, names["_scale"], num_out, num_in, "_g_idx" in names)
-    require_strategy(source, names["_scale"], (num_out, num_in), ("int", 8), schemes)
+    _require_strategy(source, names["_scale"], (num_out, num_in), ("int", 8), schemes)
     zeros = torch.zeros(num_out, num_groups, dtype=torch.int16)
     if "_zero_point" in names:
         require_part(source, names["_zero_point"], source.shape(names["_scale"]), ("I8",))
@@ -186,3 +190,49 @@ def _with_zeros(source: TensorSource, stem: str, linear: StoredLinear) -> Stored
     """The zero points that a map of floats may be stored with, which are zero."""
     name = f"{stem}.weight_zero_point"
     return replace(linear, parts=(*linear.parts, name)) if name in source else linear
+
+
+def _require_strategy(
+    source: TensorSource, name: str, shape: tuple[int, int], kind: tuple[str, int], schemes: Iterable[Told]
+) -> None:
+    """Raise `ModelLoadError` where the scales `name` of a weight of this shape are not those of any scheme.
+
+    kind: type and bits of the map, as ("int", 4). Which of several groups of layers a map belongs to is not resolved:
+    its scales must be right for one that has the map's own type and bits.
+    """
+    own = [scheme for scheme in schemes if (scheme.get("type", "int"), scheme.get("num_bits")) == kind]
+    found = source.shape(name)
+    if not any(found in _shapes(scheme, shape) for scheme in own):
+        asked = " or ".join(sorted({_words(scheme, shape) for scheme in own})) or f"no {kind[0]} of {kind[1]} bits"
+        raise ModelLoadError(
+            f"tensor '{name}' in {source.origin} has shape {found} for a weight of shape {shape}, config_groups of "
+            f"config.json ask for {asked}: download config.json and weights again, of one revision"
+        )
+
+
+def _strategy(scheme: Told) -> object:
+    """The strategy of a scheme; where none is named, what its group_size says."""
+    size = scheme.get("group_size")
+    implied = "tensor" if size is None else "channel" if size == -1 else "group"
+    return scheme.get("strategy") or implied
+
+
+def _shapes(scheme: Told, shape: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    """The shapes that the scales may have."""
+    match _strategy(scheme):
+        case "tensor":
+            return (), (1,), (1, 1)
+        case "channel":
+            return (shape[0], 1), (shape[0],)
+        case "group" | "tensor_group" if isinstance(size := scheme.get("group_size"), int) and size > 0:
+            return ((shape[0], -(-shape[1] // size)),)
+        case "block" if (block := block_of(scheme, "block_structure")) is not None:
+            return ((-(-shape[0] // block[0]), -(-shape[1] // block[1])),)
+    return ()
+
+
+def _words(scheme: Told, shape: tuple[int, int]) -> str:
+    key = {"group": "group_size", "tensor_group": "group_size", "block": "block_structure"}.get(str(_strategy(scheme)))
+    more = f" with {key}={shown(scheme.get(key))}" if key else ""
+    found = _shapes(scheme, shape)
+    return f"strategy={shown(_strategy(scheme))}{more}" + (f", shape {found[0]}" if found else ", which is not read")

@@ -7,9 +7,9 @@ from outdraft.models.files.published.asked import AskedTable
 from outdraft.models.files.published.auto_round import read_auto_round
 from outdraft.models.files.published.awq import read_awq
 from outdraft.models.files.published.compressed import read_compressed
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.fp8 import read_fp8
 from outdraft.models.files.published.gptq import read_gptq
+from outdraft.models.files.published.linear import Found
 from outdraft.models.files.published.modelopt import read_modelopt
 from outdraft.models.files.published.settings import CURE, Told
 from outdraft.options.errors import ModelLoadError

@@ -13,23 +13,18 @@ integrations/finegrained_fp8.py (https://github.com/huggingface/transformers). A
 
 from torch import Tensor
 
-from outdraft.models.files.published.found import Found
-from outdraft.models.files.published.linear import StoredLinear, require_part
+from outdraft.models.files.published.linear import Found, StoredLinear, require_part
 from outdraft.models.files.published.settings import Told, choose, refuse
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.source import TensorSource
 
 SCALES = ("weight_scale_inv", "weight_scale")
 FACTORS = ("F32", "BF16", "F16", "F8_E8M0", "U8")
-ACTIVATION_PARTS = (
-    ".input_scale",
-    ".input_global_scale",
-    ".activation_scale",
-    ".input_zero_point",
-    ".output_scale",
-    ".output_zero_point",
-    ".k_scale",
-    ".v_scale",
+ACTIVATION_PARTS = tuple(
+    """
+    .input_scale .input_global_scale .activation_scale .input_zero_point .output_scale .output_zero_point .k_scale
+    .v_scale
+    """.split()
 )
 
 

@@ -15,16 +15,16 @@ https://arxiv.org/abs/2210.17323.
 
 from collections.abc import Mapping
 
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.linear import (
     Affine,
+    Found,
     StoredLinear,
     find_grid,
     neighbour_groups,
     ordered_groups,
     require_part,
 )
-from outdraft.models.files.published.settings import Told, choose, refuse, whole_number
+from outdraft.models.files.published.settings import Told, choose, group_size_of, refuse
 from outdraft.models.files.published.words import PACKED_BITS, per_word, unpack_words
 from outdraft.options.errors import ModelLoadError
 from outdraft.weights.source import TensorSource
@@ -36,9 +36,7 @@ def read_gptq(source: TensorSource, told: Told) -> Found:
     """Raises `ModelLoadError` for settings that are not read and tensors that do not fit together."""
     bits = choose(told, ("bits",), PACKED_BITS)
     assert isinstance(bits, int)
-    group_size = whole_number(told, ("group_size",))
-    if group_size < 1 and group_size != -1:
-        raise refuse(told, "group_size", "which is neither -1 (one group) nor a number of inputs")
+    group_size = group_size_of(told, ("group_size",))
     stored_minus_one = choose(told, ("checkpoint_format", "format"), ("gptq", "gptq_v2"), "gptq") == "gptq"
     for key in ("is_marlin_format", "adapter"):
         if told.get(key):

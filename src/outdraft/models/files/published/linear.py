@@ -8,7 +8,7 @@ and the integers are handed over as they are: symmetric 4 bits on 4, symmetric 8
 of 4 bits. Everything else becomes a float weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -95,6 +95,16 @@ class StoredLinear:
         return self.read().whole()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a format's reader finds in a checkpoint."""
+
+    name: str  # of the format, for the variant: "gptq"
+    maps: Mapping[str, StoredLinear]  # by Hugging Face's name of the module ("model.layers.0.mlp.up_proj")
+    unread: tuple[str, ...] = ()  # endings of tensors that say nothing of the weights
+    notes: tuple[str, ...] = ()  # what is not done as its maker does it
+
+
 def find_grid(bits: int, num_in: int, zeros: Tensor, middle: int, groups: Tensor | None) -> Grid | None:
     """The grid of ours that holds such integers exactly.
 
@@ -128,9 +138,10 @@ def ordered_groups(index: Tensor, num_groups: int, name: str, source: TensorSour
     Raises `ModelLoadError` for a group that is not there.
     """
     index = index.long()
-    if len(index) and (int(index.min()) < 0 or int(index.max()) >= num_groups):
+    strange = index[(index < 0) | (index >= num_groups)]
+    if len(strange):
         raise ModelLoadError(
-            f"tensor '{name}' in {source.origin} names group {int(index.max())} of {num_groups}: download it again"
+            f"tensor '{name}' in {source.origin} names group {int(strange[0])} of {num_groups}: download it again"
         )
     if len(index) % num_groups == 0:
         size = len(index) // num_groups

@@ -9,9 +9,9 @@ hf_quant_config.json (`settings.settings_beside`).
 Layout: Model Optimizer, modelopt/torch/export/quant_utils.py (https://github.com/NVIDIA/TensorRT-Model-Optimizer).
 """
 
-from outdraft.models.files.published.found import Found
 from outdraft.models.files.published.fp4 import four_bit_linear
 from outdraft.models.files.published.fp8 import ACTIVATION_PARTS, float_linear
+from outdraft.models.files.published.linear import Found
 from outdraft.models.files.published.settings import Told, choose
 from outdraft.weights.source import TensorSource
 

@@ -41,10 +41,12 @@ def choose(told: Told, keys: tuple[str, ...], known: tuple[object, ...], default
     return value
 
 
-def whole_number(told: Told, keys: tuple[str, ...]) -> int:
-    """A whole number under the first of these keys that is there. Raises `ModelLoadError`."""
+def group_size_of(told: Told, keys: tuple[str, ...]) -> int:
+    """How many inputs share a scale, by the first of these keys that is there; -1: all. Raises `ModelLoadError`."""
     key = next((one for one in keys if told.get(one) is not None), keys[0])
     value = told.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
         raise refuse(told, key, "which is no whole number")
+    if value < 1 and value != -1:
+        raise refuse(told, keys[0], "which is neither -1 (one group) nor a number of inputs")
     return value

@@ -1,4 +1,4 @@
-"""The simplest codec: a token is a byte, ids 0..255. For tests, and for models without a tokenizer."""
+"""The simplest codec: a token is a byte, ids 0..255."""
 
 from collections.abc import Iterable
 

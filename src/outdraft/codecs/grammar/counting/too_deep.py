@@ -1,7 +1,0 @@
-"""Where counting ends."""
-
-MOST = 10**18  # more than any limit; nothing is counted further
-
-
-class TooDeep(Exception):
-    """Parts of a form stand in each other, or refer to each other, so deep that the library's stack could break."""
