@@ -129,11 +129,6 @@ def choose(rows: PackedRows, window: int, coins: Seq[torch.Generator]) -> Window
     )
 
 
-def rewards_of(kind: str, log_p: Tensor, log_q: Tensor, tokens: Tensor, texts: Tensor) -> Tensor:
-    """[n, G]. The accepted length knows its gradient; scores of texts have none."""
-    return accepted(log_p, log_q, tokens) if kind == "accepted" else of_windows(kind, tokens, texts)
-
-
 class Reinforcement:
     """The loss as a part of a draft's training. `weight`: beside the losses of guesses, per token that counts."""
 
@@ -161,7 +156,10 @@ class Reinforcement:
         log_q = logs(guess.head(states[at.flatten()])).view(*at.shape, -1)
         with torch.no_grad():
             log_p = logs(teacher.logits(lesson.states[at.flatten()])).view_as(log_q)
-        rewards = rewards_of(self.options.reward, log_p, log_q, tokens, texts.to(tokens.device))
+        if self.options.reward == "accepted":  # which knows its gradient; scores of texts have none
+            rewards = accepted(log_p, log_q, tokens)
+        else:
+            rewards = of_windows(self.options.reward, tokens, texts.to(tokens.device))
         mean = self.baseline.mean.to(rewards)
         self.baseline.see(rewards)
         one = surrogate(log_q, tokens, rewards, mean, self.options.entropy)
