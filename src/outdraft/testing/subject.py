@@ -35,8 +35,7 @@ from outdraft.engine.stats import RequestStats
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetOrigin
 from outdraft.nn.context import CausalContext
-from outdraft.testing.audit import AuditedTarget
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import AuditedTarget, CacheRecheck
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
 

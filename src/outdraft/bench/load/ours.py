@@ -6,7 +6,7 @@ from time import perf_counter, process_time
 from outdraft.bench.entrant import Ours
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.jobs import LoadJob
-from outdraft.bench.load.quiet import wait_until_idle
+from outdraft.bench.load.processes import wait_until_idle
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
 
