@@ -40,10 +40,9 @@ _CURE = "lower the rates (lr, muon_lr), or take another loss"
 class _Loss(nn.Module):
     """The loss as a module, which is what `DistributedDataParallel` wraps."""
 
-    def __init__(self, objective: Objective, compiled: bool) -> None:
+    def __init__(self, objective: Objective) -> None:
         super().__init__()
-        self.module = objective.module
-        self._compute = torch.compile(objective.total, dynamic=False) if compiled else objective.total
+        self.module, self._compute = objective.module, objective.total
 
     def forward(self, rows: Any) -> Tensor:
         return self._compute(rows)
@@ -76,8 +75,8 @@ class _Signals:
 
 
 class Loop:
-    """One run in one folder. `dtype`: of its passes, under autocast; `compiles`: the loss; `shares`: of the rate, for
-    parameters that learn at less; `listens`: to signals, while it runs; not in a caller's program.
+    """One run in one folder. `dtype`: of its passes, under autocast; `shares`: of the rate, for parameters that learn
+    at less; `listens`: to signals, while it runs; not in a caller's program.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class Loop:
         report: Report,
         *,
         dtype: torch.dtype = torch.float32,
-        compiles: bool = False,
         schedule: Schedule | None = None,
         evaluate: Callable[[], Evaluation] | None = None,
         team: Team | None = None,
@@ -105,7 +103,7 @@ class Loop:
         _require_even(config, self.team.size)
         self.journal = RunJournal(run_dir, report, leads=self.team.leads, board=board)
         self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
-        loss: nn.Module = _Loss(objective, compiles)
+        loss: nn.Module = _Loss(objective)
         self._twin = twin
         if twin is not None:
             shard(loss, self.team, self.device)
