@@ -118,7 +118,8 @@ class Loop:
         )
         self._dtype = dtype
         self._about = {"dtype": name_of(dtype), **(about or {})}
-        self._stopped, self._skipped, self._judged_at = False, 0, -1
+        self.interrupted = False  # whether the team was asked to stop before the end
+        self._skipped, self._judged_at = 0, -1
         self.schedule = schedule or Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
         self._evaluate, self._signals, self._listens = evaluate, _Signals(), listens
@@ -137,11 +138,6 @@ class Loop:
         """How many tokens these steps took, over all workers."""
         early = min(self.step, self.schedule.decay_at)
         return early * self._tokens_of(0) + (self.step - early) * self._tokens_of(self.schedule.decay_at)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the team was asked to stop before the end."""
-        return self._stopped
 
     def try_step(self, step: int = 0) -> None:
         """This step, as it would be at its place in the run, without an update."""
@@ -195,7 +191,7 @@ class Loop:
                     self.evaluate()
                 if self.step % self.config.save_every == 0:
                     self.save()
-        if until is None and not self._stopped and 0 < self.step == self.progress.skipped:
+        if until is None and not self.interrupted and 0 < self.step == self.progress.skipped:
             raise DecodingError(f"the gradient was not a finite number in any of {self.step} steps: {_CURE}")
         self.save()
 
@@ -319,8 +315,8 @@ class Loop:
         if flags[0] > 0 and not self.schedule.decaying(self.step):
             self.schedule.begin_decay(self.step)
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
-        self._stopped = bool(flags[1] > 0)
-        return self._stopped
+        self.interrupted = bool(flags[1] > 0)
+        return self.interrupted
 
 
 def _require_even(config: LoopConfig, workers: int) -> None:
