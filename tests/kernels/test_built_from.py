@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from outdraft.kernels import library as home
-from outdraft.kernels.library import find_stranger
+from outdraft.kernels.built_from import find_stranger
 from outdraft.options.errors import CapabilityError
 
 NATIVE = Path(home.__file__).parent / "native"

@@ -2,9 +2,9 @@
 
     native/         C++17, no dependency, built when a compiler is there; one build holds AMX, AVX-512, AVX2 and
                     portable code
-    library.py      the built file, if it has the declared functions and structures, or why there is none; which kernels
-                    are wanted, results checked
+    library.py      the built file, or why there is none; which kernels are wanted, results checked
     index_types.py  the C interface of indices over texts
+    built_from.py   opens the built file, if it has the functions and structures that those two declare
     decoder/        weights on few bits, packed weights, products, whole layers, chains of guesses, distributions
     text_index/     suffix arrays, suffix trees and suffix automata
     threads.py      PyTorch's pool and ours do not work at the same time

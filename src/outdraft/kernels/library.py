@@ -1,28 +1,23 @@
 """The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
 
-A library that lacks a function declared here, or has a structure of another size, is refused as if there were none: one
-of an older or newer checkout would read other fields than are written, and end the process or, worse, not. PyTorch
-computes then, and the log has a warning; a caller that cannot do without the kernels raises `CapabilityError`. What
-stands inside a function is not compared: who changes only that must build again without a warning.
+A library that lacks a function named here, or has a structure of another size, is refused as if there were none:
+PyTorch computes, and the log has a warning; a caller that cannot do without the kernels raises `CapabilityError`.
 `OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of `KINDS`; unset: the best that runs here.
 """
 
 import ctypes
-import logging
 import os
-from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from outdraft.kernels.built_from import open_library
 from outdraft.kernels.declared import SIGNATURES, STRUCTURES
 from outdraft.options.errors import CapabilityError, ConfigError
 
 _FILE = Path(__file__).parent / "_native.so"
-SIZE_OF = "od_size_of"
-_log = logging.getLogger(__name__)
 KINDS = ("amx", "avx512", "avx2", "neon_dot", "neon", "portable")
 
 
@@ -46,47 +41,8 @@ def why_none() -> str:
 
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
-    """The library, ready to be called, or why there is none."""
-    if not _FILE.exists():
-        why_not = "the native kernels are not built: reinstall outdraft where a C++17 compiler is"
-        if os.environ.get("OUTDRAFT_KERNELS") != "off":  # they were not wanted
-            _log.warning(
-                "%s; PyTorch computes the models, more slowly, and may write another, equally valid text", why_not
-            )
-        return None, why_not
-    try:
-        found = ctypes.CDLL(str(_FILE))
-        stranger = find_stranger(found, SIGNATURES, STRUCTURES)
-    except OSError as error:
-        found, stranger = None, str(error)
-    if found is None or stranger is not None:
-        why_not = (
-            f"the native kernels in {_FILE} were not built from these sources ({stranger}): reinstall outdraft, in a "
-            "checkout with `pip install -e .`"
-        )
-        _log.warning("%s; until then PyTorch computes the models, more slowly", why_not)
-        return None, why_not
-    for name, (result, arguments) in SIGNATURES.items():
-        function = getattr(found, name)
-        function.restype, function.argtypes = result, arguments
-    return found, ""
-
-
-def find_stranger(native: ctypes.CDLL, functions: Iterable[str], structures: Mapping[str, type]) -> str | None:
-    """What shows that the library was built from other sources; None: no function and no size does.
-
-    `structures`: the name in C++ -> the `ctypes` class.
-    """
-    absent = [name for name in (SIZE_OF, *functions) if not hasattr(native, name)]
-    if absent:
-        return f"it has no function {absent[0]}"
-    size_of = getattr(native, SIZE_OF)
-    size_of.restype, size_of.argtypes = ctypes.c_int64, [ctypes.c_char_p]
-    for name, ours in structures.items():
-        size = size_of(name.encode())
-        if size != ctypes.sizeof(ours):
-            return f"{name} has {size} bytes there, and {ctypes.sizeof(ours)} here"
-    return None
+    """The library, or why there is none."""
+    return open_library(_FILE, SIGNATURES, STRUCTURES)
 
 
 def library_file() -> Path:
