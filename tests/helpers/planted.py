@@ -75,4 +75,5 @@ LIAR = RuleMethod(
     build=lambda options: PerDraft(accept_all),
     options=NoRuleOptions,
     judges=("chain", "tree"),
+    contract=3,
 )
