@@ -82,6 +82,8 @@ def pretrain(
     more = build(PretrainOptions, recipe.task, "[task]").init
     decoder = trainable(home) if more else new_decoder(recipe.model, config.seed)
     objective = NextToken(decoder)
+    if config.compile:
+        objective.total = torch.compile(objective.total, dynamic=False)  # type: ignore[method-assign]
 
     def tell(line: str) -> None:
         if team.leads:
@@ -95,7 +97,6 @@ def pretrain(
         home / recipe.run,
         report,
         dtype=format_of(config).dtype,
-        compiles=config.compile,
         evaluate=judge(objective.loss, valid, recipe),
         team=team,
         vocab_size=decoder.config.vocab_size,

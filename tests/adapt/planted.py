@@ -37,7 +37,7 @@ class Rounds:
         made, depth = Observed(), self.sure.shape[1]
         at = np.arange(depth)
         reached, kept = at <= self.accepted[:, None], at < self.accepted[:, None]
-        size = made.block * max(1, 2 ** int(np.ceil(np.log2(len(reached) / made.block / made.options.most_blocks))))
+        size = made.block * max(1, 2 ** int(np.ceil(np.log2(len(reached) / made.block / made.most_blocks))))
         for start in range(0, len(reached), size):
             own = slice(start, start + size)
             columns = (reached[own].sum(0), kept[own].sum(0), (self.sure[own] * reached[own]).sum(0))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from adapt.planted import BARE, FALL, RATES, RECORD, Rounds, draw
 
+from outdraft.adapt import diagnose as rules
 from outdraft.adapt.acceptance_record import AcceptanceRecord
 from outdraft.adapt.change import find_change
-from outdraft.adapt.diagnose import DiagnosisOptions, diagnose
+from outdraft.adapt.diagnose import diagnose
 from outdraft.adapt.evidence import Evidence
 from outdraft.adapt.kinds import Cure, Kind
 from outdraft.adapt.observe import Observed
@@ -60,23 +61,23 @@ def test_a_large_effect_of_few_guesses_is_no_fault():
     assert alarms(600) <= 4 and alarms(20_000) == 10
 
 
-def test_few_rounds_say_how_many_are_wanted():
+def test_few_rounds_say_how_many_are_wanted(monkeypatch):
     none = diagnose(Observed(), RECORD)
     assert (none.kind, none.cure, none.evidence, none.wanted_rounds) == (Kind.UNKNOWN, Cure.NOTHING, None, 500)
     few = diagnose(draw(Kind.MISMATCH, 300, 0).observed(), RECORD)
     assert (few.kind, few.wanted_rounds) == (Kind.UNKNOWN, 500) and "500" in few.sentence
-    options = DiagnosisOptions(shortfall=0.01)
-    small = diagnose(draw(Kind.HEALTHY, 2000, 0).observed(), RECORD, options)
+    monkeypatch.setattr(rules, "_SHORTFALL", 0.01)
+    small = diagnose(draw(Kind.HEALTHY, 2000, 0).observed(), RECORD)
     assert small.kind is Kind.UNKNOWN and small.evidence.power < 0.9
-    enough = diagnose(draw(Kind.HEALTHY, int(1.1 * small.wanted_rounds), 0).observed(), RECORD, options)
+    enough = diagnose(draw(Kind.HEALTHY, int(1.1 * small.wanted_rounds), 0).observed(), RECORD)
     assert enough.kind is Kind.HEALTHY and enough.evidence.power >= 0.9 and enough.wanted_rounds == 0
     assert 2000 < small.wanted_rounds < 20_000
 
 
-def test_power_is_what_comes_true():
+def test_power_is_what_comes_true(monkeypatch):
     """Of a fault of twice the threshold, at a number of rounds where it is found about as often as not."""
-    options = DiagnosisOptions(shortfall=0.03)
-    found = [diagnose(draw(Kind.UNIFORM, 300, seed, fall=0.06).observed(), BARE, options) for seed in range(400)]
+    monkeypatch.setattr(rules, "_SHORTFALL", 0.03)
+    found = [diagnose(draw(Kind.UNIFORM, 300, seed, fall=0.06).observed(), BARE) for seed in range(400)]
     alarms = np.mean([one.asked[Kind.UNIFORM].is_alarm for one in found])
     said = np.mean([one.asked[Kind.UNIFORM].power for one in found])
     assert 0.2 < said < 0.8 and abs(alarms - said) < 0.1
@@ -125,7 +126,7 @@ def test_a_fall_behind_rounds_that_may_have_kept_the_record_is_a_drift():
         accepted=np.concatenate([sound.accepted, worse.accepted]), sure=np.concatenate([sound.sure, worse.sure])
     )
     above = AcceptanceRecord(acceptance=tuple(RATES + 0.06))
-    assert find_change(both.observed().blocks, above.acceptance).before > DiagnosisOptions().shortfall
+    assert find_change(both.observed().blocks, above.acceptance).before > rules._SHORTFALL
     assert diagnose(both.observed(), above).kind is Kind.DRIFT
 
 
@@ -178,27 +179,26 @@ def test_the_records_own_errors_count():
     assert few.confidence is not None and abs(many.confidence[0] - RATES[0]) < 0.01
 
 
-def test_shapes_that_a_shallow_guess_cannot_tell_are_not_asked():
+def test_shapes_that_a_shallow_guess_cannot_tell_are_not_asked(monkeypatch):
     rounds = draw(Kind.HEALTHY, 2000, 0)
     shallow = Rounds(accepted=np.minimum(rounds.accepted, 3), sure=rounds.sure[:, :3])
     assert set(diagnose(shallow.observed(), RECORD).asked) == {Kind.DRIFT, Kind.MISMATCH, Kind.UNIFORM}
     at_five = Rounds(accepted=np.minimum(rounds.accepted, 5), sure=rounds.sure[:, :5])
     assert Kind.LONG_RANGE not in diagnose(at_five.observed(), RECORD).asked
-    other = diagnose(at_five.observed(), RECORD, DiagnosisOptions(early=1, late=4))
+    monkeypatch.setattr(rules, "_EARLY", 1)
+    monkeypatch.setattr(rules, "_LATE", 4)
+    other = diagnose(at_five.observed(), RECORD)
     assert {Kind.ANCHOR, Kind.LONG_RANGE} <= set(other.asked)
 
 
 def test_evidence_needs_size_and_certainty():
     def alarm(effect, error):
-        return Evidence(effect=effect, standard_error=error, threshold=0.05, errors=4.0).is_alarm
+        return Evidence(effect=effect, standard_error=error, threshold=0.05).is_alarm
 
     assert alarm(0.06, 0.01) and not alarm(0.04, 0.001) and not alarm(0.06, 0.02)
 
 
-def test_what_is_no_option_or_record_is_refused():
-    for options in ({"early": 0}, {"early": 4, "late": 3}, {"shortfall": 0.0}, {"errors": 0.5}, {"least_rounds": 0}):
-        with pytest.raises(ConfigError):
-            DiagnosisOptions(**options)
+def test_what_is_no_record_is_refused():
     for record in ({"acceptance": ()}, {"acceptance": (1.5,)}, {"acceptance": (0.5,), "confidence": (0.5, 0.5)}):
         with pytest.raises(ConfigError):
             AcceptanceRecord(**record)
@@ -212,8 +212,8 @@ def test_a_modest_draft_that_falls_is_no_mismatch():
     assert found.kind is Kind.UNIFORM and not found.asked[Kind.MISMATCH].is_alarm
 
 
-def test_a_drift_is_asked_before_a_mismatch():
+def test_a_drift_is_asked_before_a_mismatch(monkeypatch):
     """Own probability stays where it was, so both are far off; what held its record once was wired rightly."""
-    options = DiagnosisOptions(overconfidence=0.1)
-    found = diagnose(draw(Kind.DRIFT, 4000, 5, fall=0.5).observed(), RECORD, options)
+    monkeypatch.setattr(rules, "_OVERCONFIDENCE", 0.1)
+    found = diagnose(draw(Kind.DRIFT, 4000, 5, fall=0.5).observed(), RECORD)
     assert found.asked[Kind.MISMATCH].is_alarm and found.kind is Kind.DRIFT

@@ -9,7 +9,7 @@ from outdraft.adapt.kinds import CURES, Finding, Kind
 
 
 def finding(kind, effect):
-    evidence = Evidence(effect=effect, standard_error=0.015, threshold=0.06, errors=4.0)
+    evidence = Evidence(effect=effect, standard_error=0.015, threshold=0.06)
     return Finding(kind=kind, evidence=evidence, sentence=f"{kind} it is", part="taps")
 
 

@@ -11,12 +11,11 @@ from adapt.planted import draw
 
 from outdraft.adapt.examined import Bin, Examined
 from outdraft.adapt.kinds import Kind
-from outdraft.adapt.observe import Observed, ObserveOptions
+from outdraft.adapt.observe import Observed
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen
 from outdraft.core.verdict import Verdict
 from outdraft.engine.llm import LLM
-from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
 
 PROMPTS = ("It was late when", "def f(x):", "The sea")
@@ -141,7 +140,7 @@ def test_the_last_bin_holds_certainty():
 
 
 def filled(rounds, **options):
-    made = Observed(options=ObserveOptions(**options))
+    made = Observed(**options)
     for accepted, sure in rounds.each():
         made.count(accepted, [1.0 if i < accepted else 0.0 for i in range(len(sure))], sure)
     return made
@@ -207,9 +206,3 @@ def test_a_copy_is_of_its_moment():
 
 def test_depths_may_differ():
     assert (Examined(rounds=1, reached=[1.0]) + Examined(rounds=1, reached=[1.0, 1.0])).reached == [2.0, 1.0]
-
-
-def test_what_is_no_option_is_refused():
-    for options in ({"memory": 0}, {"block": 0}, {"most_blocks": 4}):
-        with pytest.raises(ConfigError):
-            ObserveOptions(**options)

@@ -1,5 +1,6 @@
 """The folder of a draft that learns: whole versions, one current, nothing of another pair, no name of a tenant."""
 
+import errno
 import json
 import shutil
 
@@ -158,6 +159,15 @@ def test_one_learner_at_a_time(tmp_path):
     first = one_at_a_time(tmp_path / "lock", "taken")
     with first, pytest.raises(CapabilityError, match="taken"), one_at_a_time(tmp_path / "lock", "taken"):
         pass
+    with one_at_a_time(tmp_path / "lock", "taken"):
+        pass
+
+
+def test_a_file_system_without_locks_keeps_no_learner_out(tmp_path, monkeypatch):
+    def no_locks(file, how):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
     with one_at_a_time(tmp_path / "lock", "taken"):
         pass
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.bench.load.quiet import read_ticks
+from outdraft.bench.load.processes import read_ticks
 from outdraft.bench.neighbours import busy_neighbours
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")

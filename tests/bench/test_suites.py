@@ -84,6 +84,14 @@ def test_what_is_refused(tmp_path: Path, text: str, says: str):
         load_suite(str(file))
 
 
+@pytest.mark.parametrize("damaged", [lambda whole: whole[:-20], lambda whole: whole[:20] + bytes(30) + whole[50:]])
+def test_a_damaged_archive_is_refused(tmp_path: Path, damaged):
+    rows = "\n".join(json.dumps({"prompt": f"{i * i} of {i}"}) for i in range(200))
+    (tmp_path / "t.jsonl.gz").write_bytes(damaged(gzip.compress(rows.encode())))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_suite(str(tmp_path / "t.jsonl.gz"))
+
+
 def test_names_and_counts(tmp_path: Path):
     with pytest.raises(ConfigError, match="did you mean 'prose'"):
         load_suite("proes")

@@ -95,7 +95,7 @@ def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_pat
         "--out",
         out,
         "--method",
-        "ngram:k=4,verifier=outdraft.testing.accept_all:LIAR",
+        "ngram:k=4,verifier=helpers.planted:LIAR",
         "--json",
     )
     made = json.loads(ran.out)

@@ -19,7 +19,7 @@ from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.subject import run
 from tests.helpers.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
 

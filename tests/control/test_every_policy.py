@@ -33,8 +33,8 @@ from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.engine.loop import Engine
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
-from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
 from outdraft.verify.block import METHOD as BLOCK

@@ -22,7 +22,7 @@ from outdraft.engine.loop import Engine
 from outdraft.options.errors import CacheFullError
 from outdraft.options.params import SamplingParams
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
 from tests.helpers.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle

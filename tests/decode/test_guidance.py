@@ -20,7 +20,7 @@ from outdraft.engine.runner import Runner
 from outdraft.options.params import SamplingParams
 from outdraft.sampling.guidance import guide, stretch
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.subject import run
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto

@@ -14,7 +14,7 @@ from outdraft.decode.step import step
 from outdraft.drafters import pearl, run_ahead
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.verify import block, rejection
 from tests.helpers.enumerate_distribution import (
     BranchingCoins,

@@ -12,7 +12,7 @@ from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, sav
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=4, vocab=31)

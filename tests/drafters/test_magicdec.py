@@ -12,7 +12,7 @@ from outdraft.drafters.shared.own_layers.sparse_view import last_queries
 from outdraft.engine.runner import Runner
 from outdraft.models.networks.port import TargetRows
 from outdraft.options.errors import ConfigError
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=3, vocab=31)

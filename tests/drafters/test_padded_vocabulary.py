@@ -29,7 +29,7 @@ from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import CapabilityError
 from outdraft.sampling.warp import warp_nodes
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.subject import run
 from outdraft.weights.hub import resolve
 from tests.helpers.fakes import AuditedTarget, ConstantPolicy, TableTarget

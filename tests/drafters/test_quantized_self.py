@@ -15,7 +15,7 @@ from outdraft.models.remake.quantize import quantize_decoder
 from outdraft.models.target.open_network import load_network
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import CacheRecheck
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 

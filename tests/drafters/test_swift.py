@@ -13,7 +13,7 @@ from outdraft.drafters.swift import Search, SearchOptions, add_siblings, advise,
 from outdraft.engine.runner import Runner
 from outdraft.options.errors import ConfigError
 from outdraft.sampling.warp import warp_nodes
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=4, vocab=31)

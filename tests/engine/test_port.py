@@ -11,7 +11,7 @@ from outdraft.core.skip import Skip
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 
 TEXTS = ([3, 1, 4, 1, 5, 9, 2, 6, 5], [7, 8, 9, 1])

@@ -20,7 +20,7 @@ from outdraft.options.params import SamplingParams
 from outdraft.options.structured import StructuredOutputsParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.contract.distribution import Uncoupled
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.subject import run
 from outdraft.verify.auto import Auto
 from outdraft.verify.shared.per_draft import PerDraft

@@ -15,7 +15,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.verifier import Verifier
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import draft_coins
-from outdraft.testing.sample_distribution import SampledDistribution, judge_counts
+from outdraft.testing.statistics import SampledDistribution, judge_counts
 from tests.helpers.tables import DraftFunction, Table, context_index, one_sequence, score
 
 

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft import LLM, SamplingParams, zoo
+from outdraft.adapt import diagnose as rules
 from outdraft.adapt.acceptance_record import AcceptanceRecord
-from outdraft.adapt.diagnose import Cure, DiagnosisOptions, diagnose
+from outdraft.adapt.diagnose import Cure, diagnose
 from outdraft.adapt.learning import Learning
 from outdraft.adapt.observe import Observed
 from outdraft.engine.assembly.memory import Memory
@@ -26,7 +27,7 @@ from outdraft.training.served import ServedRequest
 TEXTS = list(zoo.heldout_prompts().values())
 GREEDY = SamplingParams(max_tokens=200, ignore_eos=True)
 ROUNDS = 250
-FEW = DiagnosisOptions(least_rounds=200)
+FEW = 200  # rounds that say something here
 
 
 class Service:
@@ -76,7 +77,7 @@ def spoiled(tmp_path):
 
 
 @pytest.mark.skipif(library() is None, reason="elastic precision is for the native kernels, which are not built")
-def test_every_mechanism_moves(plain, spoiled, tmp_path):
+def test_every_mechanism_moves(plain, spoiled, tmp_path, monkeypatch):
     sound, histogram, lengths = Service(zoo.path("draft")), Counter(), set()
     for prompt in ("It was late when", TEXTS[5]):
         made = sound.llm.generate(prompt, GREEDY)
@@ -97,7 +98,8 @@ def test_every_mechanism_moves(plain, spoiled, tmp_path):
     record = AcceptanceRecord.of(sound.observed)
     worse = Service(spoiled)
     poor = worse.sample(TEXTS[:13])
-    found = diagnose(worse.observed, record, FEW)
+    monkeypatch.setattr(rules, "_LEAST_ROUNDS", FEW)
+    found = diagnose(worse.observed, record)
     assert found.cure in (Cure.LEARN, Cure.LEARN_EARLY), found.sentence
     assert poor.acceptance[0] < first.acceptance[0] and poor.nearness[0] < first.nearness[0]
 

@@ -24,7 +24,7 @@ from outdraft.options.params import SamplingParams
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
 from outdraft.sampling.warp import warp_nodes, warp_of
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 TEXTS = ([3, 1, 4, 1, 5, 9, 2, 6], [7, 8], [5])

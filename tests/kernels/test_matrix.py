@@ -4,13 +4,14 @@ import pytest
 import torch
 
 from outdraft.kernels.decoder import grid
-from outdraft.kernels.decoder.matrix import PackedMatrix, Weight, multiply_reference
+from outdraft.kernels.decoder.matrix import STEP, PackedMatrix, Weight
 from outdraft.kernels.library import KINDS, library
 from outdraft.options.errors import CapabilityError
 
 native = library()
 pytestmark = pytest.mark.skipif(native is None, reason="the native kernels are not built here (no C++ compiler)")
 KINDS_OF_WEIGHT = ((16, False), (8, False), (8, True), (4, True))  # bits, with a scale for each group of inputs
+WIDE_STEP = 128  # inputs that the kernels take at once, where groups allow it
 kinds = [kind for kind in KINDS if native is not None and native.od_has_kernels(kind.encode())]
 
 
@@ -41,6 +42,23 @@ def random_case(seed: int) -> tuple[Weight, torch.Tensor]:
     if seed % 7 == 0:
         x[0] = 0
     return weight, x
+
+
+def multiply_reference(weight: Weight, x: torch.Tensor) -> torch.Tensor:
+    """The same product in PyTorch: activations rounded as the kernels round them, sums in float64."""
+    if weight.bits == 16:
+        rounded, whole = x.bfloat16().double(), weight.values.double()
+    else:
+        span = weight.num_in
+        if weight.bits == 4 or weight.group:
+            span = STEP if (weight.group or weight.num_in) % WIDE_STEP else WIDE_STEP
+        parts = x.view(x.shape[0], -1, span)  # [R, spans, span]
+        top = parts.abs().amax(-1, keepdim=True)
+        scale = torch.where(top > 0, top / 127, torch.ones(()))
+        rounded = ((parts * (1 / scale)).round().double() * scale.double()).flatten(1)
+        whole = grid.times_scales(grid.unpack(weight.values, weight.bits), weight.scales).double()
+    out = rounded @ whole.t()
+    return (out if weight.bias is None else out + weight.bias.double()).float()
 
 
 def compare(seeds: range) -> None:

@@ -274,7 +274,8 @@ def test_half_precision_and_stored_type(tmp_path):
 
 def test_a_model_that_outdraft_knows_goes_there_if_asked(tmp_path):
     from outdraft.models.files.load import save_model
-    from outdraft.testing.tiny import random_decoder, tiny_config
+    from outdraft.testing.tiny import random_decoder
+    from tests.helpers.tiny_families import tiny_config
 
     save_model(random_decoder(tiny_config("olmo3"), dtype=torch.float32), tmp_path)
     ids = IDS % tiny_config("olmo3").vocab_size

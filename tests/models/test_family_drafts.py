@@ -15,7 +15,7 @@ from kernels.test_stack import FAMILIES, make
 from outdraft import LLM, SamplingParams
 from outdraft.kernels.library import library
 from outdraft.models.files.load import save_model
-from outdraft.testing.tiny import TINY_FAMILIES, tiny_model
+from tests.helpers.tiny_families import TINY_FAMILIES, tiny_model
 
 PROMPTS = [{"prompt_token_ids": [5, 6, 7, 8] * 4}, {"prompt_token_ids": [9, 3]}]
 GREEDY = SamplingParams(max_tokens=12, ignore_eos=True)

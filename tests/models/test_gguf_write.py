@@ -17,9 +17,10 @@ from outdraft.models.files.load import load_model, save_model, tensors_of
 from outdraft.models.files.load_codec import load_codec
 from outdraft.nn.rope import RopeConfig
 from outdraft.options.errors import ModelLoadError
-from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.testing.tiny import random_decoder
 from outdraft.weights.gguf import GgufFile
 from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
+from tests.helpers.tiny_families import tiny_config
 
 VOCAB = 260
 

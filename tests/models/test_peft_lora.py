@@ -19,7 +19,8 @@ from outdraft.models.remake.lora_config import LoraConfig
 from outdraft.models.remake.merge import add_lora, merge_lora
 from outdraft.nn.context import CausalContext
 from outdraft.options.errors import ModelLoadError, OutdraftError
-from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
+from outdraft.testing.tiny import random_decoder
+from tests.helpers.tiny_families import tiny_config, tiny_model
 
 PEERS = Path(__file__).parents[1] / "peers/lora"
 VARIANTS = {

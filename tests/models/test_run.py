@@ -12,7 +12,8 @@ from outdraft.nn.cached import CachedContext
 from outdraft.nn.context import CausalContext, WatchedContext
 from outdraft.nn.segment import Segment
 from outdraft.options.errors import ConfigError
-from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, tiny_model
+from outdraft.testing.tiny import TINY_ARCHITECTURES
+from tests.helpers.tiny_families import TINY_FAMILIES, tiny_model
 
 NAMES = TINY_ARCHITECTURES + TINY_FAMILIES
 

@@ -9,7 +9,8 @@ from outdraft.cache.static import StaticCache
 from outdraft.models.networks.base import Decoder
 from outdraft.nn.cached import CachedContext
 from outdraft.nn.segment import Segment
-from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
+from outdraft.testing.tiny import TINY_ARCHITECTURES
+from tests.helpers.tiny_families import tiny_model
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 PROMPTS = ([5, 9, 2], list(range(1, 40)), [7])

@@ -11,7 +11,8 @@ from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant import QuantConfig, QuantLinear
 from outdraft.options.errors import ConfigError
-from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, random_decoder, tiny_config, tiny_model
+from outdraft.testing.tiny import TINY_ARCHITECTURES, random_decoder
+from tests.helpers.tiny_families import TINY_FAMILIES, tiny_config, tiny_model
 
 GRIDS = [(8, 0), (8, 32), (4, 0), (4, 32), (4, 64), (4, 128)]
 

@@ -28,7 +28,8 @@ from outdraft.models.remake import lora_config
 from outdraft.models.remake.lora import FOLDER, merged, new_lora, save_lora
 from outdraft.models.remake.merge import merge_lora
 from outdraft.nn.context import CausalContext
-from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, random_decoder, tiny_config
+from outdraft.testing.tiny import TINY_ARCHITECTURES, random_decoder
+from tests.helpers.tiny_families import TINY_FAMILIES, tiny_config
 
 HERE, TOKENS = Path(__file__).parent / "lora", torch.tensor([3, 11, 7, 0, 19, 5, 5, 22, 14, 1])
 SIZES: dict[str, Any] = {"vocab": 24, "hidden": 16, "heads": 2, "inner": 24, "max_len": 32}

@@ -8,7 +8,7 @@ import torch
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import ConfigError
-from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.statistics import judge_counts
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.alone import hold
 from outdraft.training.answers import Asking, prompts_of, write_answers

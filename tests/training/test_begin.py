@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from outdraft.core.learner_registry import find_learner
-from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.testing.tiny import random_decoder
 from outdraft.training.lessons import Teacher
+from tests.helpers.tiny_families import tiny_config
 
 from .toys import lesson_rows, rows
 

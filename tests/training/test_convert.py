@@ -13,11 +13,12 @@ from outdraft.core.learner_registry import find_learner, learner_names
 from outdraft.engine.llm import LLM
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.testing.tiny import random_decoder
 from outdraft.training.check import check_directory
 from outdraft.training.convert import all_formats, convert
 from outdraft.training.lessons import Teacher
 from outdraft.training.record import RECORD, fingerprint, write_record
+from tests.helpers.tiny_families import tiny_config
 
 from .toys import lesson_rows, rows
 

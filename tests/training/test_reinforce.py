@@ -13,8 +13,18 @@ from outdraft.learn.losses import mixed
 from outdraft.training.draft import DraftObjective
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows
-from outdraft.training.reinforce import Baseline, Reinforcement, ReinforceOptions, choose, surrogate, to_go
-from outdraft.training.rewards import accepted, bleu4, of_windows, rouge_l
+from outdraft.training.reinforce import (
+    Baseline,
+    Reinforcement,
+    ReinforceOptions,
+    accepted,
+    bleu4,
+    choose,
+    of_windows,
+    rouge_l,
+    surrogate,
+    to_go,
+)
 from outdraft.training.writing import write_on
 from tests.training.toys import VOCAB, Lessons, toy_decoder, toy_loop, toy_sampler, trained_target
 

@@ -15,7 +15,6 @@ from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.models.files.load import save_model
 from outdraft.options.errors import CapabilityError, ConfigError
-from outdraft.testing.tiny import tiny_model
 from outdraft.training import corpus
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import prepare
@@ -23,6 +22,7 @@ from outdraft.training.lessons import Teacher
 from outdraft.training.packing import PackedRows
 from outdraft.training.plan import make_plan
 from outdraft.weights.safetensors import read_tensors
+from tests.helpers.tiny_families import tiny_model
 
 
 def test_only_what_is_to_be_guessed_counts(monkeypatch):

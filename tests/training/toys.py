@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from lab.zoo.streams import Sampler, Stream
-from outdraft.learn.losses import weighted
+from outdraft.learn.losses import mixed
 from outdraft.models.files.load import save_model
 from outdraft.models.networks.base import Decoder, initialise
 from outdraft.models.networks.config import llama_config
@@ -144,7 +144,7 @@ class Lessons:
 
 
 def draft_objective(learner: object, target: Decoder, **losses: float) -> DraftObjective:
-    return DraftObjective(learner, Teacher(target, learner.taps), weighted(losses or {"forward_kl": 1.0}))
+    return DraftObjective(learner, Teacher(target, learner.taps), mixed(losses or {"forward_kl": 1.0}).rows)
 
 
 def draft_loop(objective: DraftObjective, run_dir: Path, sampler: Sampler | None = None, **changes: object) -> Loop:

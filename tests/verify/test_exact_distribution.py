@@ -6,8 +6,9 @@ import torch
 from verify.distributions import CHAINS, PAIRS, RULES, TREES, judged_by, rule
 from verify.measuring import CONTEXT, deviation
 
-from outdraft.testing import planted
+from outdraft.testing.planted import accept_probable
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers import planted
 from tests.helpers.enumerate_distribution import (
     Chance,
     exact_distribution,
@@ -65,7 +66,7 @@ def test_greedy_emits_the_best_tokens(name, parents, sampled):
             text.append(token)
 
 
-@pytest.mark.parametrize("judge", [planted.accept_probable, planted.accept_dominated, planted.forget_residual])
+@pytest.mark.parametrize("judge", [accept_probable, planted.accept_dominated, planted.forget_residual])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_lossy_rules_are_caught(judge, sampled):
     found = deviation(PerDraft(judge, lossless=False), PAIRS["similar"], CHAINS["three"], sampled=sampled)

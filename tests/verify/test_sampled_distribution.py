@@ -5,8 +5,9 @@ from verify.distributions import rule
 
 from outdraft.sampling.coins import verifier_coins
 from outdraft.sampling.draft_coins import KeyedDraftCoins, draft_coins
-from outdraft.testing import planted
+from outdraft.testing.planted import accept_probable
 from outdraft.verify.shared.per_draft import PerDraft
+from tests.helpers import planted
 from tests.helpers.sample_distribution import sample_distribution
 from tests.helpers.tables import blend, drafts_from, random_table
 
@@ -22,7 +23,7 @@ HONEST = [
 ]
 ENOUGH = 2000  # tokens in which a planted rule shows
 FAINT = 4000  # tokens in which noise shows that drafter and rule share: the coins are the same for every rule
-PLANTED = [planted.accept_probable, planted.accept_dominated, planted.forget_residual]
+PLANTED = [accept_probable, planted.accept_dominated, planted.forget_residual]
 
 
 @pytest.mark.parametrize(("name", "parents", "sampled"), HONEST)

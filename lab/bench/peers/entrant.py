@@ -16,7 +16,7 @@ from lab.bench.peers.weights import prepare
 from outdraft.bench.clock import Timed
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.load.over_http import PeerError
-from outdraft.bench.load.quiet import wait_until_idle
+from outdraft.bench.load.processes import wait_until_idle
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import BenchTarget

@@ -15,7 +15,7 @@ from lab.bench.peers.gguf_target import whole, whole_draft
 from lab.bench.peers.process import WORKERS, PeerMissing, Process
 from lab.bench.peers.spec import KINDS
 from lab.bench.peers.weights import whole_gguf
-from outdraft.bench.load.quiet import wait_until_idle
+from outdraft.bench.load.processes import wait_until_idle
 from outdraft.bench.shelf import Shelf
 from outdraft.options.errors import ConfigError
 from outdraft.weights.digest import digest_weights

@@ -19,7 +19,7 @@ guesses, which would look like one. Where a specimen was compared, it alone spea
 wrong may be too unsure of itself to show it. The three shapes exclude each other: each says at which positions the mean
 shortfall lies, and the one that explains the counts best, by likelihood, is taken.
 
-Positions 1..3 and those behind the 5th are the rule of the draft-review account (`DiagnosisOptions.early`, `late`).
+Positions 1..3 and those behind the 5th are the rule of the draft-review account.
 
 An alarm needs an effect as large as its threshold *and* so many standard errors, so that a large sample raises none
 over a trifle. Standard errors are widened by the dispersion of blocks of rounds (`change.py`). With 4 standard errors,
@@ -41,25 +41,12 @@ from outdraft.adapt.evidence import POWER, Evidence
 from outdraft.adapt.examined import Bin, Examined
 from outdraft.adapt.kinds import CURES, Cure, Finding, Kind
 from outdraft.adapt.observe import Observed
-from outdraft.options.ranges import check_range
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisOptions:
-    """Where a fault begins. Raises `ConfigError`."""
-
-    early: int = 3  # positions 1..early are the anchor: the rule of the draft-review account
-    late: int = 5  # positions behind it are long range: the same rule
-    shortfall: float = 0.05  # acceptance below the record, from which on it is a fault
-    overconfidence: float = 0.15  # own probability above acceptance, from which on it is a mismatch
-    errors: float = 4.0  # standard errors that each needs as well
-    least_rounds: int = 500  # fewer say nothing
-
-    def __post_init__(self) -> None:
-        check_range(self, "early", "least_rounds", least=1)
-        check_range(self, "late", least=self.early, note=f"early is {self.early}")
-        check_range(self, "shortfall", "overconfidence", least=0.001, most=0.5)
-        check_range(self, "errors", least=1.0, most=100.0)
+_EARLY = 3  # positions up to it are the anchor
+_LATE = 5  # positions behind it are long range
+_SHORTFALL = 0.05  # acceptance below the record, from which on it is a fault
+_OVERCONFIDENCE = 0.15  # own probability above acceptance, from which on it is a mismatch
+_LEAST_ROUNDS = 500  # fewer say nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +64,7 @@ class Diagnosis:
     part: str = ""  # of a mismatch that a specimen showed: taps, weights, config or code
 
 
-def diagnose(
-    observed: Observed,
-    record: AcceptanceRecord | None = None,
-    options: DiagnosisOptions = DiagnosisOptions(),
-    findings: Seq[Finding] = (),
-) -> Diagnosis:
+def diagnose(observed: Observed, record: AcceptanceRecord | None = None, findings: Seq[Finding] = ()) -> Diagnosis:
     """What is wrong with the guesses of one drafter, judged by all rounds that were observed.
 
     `record`: None where none is known; then of acceptance only a change and a mismatch can be found. `findings`: of a
@@ -93,19 +75,19 @@ def diagnose(
     change = find_change(observed.blocks, whole.acceptance if record is None else record.acceptance)
     widened = 1.0 if change is None else sqrt(change.dispersion)
     asked = dict[Kind, Evidence]()
-    if (drift := _drift(change, record, options)) is not None:
+    if (drift := _drift(change, record)) is not None:
         asked[Kind.DRIFT] = drift
     if record is not None:
-        asked |= _shapes(whole, record, widened, options)
+        asked |= _shapes(whole, record, widened)
     known = {one.kind: one for one in findings}
-    mismatch = _mismatch(whole, observed.calibration, record, asked.get(Kind.UNIFORM), widened, options)
+    mismatch = _mismatch(whole, observed.calibration, record, asked.get(Kind.UNIFORM), widened)
     if mismatch is not None and Kind.MISMATCH not in known:
         asked[Kind.MISMATCH] = mismatch
     rounds, base = int(whole.rounds), asked.get(Kind.UNIFORM, mismatch)
-    wanted = 0 if rounds >= options.least_rounds else options.least_rounds
+    wanted = 0 if rounds >= _LEAST_ROUNDS else _LEAST_ROUNDS
     if base is not None and rounds:
         wanted = max(wanted, ceil(rounds * base.shortage) if base.power < POWER else 0)
-    alarms = [kind for kind, one in asked.items() if one.is_alarm] if rounds >= options.least_rounds else []
+    alarms = [kind for kind, one in asked.items() if one.is_alarm] if rounds >= _LEAST_ROUNDS else []
     alarms += [one.kind for one in findings if one.evidence.is_alarm]
     asked |= {one.kind: one.evidence for one in findings}
     kind = _first(alarms, asked, known) or (Kind.HEALTHY if base is not None and not wanted else Kind.UNKNOWN)
@@ -113,7 +95,7 @@ def diagnose(
     return Diagnosis(
         kind=kind,
         cure=CURES.get(kind, Cure.NOTHING),
-        sentence=found.sentence if found else _sentence(kind, asked.get(kind, base), change, wanted, options),
+        sentence=found.sentence if found else _sentence(kind, asked.get(kind, base), change, wanted),
         rounds=rounds,
         evidence=asked.get(kind, base),
         asked=asked,
@@ -132,26 +114,19 @@ def _first(alarms: list[Kind], asked: Mapping[Kind, Evidence], known: Mapping[Ki
     return max(alarms, key=lambda kind: asked[kind].z, default=None)
 
 
-def _drift(change: Change | None, record: AcceptanceRecord | None, options: DiagnosisOptions) -> Evidence | None:
+def _drift(change: Change | None, record: AcceptanceRecord | None) -> Evidence | None:
     """A fall from the record to below it; None where acceptance was below it all along, by two standard errors."""
     if change is None:
         return None
-    if record is not None and change.before - 2 * change.standard_error >= options.shortfall:
+    if record is not None and change.before - 2 * change.standard_error >= _SHORTFALL:
         return None
     fall = change.after - change.before
     effect = fall if record is None else min(fall, change.after)
-    return Evidence(
-        effect=effect, standard_error=change.standard_error, threshold=options.shortfall, errors=options.errors
-    )
+    return Evidence(effect=effect, standard_error=change.standard_error, threshold=_SHORTFALL)
 
 
 def _mismatch(
-    whole: Examined,
-    bins: Seq[Bin],
-    record: AcceptanceRecord | None,
-    shortfall: Evidence | None,
-    widened: float,
-    options: DiagnosisOptions,
+    whole: Examined, bins: Seq[Bin], record: AcceptanceRecord | None, shortfall: Evidence | None, widened: float
 ) -> Evidence | None:
     """How far the draft's own probability is above acceptance, beyond what the record has of that.
 
@@ -169,17 +144,10 @@ def _mismatch(
     elif shortfall is not None:
         effect = min(effect, shortfall.effect)
     noise = sum(variance(right, n) * n for right, n in zip(whole.right, whole.said, strict=True))
-    return Evidence(
-        effect=effect,
-        standard_error=widened * sqrt(noise) / count,
-        threshold=options.overconfidence,
-        errors=options.errors,
-    )
+    return Evidence(effect=effect, standard_error=widened * sqrt(noise) / count, threshold=_OVERCONFIDENCE)
 
 
-def _shapes(
-    whole: Examined, record: AcceptanceRecord, widened: float, options: DiagnosisOptions
-) -> dict[Kind, Evidence]:
+def _shapes(whole: Examined, record: AcceptanceRecord, widened: float) -> dict[Kind, Evidence]:
     """Mean shortfalls of groups of positions, each weighted by its precision, as maximum likelihood has it."""
     shortfalls, precisions = [], []
     columns = zip(whole.accepted, whole.reached, record.acceptance, strict=False)
@@ -191,24 +159,21 @@ def _shapes(
         precisions.append(1 / (widened**2 * noise))
     groups = {
         Kind.UNIFORM: range(len(precisions)),
-        Kind.ANCHOR: range(options.early) if options.early < len(precisions) else range(0),
-        Kind.LONG_RANGE: range(options.late, len(precisions)),
+        Kind.ANCHOR: range(_EARLY) if len(precisions) > _EARLY else range(0),
+        Kind.LONG_RANGE: range(_LATE, len(precisions)),
     }
     return {
         kind: Evidence(
             effect=sum(precisions[i] * shortfalls[i] for i in group) / sum(precisions[i] for i in group),
             standard_error=1 / sqrt(sum(precisions[i] for i in group)),
-            threshold=options.shortfall,
-            errors=options.errors,
+            threshold=_SHORTFALL,
         )
         for kind, group in groups.items()
         if group
     }
 
 
-def _sentence(
-    kind: Kind, evidence: Evidence | None, change: Change | None, wanted: int, options: DiagnosisOptions
-) -> str:
+def _sentence(kind: Kind, evidence: Evidence | None, change: Change | None, wanted: int) -> str:
     """What is known and what to do, in one sentence."""
     if kind is Kind.UNKNOWN and not wanted:
         return "Guesses say nothing without a record of their acceptance or a probability of the draft's own."
@@ -220,9 +185,9 @@ def _sentence(
         "traffic has changed, so let the draft learn from the new one.",
         Kind.MISMATCH: f"The draft's own probability is {by} above acceptance: compare its taps, chat template, "
         "vocabulary, norms and quantization with those of its training, because learning would not cure it.",
-        Kind.ANCHOR: f"Positions 1 to {options.early} are accepted {by} less often than the record says and later ones "
+        Kind.ANCHOR: f"Positions 1 to {_EARLY} are accepted {by} less often than the record says and later ones "
         "hold: learn with the early positions weighted.",
-        Kind.LONG_RANGE: f"Positions behind {options.late} are accepted {by} less often than the record says and the "
+        Kind.LONG_RANGE: f"Positions behind {_LATE} are accepted {by} less often than the record says and the "
         "earlier ones hold: learn with the late positions weighted, from longer windows.",
         Kind.UNIFORM: f"All positions are accepted {by} less often than the record says, as on other traffic or "
         "after a training that ended too soon: let the draft learn.",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from statistics import NormalDist
 
+ERRORS = 4.0  # standard errors that an effect needs, beside its size
 POWER = 0.9  # with which a fault would have been found, before its absence is called healthy
 
 
@@ -13,7 +14,6 @@ class Evidence:
     effect: float  # in acceptance of an examined guess; positive is worse
     standard_error: float
     threshold: float  # of the effect
-    errors: float  # standard errors that it needs as well
 
     @property
     def z(self) -> float:
@@ -23,17 +23,17 @@ class Evidence:
     @property
     def is_alarm(self) -> bool:
         """Whether it is both large and sure enough."""
-        return self.effect >= self.threshold and self.z >= self.errors
+        return self.effect >= self.threshold and self.z >= ERRORS
 
     @property
     def power(self) -> float:
         """The chance that an effect of twice the threshold would have been an alarm."""
-        far = 2 * self.threshold - max(self.threshold, self.errors * self.standard_error)
+        far = 2 * self.threshold - max(self.threshold, ERRORS * self.standard_error)
         return NormalDist().cdf(far / self.standard_error)
 
     @property
     def shortage(self) -> float:
         """How many times as many rounds a power of `POWER` takes."""
         margin = NormalDist().inv_cdf(POWER)
-        enough = min(2 * self.threshold / (self.errors + margin), self.threshold / margin)
+        enough = min(2 * self.threshold / (ERRORS + margin), self.threshold / margin)
         return (self.standard_error / enough) ** 2

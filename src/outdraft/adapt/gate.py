@@ -67,10 +67,6 @@ class _Claim:
     wealth: Wealth
     need: float
 
-    @property
-    def is_shown(self) -> bool:
-        return self.wealth.best >= self.need
-
     def __str__(self) -> str:
         return f"log wealth {self.wealth.best:.2f} of {self.need:.2f} that {self.what}"
 
@@ -190,7 +186,7 @@ class Gate:
             found = f"{_Claim(what=what, wealth=domain.loses, need=need)}: {mean:+.2f} in its {len(domain.differences)}"
             cure = f"keep the old draft, and train on more of {shown(name)} or raise margin"
             return self._say("failed", f"{found}; {cure}")
-        if all(claim.is_shown for claim in self._claims()):
+        if all(claim.wealth.best >= claim.need for claim in self._claims()):
             return self._say("passed", f"{self._furthest()}, and all else is shown too; use the new draft")
         if count == self.options.most:
             cure = f"keep the old draft, and train longer or raise most={count}"

@@ -1,28 +1,36 @@
-"""One process at a time, by a lock on a file, which goes with the process however it ends."""
+"""One process at a time, by the operating system's lock on a file, which goes with the process however it ends.
+
+Where there are no locks, on Windows and on some network file systems, no process is kept out.
+"""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from outdraft.options.errors import CapabilityError
-
-try:
-    import fcntl
-except ImportError:  # Windows: the operator sees to it
-    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
 def one_at_a_time(place: Path, otherwise: str) -> Iterator[None]:
     """Raises `CapabilityError`, saying `otherwise`, where another process is inside."""
-    handle = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise CapabilityError(otherwise) from error
+    with os.fdopen(os.open(place, os.O_CREAT | os.O_RDWR, 0o600)) as file:
+        if not lock(file):
+            raise CapabilityError(otherwise)
         yield
-    finally:
-        os.close(handle)
+
+
+def lock(file: IO[Any]) -> bool:
+    """Until the file is closed. False: another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True

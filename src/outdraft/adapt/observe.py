@@ -23,38 +23,22 @@ import torch
 from outdraft.adapt.examined import Bin, Examined
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
-from outdraft.options.ranges import check_range
 
 _BINS = 10  # of the calibration table
 _LARGEST = 1e9  # weight of a round where weights begin anew
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObserveOptions:
-    """What is remembered. Raises `ConfigError`."""
-
-    memory: int = 1000  # rounds after which a round counts 1/e in `Observed.recent`
-    block: int = 100  # rounds of a block, at first
-    most_blocks: int = 128  # where there would be more, neighbours are joined and blocks become twice as long
-
-    def __post_init__(self) -> None:
-        check_range(self, "memory", "block", least=1)
-        check_range(self, "most_blocks", least=8)
 
 
 @dataclass(slots=True, kw_only=True)
 class Observed:
     """Rounds of one drafter in one domain, in the order in which they came."""
 
-    options: ObserveOptions = ObserveOptions()
-    block: int = 0  # rounds of a block by now
+    memory: int = 1000  # rounds after which a round counts 1/e in `recent`
+    block: int = 100  # rounds of a block by now
+    most_blocks: int = 128  # where there would be more, neighbours are joined and blocks become twice as long
     blocks: list[Examined] = field(default_factory=list)  # oldest first; nothing is forgotten, but blocks grow
     calibration: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(_BINS)])  # of own probability
     _fading: Examined = field(default_factory=Examined)
     _unit: float = 1.0  # weight of the coming round in `_fading`: it grows, so that earlier ones need not be touched
-
-    def __post_init__(self) -> None:
-        self.block = self.block or self.options.block
 
     def add(self, seen: Seen) -> None:
         """One verified draft; what is none (a prompt chunk, the pending token alone) changes nothing.
@@ -85,11 +69,11 @@ class Observed:
         `add` counts what it is given here; the table of calibration is its own affair, as it is of eldest children.
         """
         if not self.blocks or self.blocks[-1].rounds >= self.block:
-            if len(self.blocks) >= self.options.most_blocks:
+            if len(self.blocks) >= self.most_blocks:
                 self._join_neighbours()
             self.blocks.append(Examined())
         self.blocks[-1].add(accepted, near, sure)
-        self._unit *= 1 + 1 / self.options.memory
+        self._unit *= 1 + 1 / self.memory
         self._fading.add(accepted, near, sure, self._unit)
         if self._unit > _LARGEST:
             self._fading, self._unit = self.recent, 1.0
@@ -117,8 +101,9 @@ class Observed:
         blocks = zip_longest(ours.blocks, theirs.blocks, fillvalue=Examined())
         bins = zip(ours.calibration, theirs.calibration, strict=True)
         return Observed(
-            options=self.options,
+            memory=self.memory,
             block=ours.block,
+            most_blocks=self.most_blocks,
             blocks=[a + b for a, b in blocks],
             calibration=[a + b for a, b in bins],
             _fading=ours.recent + theirs.recent,

@@ -273,13 +273,10 @@ def _write_once(place: Path, content: bytes) -> None:
 
 def _sync(place: Path) -> None:
     """On disk before anything points to it: a file, or a folder and all in it."""
-    for one in [*(_all_below(place) if place.is_dir() else ()), place]:
+    below = place.rglob("*") if place.is_dir() else ()
+    for one in [*(one for one in below if one.is_file() or one.is_dir()), place]:
         handle = os.open(one, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _all_below(place: Path) -> list[Path]:
-    return [one for one in place.rglob("*") if one.is_file() or one.is_dir()]

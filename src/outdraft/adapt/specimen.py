@@ -25,12 +25,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outdraft.adapt.evidence import Evidence
+from outdraft.adapt.evidence import ERRORS, Evidence
 from outdraft.adapt.kinds import Finding, Kind
 
 Nats = tuple[float | None, ...]
 _MOST = 5.0  # nats of one position; as much where only one of both says anything of the token
-_ERRORS = 4.0
 _ROUNDING = 0.015  # of a draft's gap, nats
 _TARGET_ROUNDING = 0.025
 _ANOTHER = 2.0  # gap of a target that is another model
@@ -79,13 +78,9 @@ def compare(record: Specimen, now: Specimen) -> list[Finding]:
     """About the target, then about the draft. `now`: of the same ids."""
     model = gap(record.target, now.target)
     draft = max(gap(then, its) for then, its in zip(record.draft, now.draft, strict=True))
-    about_model = Evidence(
-        effect=model, standard_error=_TARGET_ROUNDING, threshold=_ERRORS * _TARGET_ROUNDING, errors=_ERRORS
-    )
+    about_model = Evidence(effect=model, standard_error=_TARGET_ROUNDING, threshold=ERRORS * _TARGET_ROUNDING)
     of_model = model if about_model.is_alarm else 0.0
-    about_draft = Evidence(
-        effect=draft, standard_error=_ROUNDING, threshold=max(of_model, _ERRORS * _ROUNDING), errors=_ERRORS
-    )
+    about_draft = Evidence(effect=draft, standard_error=_ROUNDING, threshold=max(of_model, ERRORS * _ROUNDING))
     part, what = _part(record, now)
     other = model >= _ANOTHER
     by = f"says of its record's text {model:.2f} nats a token otherwise than then"

@@ -41,7 +41,12 @@ class SpoolWriter:
 
     def put(self, said: dict[str, Any]) -> None:
         """Write one request. Raises `OSError`."""
-        if self._file is None or self._lines >= _LINES or time() - self._began >= _DAY or self._is_gone(self._file):
+        if (
+            self._file is None
+            or self._lines >= _LINES
+            or time() - self._began >= _DAY
+            or os.fstat(self._file.fileno()).st_nlink == 0
+        ):
             self._begin()
         assert self._file is not None
         self._file.write(json.dumps(said, separators=(",", ":")) + "\n")
@@ -57,11 +62,6 @@ class SpoolWriter:
         if self._file is not None:
             self._file.close()
         self._file = None
-
-    @staticmethod
-    def _is_gone(file: TextIO) -> bool:
-        """Whether the file was deleted: by a reset, or by another engine that keeps less."""
-        return os.fstat(file.fileno()).st_nlink == 0
 
     def _begin(self) -> None:
         self.close()

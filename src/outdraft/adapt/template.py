@@ -18,7 +18,6 @@ from outdraft.adapt.kinds import Finding, Kind
 _SHARE = 0.9  # of the training's prompts that have the marks
 _MOST = 16  # ids of them
 _THRESHOLD = 0.25  # of served prompts without them, beyond those of the training
-_ERRORS = 4.0
 _LEAST = 20  # prompts
 
 
@@ -54,10 +53,7 @@ class ServedMarks:
             return None
         missed, n = self.prompts - self.marked, self.prompts
         evidence = Evidence(
-            effect=missed / n - (1 - _SHARE),
-            standard_error=sqrt(_SHARE * (1 - _SHARE) / n),
-            threshold=_THRESHOLD,
-            errors=_ERRORS,
+            effect=missed / n - (1 - _SHARE), standard_error=sqrt(_SHARE * (1 - _SHARE) / n), threshold=_THRESHOLD
         )
         return Finding(
             kind=Kind.TEMPLATE,

@@ -43,7 +43,9 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
     multiplied = network.num_parameters - embedding
     attention = 4 * config.num_layers * config.num_heads * config.head_dim * past
     row = RowFormat(dtype=network.dtype, device=runner.device, int8=runner.cache_config.dtype == "int8")
-    seconds, bandwidth = _time_passes(llm, rows, past, budget)
+    threads = 1 if isinstance(network, NativeDecoder) else torch.get_num_threads()
+    # On the engine's own thread, which would else take the request for one of its own
+    seconds, bandwidth = llm._thread.ask(lambda engine: _time_passes(engine, llm, rows, past, budget, threads))
     return PassCurve(
         past=past,
         rows=list(rows),
@@ -56,20 +58,14 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
     )
 
 
-def _time_passes(llm: LLM, rows: Seq[int], past: int, budget: float) -> tuple[list[float], float]:
+@torch.inference_mode()
+def _time_passes(
+    engine: Engine, llm: LLM, rows: Seq[int], past: int, budget: float, threads: int
+) -> tuple[list[float], float]:
     """A real request reads a prompt; then drafts of every length are scored over it, and none is committed.
 
     Every round reads memory once and runs one pass of each number of rows, so that a busy moment falls on all of them.
-    All of it is done on the engine's own thread, which would else take the request for one of its own.
     """
-    threads = 1 if isinstance(decoder_of(llm), NativeDecoder) else torch.get_num_threads()
-    return llm._thread.ask(lambda engine: _on_its_thread(engine, llm, rows, past, budget, threads))
-
-
-@torch.inference_mode()
-def _on_its_thread(
-    engine: Engine, llm: LLM, rows: Seq[int], past: int, budget: float, threads: int
-) -> tuple[list[float], float]:
     runner = runner_of(llm)
     ids = tuple(1 + i * 7 % (runner.vocab_size - 1) for i in range(past))
     seq = engine.add(Request(prompt_token_ids=ids, params=SamplingParams(max_tokens=2, ignore_eos=True)))

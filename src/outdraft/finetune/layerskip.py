@@ -148,10 +148,6 @@ def _load(options: LayerSkipLearning, target: Decoder, directory: Path) -> Layer
     return LayerSkipLearner(taught, replace(options, exit_layer=options.exit_layer or known.get("exit_layer", 0)))
 
 
-def _drafter_options(directory: Path) -> Mapping[str, Any]:
-    return {"exit_layer": read_json(directory / "config.json")["exit_layer"]}
-
-
 MODEL_TYPE = "outdraft_layerskip"
 LEARN: LearnMethod[LayerSkipLearning, Decoder] = LearnMethod(
     summary="the target, whose first layers learn to draft and whose later ones may be left out (modifies_target)",
@@ -159,7 +155,7 @@ LEARN: LearnMethod[LayerSkipLearning, Decoder] = LearnMethod(
     new=lambda options, target, seed: LayerSkipLearner(teach(options, target, seed), options),
     load=_load,
     drafter="early_exit",
-    drafter_options=_drafter_options,
+    drafter_options=lambda directory: {"exit_layer": read_json(directory / "config.json")["exit_layer"]},
     loss={},
     model_type=MODEL_TYPE,
 )

@@ -4,6 +4,7 @@ from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int
 
 from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
+from outdraft.kernels.index_types import all_of
 
 
 class CBlocks(Structure):
@@ -16,13 +17,8 @@ class CLinear(Structure):
     """od_linear of native/api.h."""
 
     _fields_ = (
-        ("bits", c_int),
-        ("num_out", c_int),
-        ("num_in", c_int),
-        ("group", c_int),
-        ("weight", c_void_p),
-        ("scales", c_void_p),
-        ("bias", c_void_p),
+        *all_of(c_int, "bits", "num_out", "num_in", "group"),
+        *all_of(c_void_p, "weight", "scales", "bias"),
         ("parts", POINTER(CBlocks)),
         ("num_parts", c_int),
     )
@@ -31,23 +27,16 @@ class CLinear(Structure):
 class CNorms(Structure):
     """od_norms of native/api.h."""
 
-    _fields_ = tuple((name, c_void_p) for name in ("attn", "mlp", "attn_post", "mlp_post", "q", "k"))
+    _fields_ = all_of(c_void_p, "attn", "mlp", "attn_post", "mlp_post", "q", "k")
 
 
 class CEntrance(Structure):
     """od_entrance of native/api.h."""
 
     _fields_ = (
-        ("fusion", CLinear),
-        ("join", CLinear),
-        ("tap_norms", c_void_p),
-        ("token_norm", c_void_p),
-        ("feature_norm", c_void_p),
-        ("taps", c_int),
-        ("tap_width", c_int),
-        ("one_tap_norm", c_int),
-        ("origin", c_int),
-        ("norms_carried", c_int),
+        *all_of(CLinear, "fusion", "join"),
+        *all_of(c_void_p, "tap_norms", "token_norm", "feature_norm"),
+        *all_of(c_int, "taps", "tap_width", "one_tap_norm", "origin", "norms_carried"),
         ("tap_eps", c_float),
     )
 
@@ -56,26 +45,9 @@ class CShape(Structure):
     """Shape of native/model.h."""
 
     _fields_ = (
-        ("hidden", c_int),
-        ("heads", c_int),
-        ("kv_heads", c_int),
-        ("head_dim", c_int),
-        ("inner", c_int),
-        ("vocab", c_int),
-        ("rotary", c_int),
-        ("eps", c_float),
-        ("scale", c_float),
-        ("added", c_float),
-        ("logit_scale", c_float),
-        ("score_cap", c_float),
-        ("logit_cap", c_float),
-        ("growth", c_float),
-        ("first_len", c_int),
-        ("activation", c_int),
-        ("gated", c_int),
-        ("norm", c_int),
-        ("norms_whole", c_int),
-        ("parallel", c_int),
+        *all_of(c_int, "hidden", "heads", "kv_heads", "head_dim", "inner", "vocab", "rotary"),
+        *all_of(c_float, "eps", "scale", "added", "logit_scale", "score_cap", "logit_cap", "growth"),
+        *all_of(c_int, "first_len", "activation", "gated", "norm", "norms_whole", "parallel"),
     )
 
 
@@ -83,20 +55,10 @@ class CSpan(Structure):
     """Span of native/model.h."""
 
     _fields_ = (
-        ("start", c_int64),
-        ("stop", c_int64),
-        ("base", c_int64),
-        ("first", c_int64),
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        ("key_scales", c_void_p),
-        ("value_scales", c_void_p),
-        ("pages", c_void_p),
-        ("layer_rows", c_int64),
-        ("page_rows", c_int64),
-        ("head_rows", c_int64),
-        ("ends", POINTER(c_int32)),
-        ("path", POINTER(c_int32)),
+        *all_of(c_int64, "start", "stop", "base", "first"),
+        *all_of(c_void_p, "keys", "values", "key_scales", "value_scales", "pages"),
+        *all_of(c_int64, "layer_rows", "page_rows", "head_rows"),
+        *all_of(POINTER(c_int32), "ends", "path"),
     )
 
 
@@ -106,17 +68,14 @@ class CPass(Structure):
     _fields_ = (
         ("hidden", c_void_p),
         ("positions", POINTER(c_int32)),
-        ("cos", c_void_p),
-        ("sin", c_void_p),
+        *all_of(c_void_p, "cos", "sin"),
         ("table", c_int64),
         ("rows", c_int),
         ("spans", POINTER(CSpan)),
         ("num_spans", c_int),
         ("layers", POINTER(c_int32)),
         ("num_layers", c_int),
-        ("taps", POINTER(c_void_p)),
-        ("middles", POINTER(c_void_p)),
-        ("queries", POINTER(c_void_p)),
+        *all_of(POINTER(c_void_p), "taps", "middles", "queries"),
         ("skipped", c_char_p),
         ("beside", c_void_p),
     )
@@ -126,20 +85,16 @@ class CFeed(Structure):
     """Feed of native/guesser.h."""
 
     _fields_ = (
-        ("rows", c_int),
-        ("num_spans", c_int),
-        ("tokens", POINTER(c_int32)),
-        ("positions", POINTER(c_int32)),
+        *all_of(c_int, "rows", "num_spans"),
+        *all_of(POINTER(c_int32), "tokens", "positions"),
         ("spans", POINTER(CSpan)),
-        ("cos", c_void_p),
-        ("sin", c_void_p),
+        *all_of(c_void_p, "cos", "sin"),
         ("table", c_int64),
         ("features", c_void_p),
         ("taps", POINTER(c_void_p)),
         ("wanted", POINTER(c_int32)),
         ("num_wanted", c_int),
-        ("states", c_void_p),
-        ("logits", c_void_p),
+        *all_of(c_void_p, "states", "logits"),
         ("skipped", c_char_p),
         ("kept", POINTER(c_void_p)),
     )
@@ -148,7 +103,7 @@ class CFeed(Structure):
 class CDistribution(Structure):
     """Distribution of native/guesser.h."""
 
-    _fields_ = (("temperature", c_float), ("top_p", c_float), ("min_p", c_float), ("top_k", c_int))
+    _fields_ = (*all_of(c_float, "temperature", "top_p", "min_p"), ("top_k", c_int))
 
 
 class CGuessChain(Structure):
@@ -156,15 +111,13 @@ class CGuessChain(Structure):
 
     _fields_ = (
         ("depths", POINTER(c_int32)),
-        ("stride", c_int),
-        ("feed_last", c_int),
+        *all_of(c_int, "stride", "feed_last"),
         ("distributions", POINTER(CDistribution)),
         ("keys", POINTER(c_uint64)),
         ("tokens", POINTER(c_int32)),
         ("q", POINTER(c_void_p)),
         ("states", c_void_p),
-        ("cutoffs", POINTER(c_float)),
-        ("sure", POINTER(c_float)),
+        *all_of(POINTER(c_float), "cutoffs", "sure"),
         ("made", POINTER(c_int32)),
     )
 
@@ -173,11 +126,9 @@ class CRowLosses(Structure):
     """RowLosses of native/losses.h."""
 
     _fields_ = (
-        ("rows", c_int),
-        ("size", c_int),
-        ("is_narrow", c_int),
-        *((name, c_float) for name in ("kl", "cross", "tv", "log_accepted", "hybrid", "text")),
-        *((name, c_void_p) for name in ("p", "whole", "at", "q", "said", "heavy", "losses", "mass", "gradient")),
+        *all_of(c_int, "rows", "size", "is_narrow"),
+        *all_of(c_float, "kl", "cross", "tv", "log_accepted", "hybrid", "text"),
+        *all_of(c_void_p, "p", "whole", "at", "q", "said", "heavy", "losses", "mass", "gradient"),
     )
 
 

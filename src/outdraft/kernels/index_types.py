@@ -3,6 +3,12 @@
 from array import array
 from collections.abc import Iterable
 from ctypes import POINTER, Structure, c_double, c_int, c_int32, c_int64, c_void_p
+from typing import Any
+
+
+def all_of(kind: Any, *names: str) -> tuple[tuple[str, Any], ...]:
+    """Fields of a structure that follow each other and are of one type."""
+    return tuple((name, kind) for name in names)
 
 
 class CSortWatch(Structure):
@@ -14,7 +20,7 @@ class CSortWatch(Structure):
 class CCorpus(Structure):
     """Corpus of native/suffix_array.h."""
 
-    _fields_ = (("tokens", c_void_p), ("order", c_void_p), ("size", c_int32), ("end", c_int32))
+    _fields_ = (*all_of(c_void_p, "tokens", "order"), *all_of(c_int32, "size", "end"))
 
 
 class CCorpusQuery(Structure):
@@ -22,12 +28,7 @@ class CCorpusQuery(Structure):
 
     _fields_ = (
         ("context", c_void_p),
-        ("length", c_int),
-        ("min_match", c_int),
-        ("max_match", c_int),
-        ("max_hits", c_int),
-        ("depth", c_int),
-        ("max_nodes", c_int),
+        *all_of(c_int, "length", "min_match", "max_match", "max_hits", "depth", "max_nodes"),
     )
 
 
@@ -35,11 +36,8 @@ class CCorpusAnswer(Structure):
     """CorpusAnswer of native/suffix_array.h."""
 
     _fields_ = (
-        ("tokens", POINTER(c_int32)),
-        ("parents", POINTER(c_int32)),
-        ("counts", POINTER(c_int32)),
-        ("nodes", c_int32),
-        ("match", c_int32),
+        *all_of(POINTER(c_int32), "tokens", "parents", "counts"),
+        *all_of(c_int32, "nodes", "match"),
         ("hits", c_int64),
     )
 
@@ -47,25 +45,16 @@ class CCorpusAnswer(Structure):
 class CGuessLimits(Structure):
     """GuessLimits of native/suffix_tree.h."""
 
-    _fields_ = (
-        ("max_nodes", c_int),
-        ("max_depth", c_int),
-        ("width", c_int),
-        ("factor", c_double),
-        ("offset", c_double),
-        ("min_prob", c_double),
-    )
+    _fields_ = (*all_of(c_int, "max_nodes", "max_depth", "width"), *all_of(c_double, "factor", "offset", "min_prob"))
 
 
 class CTreeGuess(Structure):
     """TreeGuess of native/suffix_tree.h."""
 
     _fields_ = (
-        ("tokens", POINTER(c_int32)),
-        ("parents", POINTER(c_int32)),
+        *all_of(POINTER(c_int32), "tokens", "parents"),
         ("probs", POINTER(c_double)),
-        ("nodes", c_int32),
-        ("match", c_int32),
+        *all_of(c_int32, "nodes", "match"),
         ("score", c_double),
     )
 
@@ -73,7 +62,7 @@ class CTreeGuess(Structure):
 class CCursor(Structure):
     """Automaton::Cursor of native/automaton.h."""
 
-    _fields_ = (("state", c_int32), ("length", c_int32))
+    _fields_ = all_of(c_int32, "state", "length")
 
 
 STRUCTURES: dict[str, type[Structure]] = {

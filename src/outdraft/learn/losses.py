@@ -139,22 +139,7 @@ class Mix:
 
 def mixed(weights: Mapping[str, float]) -> Mix:
     """Losses of every kind. Raises `ConfigError` for one that is not known."""
-    _check(weights, [*LOSSES, *BESIDE])
-    of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
-    return Mix(
-        rows=Weighted(of_rows),
-        beside={STATES: weights[STATES]} if STATES in weights else {},
-        reinforce=weights.get("reinforce", 0.0),
-    )
-
-
-def weighted(weights: Mapping[str, float]) -> Loss:
-    """The sum of several losses between distributions. Raises `ConfigError` for one that is not known."""
-    _check(weights, list(LOSSES))
-    return Weighted(weights)
-
-
-def _check(weights: Mapping[str, float], known: list[str]) -> None:
+    known = [*LOSSES, *BESIDE]
     for name in weights:
         if name not in known:
             raise ConfigError(f"loss {name!r} is unknown{near_miss(name, known)}; known: {', '.join(known)}")
@@ -162,6 +147,12 @@ def _check(weights: Mapping[str, float], known: list[str]) -> None:
         raise ConfigError(f"weights of losses are numbers of at least 0, not {dict(weights)}")
     if not any(weights.values()):
         raise ConfigError("no loss has a weight: nothing would be learned")
+    of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
+    return Mix(
+        rows=Weighted(of_rows),
+        beside={STATES: weights[STATES]} if STATES in weights else {},
+        reinforce=weights.get("reinforce", 0.0),
+    )
 
 
 OWN = Mix(rows=Weighted({}))  # of a kind whose loss is its own: none beside it

@@ -1,7 +1,7 @@
 """Attention contexts: a layer passes its new queries, keys and values, and the context adds those of the past.
 
 `CausalContext`: whole sequences at once, no cache, differentiable (training, full recompute).
-`CachedContext` (`nn/rows.py`): ragged rows of several sequences over a key/value cache, which keeps the new rows as
+`CachedContext` (`nn/cached.py`): ragged rows of several sequences over a key/value cache, which keeps the new rows as
 tentative ones.
 `WatchedContext`: any of them, for who wants to know what the queries were.
 """

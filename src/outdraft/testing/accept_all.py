@@ -17,13 +17,6 @@ def accept_all(case: Case) -> Verdict:
     return case.verdict(node, case.coins.draw(case.p[node], depth))
 
 
-LIAR = RuleMethod(
-    name="liar",
-    summary="the same, and says that it is lossless",
-    build=lambda options: PerDraft(accept_all),
-    options=NoRuleOptions,
-    judges=("chain", "tree"),
-)
 METHOD = RuleMethod(
     name="accept_all",
     summary="a lossy rule on purpose: keeps every guess",

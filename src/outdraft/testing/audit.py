@@ -2,20 +2,26 @@
 
 pass      each sequence continues exactly where its cache ends; positions, parents and masks describe one tree
 commit    the kept rows are all prompt rows, the pending token and one path below it; they spell the text
-after     the cache has len(tokens) - 1 rows, and (over a `Runner`) equals a fresh recompute of those tokens
+after     the cache has len(tokens) - 1 rows, and (`CacheRecheck`) equals a fresh pass over those tokens
 """
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
 import torch
+from torch import Tensor
 
-from outdraft.core.draft import Draft, HostTree, Role
-from outdraft.core.packing import PackedDrafts
+from outdraft.core.cache import StateMemory
+from outdraft.core.draft import Draft, HostTree, Role, chain
+from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Replay, ReplayingTarget, SlicedPass, SlicingTarget, Target, TargetOutput
+from outdraft.engine.runner import Runner
+
+TOLERANCE = 1e-5  # of keys and values, and of states of recurrent layers
 
 
 class AuditError(AssertionError):
@@ -162,3 +168,38 @@ def check_draft(draft: Draft, tree: HostTree, vocab_size: int, name: str) -> Non
             sees = torch.nonzero(draft.mask[node]).flatten().tolist()
             own = sorted({0, node, *tree.path(node)})
             require(sees == own, f"{name}: acceptable node {node} sees {sees}, its path is {own}")
+
+
+class CacheRecheck:
+    """For `AuditedTarget` over a `Runner`: every layer, every committed row."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+
+    def __call__(self, seq: Sequence, cached: list[int]) -> None:
+        """Raise `AuditError` if the cache of `seq` is not what `cached` tokens leave behind."""
+        n = len(cached)
+        held = self.runner.cache.length(seq.id)
+        require(held == n, f"sequence {seq.id}: the cache counts {held} rows, {n} tokens were committed")
+        alone = replace(self.runner.cache_config, pool=None, num_pages=None, prefixes=False)
+        again = Runner(self.runner.decoder, max_len=self.runner.max_len, exact=self.runner.exact, cache=alone)
+        copy = replace(seq, tokens=[*cached, 0], num_cached=0)
+        again.begin(copy)
+        again.forward(pack([copy], [chain([0])], max_chunk=n + 1))
+        again.commit(copy, range(n))
+        for layer in range(self.runner.num_layers):
+            held_kv, fresh_kv = _memory(self.runner, seq.id, layer, n), _memory(again, copy.id, layer, n)
+            names = "KV" if len(held_kv) == 2 else "S"
+            for name, ours, fresh in zip(names, held_kv, fresh_kv, strict=True):
+                error = float((ours - fresh).abs().max()) if n else 0.0
+                where = f"sequence {seq.id}: {name} of layer {layer}"
+                require(error < TOLERANCE, f"{where} differs from a fresh pass over {n} tokens by {error:.2g}")
+        self.runner.cache.check()
+
+
+def _memory(runner: Runner, seq: int, layer: int, n: int) -> tuple[Tensor, ...]:
+    """What a layer remembers of the n committed rows: keys and values, or a state."""
+    cache = runner.cache
+    if isinstance(cache, StateMemory) and layer in runner.decoder.config.states():
+        return (cache.before(seq, layer, -1),)
+    return cache.read(seq, layer, n)

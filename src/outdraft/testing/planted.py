@@ -1,17 +1,9 @@
-"""Faults on purpose: acceptance rules that look right and are not. A proof that does not catch them proves nothing.
+"""A fault on purpose: an acceptance rule that looks right and is not. A proof that does not catch it proves nothing.
 
 `METHOD` is the rule that `outdraft audit --plant-bias` puts in the honest rule's place: it works on any draft.
-The others are faults that public code has had: a residual forgotten, an argmax guess judged by a soft q, and coins that
-are not fresh. Reference: every rule in `outdraft.verify`.
+Reference: every rule in `outdraft.verify`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-
-from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoRuleOptions
@@ -22,67 +14,12 @@ THRESHOLD = 0.3
 
 def accept_probable(case: Case) -> Verdict:
     """Keep a child if the target gives it more than 0.3, else draw from p: biased to what was guessed."""
-    return _follow(case, lambda p, q: p > THRESHOLD)
-
-
-def accept_dominated(case: Case) -> Verdict:
-    """Keep a child iff p(x) >= q(x), then draw from p as if nothing had been tried."""
-    return _follow(case, lambda p, q: p >= q)
-
-
-def forget_residual(case: Case) -> Verdict:
-    """The right coin, min(1, p / q), but after a rejection p instead of the residual."""
-    tree, node, depth = case.tree, 0, 0
-    while children := tree.children[node]:
-        child, token = children[0], tree.tokens[children[0]]
-        q = 1.0 if case.q is None else float(case.q[node, token])
-        if not case.coins.flip(min(1.0, float(case.p[node, token]) / q), child):
-            break
-        node, depth = child, depth + 1
-    return case.verdict(node, case.coins.draw(case.p[node], depth))
-
-
-def _follow(case: Case, keep: Callable[[float, float], bool]) -> Verdict:
     tree, node, depth = case.tree, 0, 0
     while True:
-        accepted = None
-        for child in tree.children[node]:
-            token = tree.tokens[child]
-            if keep(float(case.p[node, token]), 1.0 if case.q is None else float(case.q[node, token])):
-                accepted = child
-                break
-        if accepted is None:
+        likely = (child for child in tree.children[node] if float(case.p[node, tree.tokens[child]]) > THRESHOLD)
+        if (accepted := next(likely, None)) is None:
             return case.verdict(node, case.coins.draw(case.p[node], depth))
         node, depth = accepted, depth + 1
-
-
-@dataclass(frozen=True, slots=True)
-class StuckCoins:
-    """Verifier's coins whose flips all land on the same number: one uniform for a whole round."""
-
-    honest: Coins
-
-    def flip(self, probability: float, ordinal: int) -> bool:
-        """The same coin for every ordinal."""
-        return self.honest.flip(probability, 0)
-
-    def draw(self, distribution: Tensor, depth: int) -> int:
-        return self.honest.draw(distribution, depth)
-
-
-@dataclass(frozen=True, slots=True)
-class ArgmaxDraftCoins:
-    """A drafter's coins that always fall on the most probable token, while the draft claims to be drawn from q."""
-
-    honest: DraftCoins
-
-    def draw(self, distribution: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
-        """The best `count` tokens."""
-        return [int(token) for token in torch.topk(distribution, min(count, len(distribution))).indices]
-
-    def in_round(self, position: int) -> "ArgmaxDraftCoins":
-        """There is no noise that could be shared."""
-        return self
 
 
 METHOD = RuleMethod(

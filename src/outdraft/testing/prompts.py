@@ -12,32 +12,10 @@ from pathlib import Path
 
 from outdraft.codecs.codec import TextualCodec
 
-_MODULES = (
-    "argparse",
-    "ast",
-    "calendar",
-    "csv",
-    "datetime",
-    "difflib",
-    "doctest",
-    "email.message",
-    "fractions",
-    "heapq",
-    "inspect",
-    "json.decoder",
-    "logging",
-    "pathlib",
-    "pickle",
-    "random",
-    "shlex",
-    "statistics",
-    "string",
-    "tarfile",
-    "textwrap",
-    "threading",
-    "typing",
-    "unittest.mock",
-)
+_MODULES = """
+argparse ast calendar csv datetime difflib doctest email.message fractions heapq inspect json.decoder logging
+pathlib pickle random shlex statistics string tarfile textwrap threading typing unittest.mock
+""".split()
 
 PROSE = (
     "The old man looked at the sea for a long time, and then he said",

@@ -1,4 +1,4 @@
-"""Are two samples from one distribution? A chi-square test over bins, and what it would have noticed.
+"""Are two samples from one distribution, or counts drawn from known ones? Chi-square, and what it would have noticed.
 
 For two samples of n1 and n2 and bin shares that differ by d_i around the pooled share m_i, the statistic is (for large
 samples) noncentral chi-square with noncentrality
@@ -7,8 +7,8 @@ samples) noncentral chi-square with noncentrality
 
 so a shift of total variation TV, spread over the bins in whatever way, is found at least as surely as L says. Bins are
 chosen from the pooled sample alone, which does not bend the null distribution. Cochran, "The chi-square test of
-goodness of fit", 1952, https://doi.org/10.1214/aoms/1177729380. Data in: two lists of hashable outcomes; data out: a
-`TwoSample`.
+goodness of fit", 1952, https://doi.org/10.1214/aoms/1177729380. Data in: two lists of hashable outcomes, or counts and
+distributions; data out: a `TwoSample`, or a `SampledDistribution`.
 """
 
 import math
@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import torch
+from torch import Tensor
 
 MIN_POOLED = 20  # an outcome seen so often in both samples together has a bin of its own: 10 expected in each of two
+MIN_EXPECTED = 5.0  # cells of known distributions that expect fewer counts are pooled: chi-square needs them large
 MAX_OWN, MAX_SHARED = 40, 8  # bins of single outcomes; bins that rare outcomes are hashed into
 
 
@@ -76,6 +78,56 @@ def _shared_sizes(rare: Iterable[Hashable], pooled: Counter[Hashable], num_share
 
 def _hash(outcome: Hashable) -> int:
     return crc32(repr(outcome).encode())  # the same in every process, unlike hash() of a string
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledDistribution:
+    """How far counts by context are from the target's distributions, and how far noise alone would take them."""
+
+    num_tokens: int
+    num_rounds: int  # = target passes
+    chi_square: float
+    degrees: int
+    p_value: float
+    tv: float  # mean over contexts, weighted by visits
+    tv_bound: float  # mean of pure noise + 4 standard deviations
+    impossible: int  # tokens emitted to which the target gives no mass
+
+    @property
+    def passes(self) -> bool:
+        """Whether the texts can be the target's."""
+        return not self.impossible and self.p_value > 1e-3 and self.tv < self.tv_bound
+
+
+def judge_counts(counts: Tensor, distributions: Tensor, num_rounds: int) -> SampledDistribution:
+    """Counts [C, V] by context against the distributions [C, V] from which they should have been drawn."""
+    visits = counts.sum(-1)  # [C]
+    chi_square, degrees = 0.0, 0
+    for observed, distribution, n in zip(counts, distributions, visits.tolist(), strict=True):
+        expected = n * distribution
+        large = expected >= MIN_EXPECTED
+        cells = [*zip(observed[large].tolist(), expected[large].tolist(), strict=True)]
+        rest = float(expected[~large].sum())
+        if rest >= MIN_EXPECTED:
+            cells.append((float(observed[~large].sum()), rest))
+        if len(cells) > 1:
+            chi_square += sum((o - e) ** 2 / e for o, e in cells)
+            degrees += len(cells) - 1
+    weights = visits / visits.sum()
+    spread = (distributions * (1 - distributions) / visits.clamp(min=1)[:, None]).sqrt()  # [C, V] of one cell's share
+    mean = (weights[:, None] * spread).sum() * math.sqrt(2 / math.pi) / 2
+    deviation = ((weights[:, None] * spread) ** 2).sum().sqrt() * math.sqrt(1 - 2 / math.pi) / 2
+    shares = counts / visits.clamp(min=1)[:, None]
+    return SampledDistribution(
+        num_tokens=int(visits.sum()),
+        num_rounds=num_rounds,
+        chi_square=chi_square,
+        degrees=degrees,
+        p_value=chi_square_tail(chi_square, degrees),
+        tv=float((weights * (shares - distributions).abs().sum(-1)).sum()) / 2,
+        tv_bound=float(mean + 4 * deviation),
+        impossible=int(counts[distributions == 0].sum()),
+    )
 
 
 def detectable_shift(sizes: tuple[int, int], degrees: int, *, alpha: float, power: float) -> float:

@@ -35,8 +35,7 @@ from outdraft.engine.stats import RequestStats
 from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.port import TargetOrigin
 from outdraft.nn.context import CausalContext
-from outdraft.testing.audit import AuditedTarget
-from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.audit import AuditedTarget, CacheRecheck
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
 
@@ -56,16 +55,9 @@ class Outcome:
 class _Referring(Engine):
     """Every request comes with these documents."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        *,
-        eos_token_ids: frozenset[int],
-        scheduling: SchedulerSettings | None,
-        references: tuple[tuple[int, ...], ...],
-    ) -> None:
+    def __init__(self, parts: Parts, *, references: tuple[tuple[int, ...], ...], **settings: Any) -> None:
         ticks = count()  # who runs beside whom follows from a clock, and is to be the same every time
-        super().__init__(parts, eos_token_ids=eos_token_ids, scheduling=scheduling, clock=lambda: next(ticks) / 1000)
+        super().__init__(parts, **settings, clock=lambda: next(ticks) / 1000)
         self._references = references
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:

@@ -1,10 +1,11 @@
-"""Tiny random decoders of every architecture, for tests that need a real model's behaviour and not its knowledge.
+"""Tiny random decoders of a few architectures, for tests that need a real model's behaviour and not its knowledge.
 
 Weights are wide enough that the logits spread over several units: greedy text wanders instead of repeating one token,
 and a wrong row, mask or position changes it.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -12,20 +13,6 @@ from outdraft.models.networks.base import Decoder
 from outdraft.models.networks.config import ModelConfig
 from outdraft.nn.rope import RopeConfig
 
-TINY_FAMILIES = (
-    "ministral3",
-    "gemma2",
-    "gemma3_text",
-    "phi3",
-    "granite",
-    "olmo2",
-    "olmo3",
-    "smollm3",
-    "glm4",
-    "starcoder2",
-    "cohere2",
-    "exaone4",
-)
 TINY_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gpt2")
 
 
@@ -59,59 +46,7 @@ def tiny_config(
         eos_ids=eos_ids,
     )
     classic = {"norm": "layer", "gated_mlp": False, "num_kv_heads": heads, "qkv_bias": True, "out_bias": True}
-    rope, near = RopeConfig(dim=head_dim), RopeConfig(dim=head_dim, theta=300.0)
-    every_other: tuple[int | None, ...] = tuple(None if i % 2 else 11 for i in range(layers))
-    sandwich = {"norm": "rms32", "post_norm": True, "activation": "gelu_pytorch_tanh", "embedding_scale": 3.0}
-    behind = {"pre_norm": False, "post_norm": True, "qk_norm": True}
-    somewhere = tuple(rope if window else None for window in every_other)
     special: dict[str, dict[str, object]] = {
-        "ministral3": {"rope": replace(rope, query_growth=0.4, original_max_len=16)},
-        "gemma2": {**sandwich, "windows": every_other, "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
-        "gemma3_text": {
-            **sandwich,
-            "windows": every_other,
-            "score_scale": 0.4,
-            "qk_norm": True,
-            "ropes": tuple(near if window else rope for window in every_other),
-        },
-        "phi3": {
-            "rope": RopeConfig(
-                dim=head_dim // 2,
-                kind="longrope",
-                original_max_len=256,
-                factor=2.0,
-                short_factors=tuple(1 + i / 2 for i in range(head_dim // 4)),
-                long_factors=tuple(3.0 + 2 * i for i in range(head_dim // 4)),
-            )
-        },
-        "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
-        "olmo2": {"norm": "rms32", **behind, "qk_norm_whole": True},
-        "olmo3": {
-            "norm": "rms32",
-            **behind,
-            "qk_norm_whole": True,
-            "windows": every_other,
-            "ropes": tuple(near if window else rope for window in every_other),
-        },
-        "smollm3": {"ropes": tuple(None if i % 4 == 1 else rope for i in range(layers))},
-        "glm4": {"post_norm": True, "qkv_bias": True, "rope": RopeConfig(dim=head_dim // 2)},
-        "starcoder2": {
-            **classic,
-            "num_kv_heads": kv_heads,
-            "mlp_bias": True,
-            "activation": "gelu_pytorch_tanh",
-            "windows": (11,) * layers,
-        },
-        "cohere2": {
-            "norm": "layer",
-            "norm_bias": False,
-            "parallel_residual": True,
-            "shared_norm": True,
-            "logit_scale": 0.7,
-            "windows": every_other,
-            "ropes": somewhere,
-        },
-        "exaone4": {**behind, "windows": every_other, "ropes": somewhere},
         "llama": {},
         "mistral": {"windows": (11,) * layers},
         "qwen2": {"qkv_bias": True, "windows": (None,) + (13,) * (layers - 1)},
@@ -136,20 +71,10 @@ def tiny_config(
 
 
 def tiny_model(
-    architecture: str = "llama",
-    *,
-    vocab: int = 61,
-    layers: int = 2,
-    hidden: int = 32,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
-    exact: bool = True,
-    max_len: int = 512,
-    eos_ids: tuple[int, ...] = (),
+    architecture: str = "llama", *, seed: int = 0, dtype: torch.dtype = torch.float64, exact: bool = True, **sizes: Any
 ) -> Decoder:
-    """A prepared random decoder of this architecture."""
-    config = tiny_config(architecture, vocab=vocab, layers=layers, hidden=hidden, max_len=max_len, eos_ids=eos_ids)
-    return random_decoder(config, seed=seed, dtype=dtype, exact=exact)
+    """A prepared random decoder of this architecture; `sizes`: as `tiny_config` takes them."""
+    return random_decoder(tiny_config(architecture, **sizes), seed=seed, dtype=dtype, exact=exact)
 
 
 def random_decoder(

@@ -62,9 +62,9 @@ def judge_tokens(
         distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params, negative)
         tokens = torch.tensor(result.token_ids, device=distributions.device)[:, None]
         own = distributions.gather(1, tokens)  # [L, 1]
-        above = torch.where(distributions > own, distributions, 0.0).sum(-1) + _earlier_ties(
-            distributions, own, tokens
-        )  # [L]
+        ids = torch.arange(distributions.shape[1], device=distributions.device)  # of equally probable ones, the first
+        before = (distributions > own) | ((distributions == own) & (ids < tokens))
+        above = torch.where(before, distributions, 0.0).sum(-1)  # [L]
         forbidden += int((own < FORBIDDEN).sum())
         for position in guessed_positions(result.sources):
             u = float(above[position]) + rng.random() * float(own[position])
@@ -123,9 +123,3 @@ def text_distributions(
     assert tree is not None
     distributions = warp_nodes(seq, logits, tree_paths(tree)).double()
     return distributions / distributions.sum(-1, keepdim=True)
-
-
-def _earlier_ties(distributions: Tensor, own: Tensor, tokens: Tensor) -> Tensor:
-    """Mass of equally probable tokens with smaller ids: [L]."""
-    ids = torch.arange(distributions.shape[1], device=distributions.device)
-    return torch.where((distributions == own) & (ids < tokens), distributions, 0.0).sum(-1)

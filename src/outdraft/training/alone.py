@@ -1,7 +1,7 @@
 """One process trains in a folder, or writes a file. Two would write over what the other wrote.
 
-The lock is the operating system's and ends with its process, however that ends. A launcher that is killed may leave its
-workers running: a run that resumes finds them here. Where there are no locks, no process is kept out.
+A launcher that is killed may leave its workers running, and with them the lock (`adapt/lock.py`): a run that resumes
+finds them here.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from pathlib import Path
 from time import time
 from typing import IO, Any
 
+from outdraft.adapt.lock import lock
 from outdraft.options.errors import ConfigError
 
 _OLD = 60.0  # seconds: a worker of this run may be writing what is newer
@@ -20,7 +21,7 @@ def alone(run_dir: Path) -> Iterator[None]:
     """Hold the folder. Raises `ConfigError` where another process trains in it."""
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / "lock").open("w") as held:
-        if not _lock(held):
+        if not lock(held):
             raise ConfigError(
                 f"another process trains in {run_dir}: wait until it ends, or stop it (a launcher that was killed may "
                 "have left its workers running)"
@@ -34,20 +35,5 @@ def alone(run_dir: Path) -> Iterator[None]:
 
 def hold(file: IO[Any], path: Path) -> None:
     """Hold an open file until it is closed. Raises `ConfigError` where another process writes it."""
-    if not _lock(file):
+    if not lock(file):
         raise ConfigError(f"another process writes {path}: wait until it ends, or name another file")
-
-
-def _lock(file: IO[Any]) -> bool:
-    """Until the file is closed. False: another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True

@@ -93,31 +93,27 @@ def write_answers(
         hold(out, path)
         there = _whole_lines(path)
         while batch := list(islice(numbered, _BATCH)):
-            read += len(batch)
             asked = [(number, prompt) for number, prompt in batch if prompt is not None]
-            skipped += len(batch) - len(asked)
-            if there:
-                known, there = there[: len(asked)], there[len(asked) :]
-                for (number, prompt), one in zip(asked, known, strict=False):
-                    if one.get("target", target) != target:
-                        raise ConfigError(
-                            f"{path} holds answers of another target ({one['target']}, not {target}): name another file"
-                        )
-                    if one["prompt_token_ids"] != prompt or one["asked"] != _settings(asking, number):
-                        raise ConfigError(
-                            f"{path} holds answers to other prompts, or with other settings (its answer to prompt "
-                            f"{number} "
-                            "differs): name another file"
-                        )
-                asked = asked[len(known) :]
-                done += sum(one["finish_reason"] != "error" for one in known)
-                failed += sum(one["finish_reason"] == "error" for one in known)
-                tokens += sum(len(one["token_ids"]) for one in known)
-            for line in _ask(llm, asked, asking):
+            known, there = there[: len(asked)], there[len(asked) :]
+            for (number, prompt), one in zip(asked, known, strict=False):
+                if one.get("target", target) != target:
+                    raise ConfigError(
+                        f"{path} holds answers of another target ({one['target']}, not {target}): name another file"
+                    )
+                if one["prompt_token_ids"] != prompt or one["asked"] != _settings(asking, number):
+                    raise ConfigError(
+                        f"{path} holds answers to other prompts, or with other settings (its answer to prompt "
+                        f"{number} differs): name another file"
+                    )
+            made = _ask(llm, asked[len(known) :], asking)
+            for line in made:
                 out.write(json.dumps({**line, "target": target} if target else line) + "\n")
-                done, failed = done + (line["finish_reason"] != "error"), failed + (line["finish_reason"] == "error")
-                tokens += len(line["token_ids"])
             out.flush()
+            lines = [*known, *made]
+            read, skipped = read + len(batch), skipped + len(batch) - len(asked)
+            failed += sum(one["finish_reason"] == "error" for one in lines)
+            tokens += sum(len(one["token_ids"]) for one in lines)
+            done = read - skipped - failed
             tell(f"{done} answers, {tokens} tokens")
         if there:
             raise ConfigError(
@@ -136,21 +132,13 @@ def _ask(llm: LLM, asked: Seq[tuple[int, list[int]]], asking: Asking) -> list[di
     """A line for each; what the context cannot hold is not asked for."""
     most = llm.engine.parts.target.max_len
     settings = {number: _settings(asking, number) for number, _ in asked}
-    fits = [(number, prompt) for number, prompt in asked if len(prompt) < most]
-    results = (
-        llm.generate(
-            [{"prompt_token_ids": prompt} for _, prompt in fits],
-            [
-                SamplingParams(
-                    max_tokens=asking.max_tokens, temperature=settings[number][0], seed=int(settings[number][2])
-                )
-                for number, _ in fits
-            ],
-        )
-        if fits
-        else []
-    )
-    found = {number: one for (number, _), one in zip(fits, results, strict=True)}
+    fits = {number: prompt for number, prompt in asked if len(prompt) < most}
+    params = [
+        SamplingParams(max_tokens=asking.max_tokens, temperature=settings[number][0], seed=int(settings[number][2]))
+        for number in fits
+    ]
+    results = llm.generate([{"prompt_token_ids": prompt} for prompt in fits.values()], params) if fits else []
+    found = dict(zip(fits, results, strict=True))
     return [
         {
             "prompt_token_ids": prompt,

@@ -8,20 +8,11 @@ is guessed, so that token's states are zeros here; so are those of documents in 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torch import Tensor
 
 from outdraft.training.packing import PackedRows
 from outdraft.training.states import PassStates
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """A document of n + 1 tokens in which something counts: its n rows of the flat B * T, and its ids."""
-
-    rows: slice
-    ids: bytes
 
 
 class DocumentStates:
@@ -35,7 +26,7 @@ class DocumentStates:
     def find(self, rows: PackedRows) -> PassStates | None:
         """The states of all rows; None where a document is not known."""
         spans = list(_spans(rows))
-        if self._like is None or any(one.ids not in self._held for one in spans):
+        if self._like is None or any(ids not in self._held for _, ids in spans):
             return None
         length = rows.ids.shape[0] * (rows.ids.shape[1] - 1)
 
@@ -43,26 +34,27 @@ class DocumentStates:
             return like.new_zeros(length, like.shape[1])
 
         made = PassStates(hidden=whole(self._like.hidden), taps={t: whole(x) for t, x in self._like.taps.items()})
-        for one in spans:
-            self._held[one.ids] = held = self._held.pop(one.ids)
-            made.hidden[one.rows] = held.hidden
+        for own, ids in spans:
+            self._held[ids] = held = self._held.pop(ids)
+            made.hidden[own] = held.hidden
             for tap, states in held.taps.items():
-                made.taps[tap][one.rows] = states
+                made.taps[tap][own] = states
         return made
 
     def keep(self, rows: PackedRows, states: PassStates) -> None:
         """Take the states of a pass over these rows."""
-        for one in _spans(rows):
-            if one.ids in self._held:
+        for own, ids in _spans(rows):
+            if ids in self._held:
                 continue
-            taps = {tap: x[one.rows].clone() for tap, x in states.taps.items()}
-            self._held[one.ids] = self._like = PassStates(hidden=states.hidden[one.rows].clone(), taps=taps)
+            taps = {tap: x[own].clone() for tap, x in states.taps.items()}
+            self._held[ids] = self._like = PassStates(hidden=states.hidden[own].clone(), taps=taps)
             self._bytes += _size(self._like)
         while self._bytes > self._most and self._held:
             self._bytes -= _size(self._held.pop(next(iter(self._held))))
 
 
-def _spans(rows: PackedRows) -> Iterator[_Span]:
+def _spans(rows: PackedRows) -> Iterator[tuple[slice, bytes]]:
+    """Of each document of n + 1 tokens in which something counts: its n rows of the flat B * T, and its ids."""
     length = rows.ids.shape[1] - 1
     for b, documents in enumerate(rows.documents):
         _, sizes = documents.unique_consecutive(return_counts=True)
@@ -71,7 +63,7 @@ def _spans(rows: PackedRows) -> Iterator[_Span]:
             stop = start + size - 1  # the last token's row guesses nothing
             if bool(rows.counts[b, start:stop].any()):
                 ids = rows.ids[b, start : stop + 1].numpy().tobytes()
-                yield _Span(rows=slice(b * length + start, b * length + stop), ids=ids)
+                yield slice(b * length + start, b * length + stop), ids
             start += size
 
 

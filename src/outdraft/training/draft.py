@@ -108,22 +108,16 @@ class Exam:
         total: Walk | None = None
         for rows in self.batches:
             lesson = replace(teacher.lesson(rows), depth=self.depth)
-            one = walk_through(learner, teacher, lesson, self.depth, self.temperature)
+            one = walk_of(learner.look(lesson), teacher, lesson, self.depth, self.temperature)
             total = one if total is None else total + one
         assert total is not None
         return total
 
 
-@torch.no_grad()
-def walk_through(learner: Learner, teacher: Teacher, lesson: Lesson, depth: int, temperature: float) -> Walk:
-    """The rounds of guesses of `depth` tokens through the texts of a lesson."""
-    return walk_of(learner.look(lesson), teacher, lesson, depth, temperature)
-
-
 def walk_of(
     outlook: Outlook, teacher: Teacher, lesson: Lesson, depth: int, temperature: float, said: Tensor | None = None
 ) -> Walk:
-    """The same of what a draft guesses there. `said`: as `accepted` takes it."""
+    """The rounds of guesses of `depth` tokens through the texts of a lesson. `said`: as `accepted` takes it."""
     found = accepted(outlook, lesson, teacher.logits, temperature, said=said)
     found = found * depth if outlook.recurs else found[:depth]
     shape = (len(found), *lesson.shape)

@@ -48,7 +48,8 @@ def find_files(paths: Iterable[str | Path], *, but: Path | None = None) -> list[
     for path in map(user_path, paths):
         inside = path.rglob("*") if path.is_dir() else ()
         without = None if _is_below(path, but) else but
-        records = sorted(one for one in inside if one.is_file() and _holds_records(one) and not _is_below(one, without))
+        told = (one for one in inside if one.is_file() and kind_of(one) in (".parquet", *LINES))
+        records = sorted(one for one in told if not _is_below(one, without))
         taken = records or [one for one in find_texts([path]) if not _is_below(one, without)]
         if not taken:
             raise ConfigError(f"{path} holds no text but what a run has written to {but}: name where the examples are")
@@ -58,10 +59,6 @@ def find_files(paths: Iterable[str | Path], *, but: Path | None = None) -> list[
 
 def _is_below(path: Path, folder: Path | None) -> bool:
     return folder is not None and path.resolve().is_relative_to(folder.resolve())
-
-
-def _holds_records(path: Path) -> bool:
-    return kind_of(path) in (".parquet", *LINES)
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

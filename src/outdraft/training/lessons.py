@@ -1,7 +1,6 @@
 """The target's side of training: packed rows in, its states and distributions out."""
 
 from collections.abc import Collection
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,24 +11,15 @@ from outdraft.nn.linear import LinearMap
 from outdraft.nn.packed import PackedContext
 from outdraft.options.errors import DecodingError
 from outdraft.training.computing import computing
+from outdraft.training.document_states import DocumentStates
 from outdraft.training.packing import PackedRows
-from outdraft.training.states import PassStates
-
-
-class KeptPasses(Protocol):
-    """Passes that were made before, on disk (`states.py`) or in memory (`document_states.py`)."""
-
-    def find(self, rows: PackedRows) -> PassStates | None:
-        """The states of these rows; None where they are not known."""
-
-    def keep(self, rows: PackedRows, states: PassStates) -> None:
-        """Take those of a pass."""
+from outdraft.training.states import PassCache, PassStates
 
 
 class Teacher:
-    """A frozen target, asked for what it says of texts."""
+    """A frozen target, asked for what it says of texts. `cache`: of passes, on disk or in memory."""
 
-    def __init__(self, target: Decoder, taps: Collection[int], cache: KeptPasses | None = None) -> None:
+    def __init__(self, target: Decoder, taps: Collection[int], cache: PassCache | DocumentStates | None = None) -> None:
         self.target = target.requires_grad_(False)
         self.cache = cache
         self._taps = tuple(taps)
@@ -89,8 +79,7 @@ def _require_numbers(hidden: Tensor, length: int) -> None:
         row = int((~torch.isfinite(hidden)).any(-1).nonzero()[0, 0]) // length
         raise DecodingError(
             f"the target's states in row {row} of a batch are not finite numbers: its weights are damaged, or "
-            "overflow in "
-            "their number format (try --dtype float32)"
+            "overflow in their number format (try --dtype float32)"
         )
 
 

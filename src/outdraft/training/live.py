@@ -273,19 +273,14 @@ class LiveDraft:
     def length(self, one: ServedRequest) -> int:
         return min(len(one.prompt), self.window) + len(one.answer)
 
-    def _ids(self, one: ServedRequest) -> tuple[list[int], int]:
-        """What is read of a request, and how much of it is the prompt."""
-        before = one.prompt[-self.window :]
-        return [*before, *one.answer], len(before)
-
     def _rows(self, requests: Seq[ServedRequest]) -> PackedRows:
         """All behind each other in one row [1, T + 1]."""
         ids, documents, counts = list[int](), list[int](), list[bool]()
         for number, one in enumerate(requests):
-            own, asked = self._ids(one)
-            ids += own
-            documents += [number] * len(own)
-            counts += [asked <= i + 1 < len(own) for i in range(len(own))]
+            asked, length = min(len(one.prompt), self.window), self.length(one)
+            ids += [*one.prompt[-self.window :], *one.answer]
+            documents += [number] * length
+            counts += [asked <= i + 1 < length for i in range(length)]
         return PackedRows(
             ids=torch.tensor([ids]), documents=torch.tensor([documents]), counts=torch.tensor([counts[:-1]])
         )

@@ -40,10 +40,9 @@ _CURE = "lower the rates (lr, muon_lr), or take another loss"
 class _Loss(nn.Module):
     """The loss as a module, which is what `DistributedDataParallel` wraps."""
 
-    def __init__(self, objective: Objective, compiled: bool) -> None:
+    def __init__(self, objective: Objective) -> None:
         super().__init__()
-        self.module = objective.module
-        self._compute = torch.compile(objective.total, dynamic=False) if compiled else objective.total
+        self.module, self._compute = objective.module, objective.total
 
     def forward(self, rows: Any) -> Tensor:
         return self._compute(rows)
@@ -76,8 +75,8 @@ class _Signals:
 
 
 class Loop:
-    """One run in one folder. `dtype`: of its passes, under autocast; `compiles`: the loss; `shares`: of the rate, for
-    parameters that learn at less; `listens`: to signals, while it runs; not in a caller's program.
+    """One run in one folder. `dtype`: of its passes, under autocast; `shares`: of the rate, for parameters that learn
+    at less; `listens`: to signals, while it runs; not in a caller's program.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class Loop:
         report: Report,
         *,
         dtype: torch.dtype = torch.float32,
-        compiles: bool = False,
         schedule: Schedule | None = None,
         evaluate: Callable[[], Evaluation] | None = None,
         team: Team | None = None,
@@ -105,7 +103,7 @@ class Loop:
         _require_even(config, self.team.size)
         self.journal = RunJournal(run_dir, report, leads=self.team.leads, board=board)
         self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
-        loss: nn.Module = _Loss(objective, compiles)
+        loss: nn.Module = _Loss(objective)
         self._twin = twin
         if twin is not None:
             shard(loss, self.team, self.device)
@@ -120,7 +118,8 @@ class Loop:
         )
         self._dtype = dtype
         self._about = {"dtype": name_of(dtype), **(about or {})}
-        self._stopped, self._skipped, self._judged_at = False, 0, -1
+        self.interrupted = False  # whether the team was asked to stop before the end
+        self._skipped, self._judged_at = 0, -1
         self.schedule = schedule or Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
         self._evaluate, self._signals, self._listens = evaluate, _Signals(), listens
@@ -139,11 +138,6 @@ class Loop:
         """How many tokens these steps took, over all workers."""
         early = min(self.step, self.schedule.decay_at)
         return early * self._tokens_of(0) + (self.step - early) * self._tokens_of(self.schedule.decay_at)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the team was asked to stop before the end."""
-        return self._stopped
 
     def try_step(self, step: int = 0) -> None:
         """This step, as it would be at its place in the run, without an update."""
@@ -197,7 +191,7 @@ class Loop:
                     self.evaluate()
                 if self.step % self.config.save_every == 0:
                     self.save()
-        if until is None and not self._stopped and 0 < self.step == self.progress.skipped:
+        if until is None and not self.interrupted and 0 < self.step == self.progress.skipped:
             raise DecodingError(f"the gradient was not a finite number in any of {self.step} steps: {_CURE}")
         self.save()
 
@@ -321,8 +315,8 @@ class Loop:
         if flags[0] > 0 and not self.schedule.decaying(self.step):
             self.schedule.begin_decay(self.step)
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
-        self._stopped = bool(flags[1] > 0)
-        return self._stopped
+        self.interrupted = bool(flags[1] > 0)
+        return self.interrupted
 
 
 def _require_even(config: LoopConfig, workers: int) -> None:

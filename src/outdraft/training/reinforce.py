@@ -5,12 +5,22 @@ REINFORCE (Williams 1992, https://doi.org/10.1007/BF00992696): with rewards r_i 
     loss = - sum_i (R_i - b_i) log q(x_i) - sum_i r_i - e sum_i H(q_i)        R_i = r_i + r_{i+1} + ..., a constant
 
 b_i: the mean of R_i so far, which changes no expectation and makes the estimate quieter. The second sum counts only
-where a reward depends on q itself, as the accepted length does (`rewards.py`); with it the gradient is that of the
-expected reward, exactly in expectation. H: the entropy, so that q does not collapse. An extra term beside NLL and KL.
+where a reward depends on q itself, as the accepted length does; with it the gradient is that of the expected reward,
+exactly in expectation. H: the entropy, so that q does not collapse. An extra term beside NLL and KL. The rewards:
+
+    accepted   token i brings prod_{j <= i} min(1, p_j / q_j): the chance that it is kept by rejection sampling, so that
+               the sum is the expected accepted length
+    bleu       BLEU-4 (Papineni et al. 2002, https://aclanthology.org/P02-1040) of the window against the text, with one
+               added to matches and counts of two and more tokens (Lin and Och 2004, https://aclanthology.org/C04-1072)
+    rouge      ROUGE-L (Lin 2004, https://aclanthology.org/W04-1013): F1 of the longest common subsequence
+
+The last two belong to the window as a whole, and are brought by its last token.
 """
 
+from collections import Counter
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from math import exp, log
 from typing import Literal
 
 import torch
@@ -23,7 +33,6 @@ from outdraft.options.ranges import check_range
 from outdraft.training.lessons import Teacher
 from outdraft.training.on_policy import beginning
 from outdraft.training.packing import PackedRows
-from outdraft.training.rewards import accepted, of_windows
 from outdraft.training.writing import write_on
 
 _MEMORY = 0.99  # of the mean rewards, once there are enough of them
@@ -41,6 +50,49 @@ class ReinforceOptions:
     def __post_init__(self) -> None:
         check_range(self, "window", least=1, most=64)
         check_range(self, "entropy", least=0.0)
+
+
+def accepted(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
+    """[n, G, V], [n, G, V], [n, G] -> [n, G], differentiable."""
+    ratio = (log_p.gather(-1, tokens[..., None]) - log_q.gather(-1, tokens[..., None]))[..., 0].clamp_max(0)
+    return ratio.cumsum(-1).exp()
+
+
+def of_windows(kind: str, guesses: Tensor, texts: Tensor) -> Tensor:
+    """`bleu` or `rouge` of windows [n, G] against texts [n, G]: [n, G], all of it at the last token."""
+    score = {"bleu": bleu4, "rouge": rouge_l}[kind]
+    found = torch.zeros(guesses.shape, dtype=torch.float64)
+    for i, (guess, text) in enumerate(zip(guesses.tolist(), texts.tolist(), strict=True)):
+        found[i, -1] = score(guess, text)
+    return found.to(guesses.device)
+
+
+def bleu4(guess: Seq[int], text: Seq[int]) -> float:
+    """In 0..1: the geometric mean of n-gram precisions, n = 1..4, times the penalty of being shorter than the text."""
+    if not guess:
+        return 0.0
+    total = 0.0
+    for n in range(1, 5):
+        ours, theirs = _grams(guess, n), _grams(text, n)
+        hits, count, add = sum((ours & theirs).values()), sum(ours.values()), int(n > 1)
+        if hits + add == 0:
+            return 0.0
+        total += log((hits + add) / (count + add)) / 4
+    return exp(total + min(0.0, 1 - len(text) / len(guess)))
+
+
+def _grams(tokens: Seq[int], n: int) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+
+
+def rouge_l(guess: Seq[int], text: Seq[int]) -> float:
+    """In 0..1: twice the longest common subsequence over both lengths."""
+    longest = [0] * (len(text) + 1)
+    for token in guess:
+        before = longest[:]
+        for i, other in enumerate(text):
+            longest[i + 1] = before[i] + 1 if token == other else max(before[i + 1], longest[i])
+    return 2 * longest[-1] / max(1, len(guess) + len(text))
 
 
 def surrogate(log_q: Tensor, tokens: Tensor, rewards: Tensor, baseline: Tensor, entropy: float) -> Tensor:
@@ -129,11 +181,6 @@ def choose(rows: PackedRows, window: int, coins: Seq[torch.Generator]) -> Window
     )
 
 
-def rewards_of(kind: str, log_p: Tensor, log_q: Tensor, tokens: Tensor, texts: Tensor) -> Tensor:
-    """[n, G]. The accepted length knows its gradient; scores of texts have none."""
-    return accepted(log_p, log_q, tokens) if kind == "accepted" else of_windows(kind, tokens, texts)
-
-
 class Reinforcement:
     """The loss as a part of a draft's training. `weight`: beside the losses of guesses, per token that counts."""
 
@@ -161,7 +208,10 @@ class Reinforcement:
         log_q = logs(guess.head(states[at.flatten()])).view(*at.shape, -1)
         with torch.no_grad():
             log_p = logs(teacher.logits(lesson.states[at.flatten()])).view_as(log_q)
-        rewards = rewards_of(self.options.reward, log_p, log_q, tokens, texts.to(tokens.device))
+        if self.options.reward == "accepted":  # which knows its gradient; scores of texts have none
+            rewards = accepted(log_p, log_q, tokens)
+        else:
+            rewards = of_windows(self.options.reward, tokens, texts.to(tokens.device))
         mean = self.baseline.mean.to(rewards)
         self.baseline.see(rewards)
         one = surrogate(log_q, tokens, rewards, mean, self.options.entropy)

@@ -23,7 +23,7 @@ from outdraft.nn.quant import QuantLinear
 from outdraft.nn.quant.block_linear import BlockLinear
 from outdraft.nn.quant.config import read_quant
 from outdraft.options.errors import ModelLoadError
-from outdraft.testing.tiny import tiny_config
+from tests.helpers.tiny_families import tiny_config
 
 CASES = {  # name -> (settings and writer, the blocks of every map)
     "gptq-32-zeros": (writers.gptq(symmetric=False), "Q5_0"),

@@ -16,7 +16,7 @@ from outdraft.models.target.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig, QuantLinear
 from outdraft.options.errors import ConfigError, ModelLoadError
-from outdraft.testing.tiny import tiny_config
+from tests.helpers.tiny_families import tiny_config
 
 FOUR, EIGHT = {4}, {8}
 CASES = {  # name -> (settings and writer, bits held: none means floats, group size held)

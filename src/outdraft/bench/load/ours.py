@@ -6,23 +6,11 @@ from time import perf_counter, process_time
 from outdraft.bench.entrant import Ours
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.jobs import LoadJob
-from outdraft.bench.load.quiet import wait_until_idle
-from outdraft.engine.llm import LLM
-from outdraft.options.params import SamplingParams
+from outdraft.bench.load.processes import wait_until_idle
 
 
-class OurServer:
+class OurServer(Ours):
     """`LLM.astream`: concurrent requests share the batch."""
-
-    foreign = False
-
-    def __init__(self, llm: LLM) -> None:
-        self._timed = Ours(llm)
-        self.llm, self.config = llm, self._timed.config
-
-    def promises(self, params: SamplingParams) -> bool:
-        """Greedy text, and seeded text under a rule that couples to the seed."""
-        return self._timed.promises(params)
 
     def prepare(self) -> None:
         """Its drafter remembers nothing of the same requests in an earlier round."""

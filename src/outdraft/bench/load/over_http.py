@@ -20,8 +20,7 @@ from typing import Any
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.http_stream import HttpError, read_events, read_json
 from outdraft.bench.load.jobs import LoadJob
-from outdraft.bench.load.processes import find_processes, processor_seconds
-from outdraft.bench.load.quiet import wait_until_idle
+from outdraft.bench.load.processes import find_processes, processor_seconds, wait_until_idle
 from outdraft.engine.stats import RequestStats
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.params import SamplingParams

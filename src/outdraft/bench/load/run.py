@@ -1,7 +1,7 @@
 """The whole load: for each number of clients, interleaved rounds of every method, then a line for each.
 
 Plain decoding takes part in every round, because a speed-up is a ratio within one; what is in the record
-already is left out. Data in: a `LoadPlan` and a `RecordFile`; data out: lines in the journal, and a `LoadOutcome`.
+already is left out. Data in: a `LoadPlan` and a `RecordFile`; data out: lines in the journal, and a `BenchOutcome`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ from outdraft.bench.load.jobs import LoadJob
 from outdraft.bench.load.row import make_row
 from outdraft.bench.machine import describe
 from outdraft.bench.neighbours import busy_neighbours
+from outdraft.bench.runner import BenchOutcome
 from outdraft.bench.subject import BenchTarget
 from outdraft.bench.trial import PLAIN, order
 from outdraft.bench.write import RecordFile, as_record
@@ -48,16 +49,6 @@ class LoadPlan:
         return sum(len(self.jobs_at(level)) for level in self.levels) * len(self.servers) * self.rounds
 
 
-@dataclass(slots=True, kw_only=True)
-class LoadOutcome:
-    """What a run came to. `failed`: rows of another text."""
-
-    num_rows: int = 0
-    num_skipped: int = 0
-    failed: list[str] = field(default_factory=list)
-    key: str | None = None  # of one of its rows, new or old
-
-
 def num_requests(clients: int, requests: int) -> int:
     """Requests of a round: what was asked for, else two for each client, and not too few for a median."""
     return requests or max(FEWEST_REQUESTS, 2 * clients)
@@ -72,9 +63,9 @@ class LoadBench:
         self.plan, self.journal, self.tell = plan, journal, tell
         self.machine = describe(str(plan.subject.plain.config["device"]))
         self.machine |= {"neighbours": plan.neighbours} if plan.neighbours else {}
-        self.outcome = LoadOutcome()
+        self.outcome = BenchOutcome()
 
-    def run(self) -> LoadOutcome:
+    def run(self) -> BenchOutcome:
         """Everything that is not there yet, few clients first."""
         with busy_neighbours(self.plan.neighbours):
             for clients in self.plan.levels:

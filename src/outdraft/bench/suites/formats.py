@@ -13,6 +13,7 @@ line is "---", the blocks between such lines.
 
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def _read(path: Path) -> str:
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ConfigError(f"suite file {path} cannot be read: {error}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

@@ -1,7 +1,7 @@
-"""The best token of each row of logits, and the best few: native twins of `argmax` and of `log_softmax` with `topk`.
+"""The best token of each row of logits: the native twin of `argmax` (the best few: `top.py`).
 
 Data in: logits [N, V] float32 on a CPU; data out: plain numbers. None where the kernels do not run (`torch` does it
-then) or where a row's largest value is not finite (the caller says so in its own words). `top_ids` takes any logits.
+then) or where a row's largest value is not finite (the caller says so in its own words).
 """
 
 import ctypes

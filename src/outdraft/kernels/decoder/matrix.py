@@ -1,4 +1,4 @@
-"""One packed weight and its product with a few rows, beside a PyTorch reference of the same signature.
+"""One packed weight and its product with a few rows.
 
     bits 16   bfloat16 weights, activations rounded to bfloat16, float32 sums
     bits  8   one scale an output; activations as bytes with one scale a row
@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from outdraft.kernels.declared import CLinear
-from outdraft.kernels.decoder import grid
 from outdraft.kernels.decoder.blocks import BlockWeight
 from outdraft.kernels.library import check, require_library
 from outdraft.options.errors import CapabilityError
 
-STEP, WIDE_STEP = 32, 128  # inputs that the kernels take at once
+STEP = 32  # inputs that the kernels take at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,6 @@ class Weight:
             self.bias.data_ptr() if self.bias is not None else None,
         )
 
-    def dequantize(self) -> Tensor:
-        if self.bits == 16:
-            return self.values.float()
-        assert self.scales is not None
-        return grid.times_scales(grid.unpack(self.values, self.bits), self.scales)
-
 
 Packable = Weight | BlockWeight
 
@@ -101,19 +94,3 @@ class PackedMatrix:
             )
         )
         return out
-
-
-def multiply_reference(weight: Weight, x: Tensor) -> Tensor:
-    """The same product in PyTorch: activations rounded as the kernels round them, sums in float64."""
-    if weight.bits == 16:
-        rounded = x.bfloat16().double()
-    else:
-        span = weight.num_in
-        if weight.bits == 4 or weight.group:
-            span = STEP if (weight.group or weight.num_in) % WIDE_STEP else WIDE_STEP
-        parts = x.view(x.shape[0], -1, span)  # [R, spans, span]
-        top = parts.abs().amax(-1, keepdim=True)
-        scale = torch.where(top > 0, top / 127, torch.ones(()))
-        rounded = ((parts * (1 / scale)).round().double() * scale.double()).flatten(1)
-    out = rounded @ weight.dequantize().double().t()
-    return (out if weight.bias is None else out + weight.bias.double()).float()

@@ -10,7 +10,6 @@ the native one (about 100 bytes a token), or where it is not built the same in P
 import ctypes
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
 
 from outdraft.kernels.index_types import CCursor, ids
 from outdraft.kernels.library import check, require_library, wanted_kind
@@ -24,34 +23,8 @@ class Cursor:
     length: int = 0
 
 
-class Automaton(Protocol):
-    """A suffix automaton of one growing text, which learns it token by token."""
-
-    @property
-    def match(self) -> int:
-        """Length of the longest end of the text that it had before."""
-
-    @property
-    def match_end(self) -> int:
-        """Position of that earlier occurrence's last token."""
-
-    def extend(self, tokens: Seq[int]) -> None:
-        """Enter the next tokens of the text."""
-
-    def read(self, cursor: Cursor, tokens: Seq[int]) -> None:
-        """Another text goes on: move its cursor."""
-
-    def end(self, cursor: Cursor) -> int:
-        """Position in the own text where what the cursor knows ends."""
-
-
-def make_automaton() -> Automaton:
-    """A suffix automaton: native where the kernels are built, else the twin in Python."""
-    return NativeAutomaton() if wanted_kind() else AutomatonReference()
-
-
 class NativeAutomaton:
-    """Through the C interface."""
+    """A suffix automaton of one growing text, which learns it token by token, through the C interface."""
 
     def __init__(self) -> None:
         self._native = native = require_library()
@@ -63,10 +36,12 @@ class NativeAutomaton:
 
     @property
     def match(self) -> int:
+        """Length of the longest end of the text that it had before."""
         return int(self._native.od_automaton_match(self._handle))
 
     @property
     def match_end(self) -> int:
+        """Position of that earlier occurrence's last token."""
         return int(self._native.od_automaton_match_end(self._handle))
 
     @property
@@ -79,12 +54,14 @@ class NativeAutomaton:
         check(self._native.od_automaton_extend(self._handle, address, length))
 
     def read(self, cursor: Cursor, tokens: Seq[int]) -> None:
+        """Another text goes on: move its cursor."""
         address, length, _held = ids(tokens)
         at = CCursor(cursor.state, cursor.length)
         check(self._native.od_automaton_read(self._handle, at, address, length))
         cursor.state, cursor.length = at.state, at.length
 
     def end(self, cursor: Cursor) -> int:
+        """Position in the own text where what the cursor knows ends."""
         end = ctypes.c_int32()
         check(self._native.od_automaton_end(self._handle, CCursor(cursor.state, cursor.length), end))
         return end.value
@@ -100,7 +77,6 @@ class AutomatonReference:
         self._last = self._size = 0
 
     def extend(self, tokens: Seq[int]) -> None:
-        """Enter the next tokens of the text."""
         for token in tokens:
             self._append(token)
             longest = self._links[self._last]
@@ -144,3 +120,11 @@ class AutomatonReference:
         self._lengths.append(length)
         self._ends.append(end)
         return len(self._edges) - 1
+
+
+Automaton = NativeAutomaton | AutomatonReference
+
+
+def make_automaton() -> Automaton:
+    """A suffix automaton: native where the kernels are built, else the twin in Python."""
+    return NativeAutomaton() if wanted_kind() else AutomatonReference()

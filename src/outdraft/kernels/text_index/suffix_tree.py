@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Protocol
 
 from outdraft.kernels.index_types import CGuessLimits, CTreeGuess, ids
 from outdraft.kernels.library import check, require_library, wanted_kind
@@ -43,38 +42,11 @@ class TreeGuess:
     match: int = 0  # tokens of the text that were found
 
 
-class SuffixTree(Protocol):
-    """Counts of all spans of at most `depth` tokens in a set of texts, the newest of which may grow."""
-
-    depth: int
-
-    @property
-    def num_texts(self) -> int:
-        """Texts inside, the open one included."""
-
-    def extend(self, tokens: Seq[int]) -> None:
-        """The newest text goes on; the first call after `close` begins one."""
-
-    def close(self) -> None:
-        """The newest text is complete."""
-
-    def evict(self) -> None:
-        """The oldest text leaves. Raises `RuntimeError` if no closed one is left."""
-
-    def count(self, span: Seq[int]) -> int:
-        """How often `span` occurs; 0 for one longer than `depth`."""
-
-    def guess(self, context: Seq[int], limits: GuessLimits) -> TreeGuess:
-        """The best-scored continuation of any match of the context's end; of equal ones that of the longest match."""
-
-
-def make_suffix_tree(depth: int) -> SuffixTree:
-    """Native, where it is built; for one thread at a time. Raises `RuntimeError` for a depth below 1."""
-    return NativeSuffixTree(depth) if wanted_kind() else SuffixTrieReference(depth)
-
-
 class NativeSuffixTree:
-    """A compressed tree; `extend` and `evict` cost O(depth) a token."""
+    """Counts of all spans of at most `depth` tokens in a set of texts, the newest of which may grow.
+
+    A compressed tree; `extend` and `evict` cost O(depth) a token.
+    """
 
     def __init__(self, depth: int) -> None:
         self._native = native = require_library()
@@ -87,6 +59,7 @@ class NativeSuffixTree:
 
     @property
     def num_texts(self) -> int:
+        """Texts inside, the open one included."""
         return int(self._native.od_suffix_tree_texts(self._handle))
 
     @property
@@ -98,6 +71,7 @@ class NativeSuffixTree:
         return int(self._native.od_suffix_tree_bytes(self._handle))
 
     def extend(self, tokens: Seq[int]) -> None:
+        """The newest text goes on; the first call after `close` begins one."""
         address, length, _held = ids(tokens)
         check(self._native.od_suffix_tree_extend(self._handle, address, length))
 
@@ -106,14 +80,19 @@ class NativeSuffixTree:
         self._native.od_suffix_tree_close(self._handle)
 
     def evict(self) -> None:
+        """The oldest text leaves. Raises `RuntimeError` if no closed one is left."""
         check(self._native.od_suffix_tree_evict(self._handle))
 
     def count(self, span: Seq[int]) -> int:
+        """How often `span` occurs; 0 for one longer than `depth`."""
         address, length, _held = ids(span)
         return int(self._native.od_suffix_tree_count(self._handle, address, length))
 
     def guess(self, context: Seq[int], limits: GuessLimits) -> TreeGuess:
-        """Only the last `depth` tokens of the context are read."""
+        """The best-scored continuation of any match of the context's end; of equal ones that of the longest match.
+
+        Only the last `depth` tokens of the context are read.
+        """
         if limits.max_nodes <= 0 or limits.max_depth <= 0:
             return TreeGuess()
         address, length, _held = ids(context[-self.depth :])
@@ -169,7 +148,6 @@ class SuffixTrieReference:
                 self._growing[i : i + 1] = [child]
 
     def close(self) -> None:
-        """The newest text is complete."""
         self._open = False
 
     def evict(self) -> None:
@@ -188,7 +166,6 @@ class SuffixTrieReference:
             node.ends -= 1
 
     def count(self, span: Seq[int]) -> int:
-        """How often `span` occurs."""
         node = self._find(span) if 0 < len(span) <= self.depth else None
         return node.count if node else 0
 
@@ -241,3 +218,11 @@ class SuffixTrieReference:
         for prob in probs:
             score += prob
         return TreeGuess(tokens, parents, probs, score, match)
+
+
+SuffixTree = NativeSuffixTree | SuffixTrieReference
+
+
+def make_suffix_tree(depth: int) -> SuffixTree:
+    """Native, where it is built; for one thread at a time. Raises `RuntimeError` for a depth below 1."""
+    return NativeSuffixTree(depth) if wanted_kind() else SuffixTrieReference(depth)

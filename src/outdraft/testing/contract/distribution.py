@@ -20,7 +20,7 @@ from outdraft.options.params import SamplingParams
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.accept_all import accept_all
 from outdraft.testing.audit import require
-from outdraft.testing.sample_distribution import SampledDistribution, judge_counts
+from outdraft.testing.statistics import SampledDistribution, judge_counts
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
 from outdraft.verify.shared.case import Case

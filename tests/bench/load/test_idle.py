@@ -2,7 +2,7 @@
 
 import os
 
-from outdraft.bench.load.quiet import LONGEST, STEP, read_ticks, wait_until_idle
+from outdraft.bench.load.processes import LONGEST, STEP, read_ticks, wait_until_idle
 
 
 def wait(*ticks: int | None) -> tuple[bool, int]:
