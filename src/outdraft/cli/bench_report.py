@@ -30,20 +30,20 @@ def measure(
     `absent`: who is left out, and why. `notes`: to be said before.
     """
     from outdraft.bench.write import RecordFile
-    from outdraft.cli.console import progress_bar
+    from outdraft.cli.console import progress_bar, say
 
     for label, why in absent.items():
-        console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
+        say(console, f"left out: {label} ({why})", style="dim")
     with RecordFile(path) as journal:
         if journal.num_found:
             console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
         for note in filter(None, notes):
-            console.print(note, style="dim", markup=False, soft_wrap=True)
+            say(console, note, style="dim")
         try:
             with progress_bar(console, total, unit) as tell:
                 return make(journal, tell).run()
         except KeyboardInterrupt:
-            console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
+            say(console, f"interrupted; the same command with --out {path} goes on")
             raise
 
 
@@ -80,6 +80,7 @@ def report_rows(
     from outdraft.analysis.summary import summarise
     from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
+    from outdraft.cli.console import say
 
     records = read_records(path, like)
     cells = summarise(records, by)
@@ -95,7 +96,7 @@ def report_rows(
     advice = advise(cells)
     code = _end(console, [path, *written], failed, cells, as_json=as_json, more={"advice": advice, **(more or {})})
     if advice:
-        console.print(advice, style="bold", markup=False, soft_wrap=True)
+        say(console, advice, style="bold")
     return code
 
 
@@ -136,10 +137,10 @@ def _end(
     more: Mapping[str, Any] | None,
 ) -> int:
     """Name the files, the record first; the machine output, and the exit code."""
-    from outdraft.cli.console import write_json
+    from outdraft.cli.console import say, write_json
 
     for one in files:
-        console.print(str(one), style="dim", markup=False, soft_wrap=True)
+        say(console, str(one), style="dim")
     if as_json:
         path, *written = map(str, files)
         made = {"records": path, "written": written, "failed": failed}

@@ -12,21 +12,7 @@ from typing import Any
 
 _HOME = "outdraft.cli.commands"  # found when it is needed: its files lean on this one
 _FIRST = (  # what most users need, in the order of their first day; the others stand below
-    "demo",
-    "generate",
-    "chat",
-    "serve",
-    "bench",
-    "audit",
-    "info",
-    "pull",
-    "list",
-    "rm",
-    "methods",
-    "train",
-    "convert",
-    "quantize",
-    "datastore",
+    "demo generate chat serve bench audit info pull list rm methods train convert quantize datastore".split()
 )
 
 

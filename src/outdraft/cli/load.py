@@ -5,13 +5,13 @@ Data in: what a bench was asked (`BenchInputs`) and `LoadFlags`; data out: a rec
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outdraft.bench.lineup import DEFAULT, RIVALS, Rival
 from outdraft.cli.bench_report import measure, report_load
-from outdraft.cli.options import default_of, flag, flag_name
+from outdraft.cli.options import flag, flag_name, given_names
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.params import SamplingParams
 
@@ -118,7 +118,7 @@ class LoadFlags:
 
     def check_unused(self, peers: Seq[str]) -> None:
         """Without --load, raise `ConfigError` for what means nothing there. `peers`: of --peer."""
-        words = [f"--{flag_name(one.name)}" for one in fields(self) if getattr(self, one.name) != default_of(one)]
+        words = [f"--{flag_name(name)}" for name in given_names(self)]
         words += [f"--peer {one}" for one in peers]
         if words:
             raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")

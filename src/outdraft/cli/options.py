@@ -116,6 +116,11 @@ def default_of(one: "Field[Any]") -> Any:
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
+def given_names(options: Any) -> list[str]:
+    """The fields of `options` that differ from their defaults."""
+    return [one.name for one in fields(options) if getattr(options, one.name) != default_of(one)]
+
+
 def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> None:
     meta, default = one.metadata, default_of(one)
     names = [f"--{flag_name(one.name)}"]

@@ -27,7 +27,7 @@ def show_sheet(console: Console, sheet: Sheet) -> None:
     console.print(table, crop=False)  # a narrow terminal may fold a line, but no figure is cut off
     for note in sheet.notes:
         style = "bold red" if "FAILED" in note else "yellow" if "INCONCLUSIVE" in note else "dim"
-        console.print(note, style=style, markup=False, highlight=False)
+        console.print(note, style=style, markup=False)
     console.print()
 
 

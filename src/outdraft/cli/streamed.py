@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from outdraft.cli.console import STYLES
+from outdraft.cli.console import STYLES, say
 from outdraft.codecs.codec import Codec
 from outdraft.core.events import Source, StepEvent, StepTimes
 from outdraft.engine.stats import RequestStats
@@ -122,7 +122,7 @@ class Tally:
 
     def show(self, console: Console) -> None:
         """All figures, in two lines."""
-        console.print(str(self.stats), markup=False, soft_wrap=True)
+        say(console, str(self.stats))
         first = [f"the first token after {self._first - self._began:.2f} s"] if self._first is not None else []
         rates = " ".join(f"{rate:.2f}" for rate in self._counted.acceptance_by_position)
         console.print("; ".join([*first, *([f"accepted by position: {rates}"] if rates else [])]))

@@ -70,7 +70,7 @@ def status(options: RoomOptions) -> int:
     """Show versions, requests and what the gate said."""
     from outdraft.adapt.room import SHARED
     from outdraft.adapt.spool import read_spool
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
 
     room = _room(options.room)
     found = dict[str, dict[str, Any]]()
@@ -100,7 +100,7 @@ def status(options: RoomOptions) -> int:
         rates = " ".join(f"{one:.2f}" for one in observed["acceptance"])
         lines += [f"guesses accepted by position: {rates} ({observed['rounds']:.0f} rounds)", observed["diagnosis"]]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     return 0
 
 
@@ -192,9 +192,9 @@ def _room(named: str | None) -> "AdaptRoom":
 
 
 def _say(line: str) -> None:
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
 
-    make_console().print(line, markup=False, highlight=False, soft_wrap=True)
+    say(make_console(), line)
 
 
 ACTIONS = (

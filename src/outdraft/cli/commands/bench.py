@@ -5,7 +5,7 @@ file).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +15,7 @@ from outdraft.bench.lineup import ZOO_TARGET, Rival, fill_roles, lineup_of, pars
 from outdraft.cli.bench_report import measure, report_file, report_rows
 from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
 from outdraft.cli.load import BenchInputs, LoadFlags, measure_load
-from outdraft.cli.options import default_of, flag, same
+from outdraft.cli.options import flag, given_names, same
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.weights.user_cache import user_cache
@@ -151,10 +151,10 @@ def _check(options: Options) -> None:
     if options.load.load is None:
         options.load.check_unused(options.peer)
         return
-    for one in fields(options):
-        if one.name in _ONE_BY_ONE and (value := getattr(options, one.name)) != default_of(one):
-            name = f"no-{one.name}" if value is False else one.name
-            raise ConfigError(f"--{name} is for texts that are measured one by one: leave it out, or leave --load out")
+    for name in given_names(options):
+        if name in _ONE_BY_ONE:
+            said = f"no-{name}" if getattr(options, name) is False else name
+            raise ConfigError(f"--{said} is for texts that are measured one by one: leave it out, or leave --load out")
 
 
 def _measure(console: "Console", options: Options, path: Path, join: "Join | None") -> int:

@@ -60,7 +60,7 @@ def _path(file: str | None, action: str) -> Path:
 def build(options: BuildOptions) -> int:
     """Read the texts and write the file."""
     path = _path(options.file, "build")
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.drafters.shared.look_up.datastore.build import build_datastore
     from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
     from outdraft.models.files.load_codec import load_codec
@@ -93,7 +93,7 @@ def build(options: BuildOptions) -> int:
         write_json(told)
         return 0
     console = make_console()
-    console.print(f"{path}  {_words(built.header)}", markup=False, soft_wrap=True)
+    say(console, f"{path}  {_words(built.header)}")
     console.print(
         f"{built.encode_seconds:.1f} s to read and encode {len(files)} files, {built.sort_seconds:.1f} s to sort; "
         f"at most {told['peak_rss_bytes'] / 1e6:,.0f} MB of memory, the mapped file included",
@@ -105,14 +105,14 @@ def build(options: BuildOptions) -> int:
 def info(options: InfoOptions) -> int:
     """Show what the header says."""
     path = _path(options.file, "info")
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 
     header = open_datastore(path).header
     if options.json:
         write_json(_describe(header))
     else:
-        make_console().print(f"{path}  {_words(header)}", markup=False, soft_wrap=True)
+        say(make_console(), f"{path}  {_words(header)}")
     return 0
 
 

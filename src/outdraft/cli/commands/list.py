@@ -24,7 +24,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Look, and print a line for each."""
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.options.sizes import size_text
     from outdraft.weights.kept import PART, list_kept
 
@@ -40,7 +40,7 @@ def run(options: Options) -> int:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        console.print(line, markup=False, soft_wrap=True)
+        say(console, line)
     if not kept:
         console.print("no model is here but those of the zoo: outdraft pull NAME downloads one", markup=False)
     return 0

@@ -47,7 +47,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Print the table, or JSON."""
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.core.registry import installed
     from outdraft.options.errors import ConfigError
     from outdraft.options.near_miss import near_miss
@@ -76,7 +76,7 @@ def run(options: Options) -> int:
     console = make_console()
     if options.name is not None:
         for entry in entries:
-            console.print("\n".join(_told(entry, console.width)), markup=False, soft_wrap=True)
+            say(console, "\n".join(_told(entry, console.width)))
         return 0
     measured = read_measured()
     for title, shown in _groups(entries, whole=options.kind is None and not options.options):
@@ -92,7 +92,7 @@ def run(options: Options) -> int:
         console.print()
     for one in installed():  # a plug-in that cannot be used is reported, and the others are listed
         if isinstance(one.found, ConfigError):
-            console.print(f"left out: {one.found}", style="dim", markup=False, soft_wrap=True)
+            say(console, f"left out: {one.found}", style="dim")
     return 0
 
 

@@ -29,7 +29,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Download, and say what to do next."""
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.options.near_miss import near_miss
     from outdraft.options.sizes import size_text
     from outdraft.weights.hub import is_hub_name
@@ -55,7 +55,7 @@ def run(options: Options) -> int:
     told += f"\nnext: {_next(name, path, revision)}"
     if drafts := find_published(name):
         told += f"\npublic drafts for it: {', '.join(drafts)}"
-    make_console().print(told, markup=False, highlight=False, soft_wrap=True)
+    say(make_console(), told)
     return 0
 
 

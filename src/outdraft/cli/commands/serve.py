@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.flags import KeepingFlags, read_file
-from outdraft.cli.options import argument, default_of, flag, flag_name
+from outdraft.cli.options import argument, flag, flag_name, given_names
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
@@ -139,9 +139,8 @@ class RayFlags:
 
     def check_unused(self) -> None:
         """Without --ray, raise `ConfigError` for what means nothing there."""
-        for one in fields(self):
-            if one.name != "ray" and getattr(self, one.name) != default_of(one):
-                raise ConfigError(f"--{flag_name(one.name)} is for several engines: add --ray, or leave it out")
+        for name in given_names(self):
+            raise ConfigError(f"--{flag_name(name)} is for several engines: add --ray, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +163,7 @@ def run(options: Options) -> int:
         from outdraft.server.serve import check_address, serve
     except ImportError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'outdraft[server]'") from error
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.server.service import Service
 
     options = replace(options, place=None, engine=options.engine.naming(options.place))
@@ -174,7 +173,7 @@ def run(options: Options) -> int:
     console, name = make_console(), settings.served_model_name[0]
 
     def ready(address: str) -> None:
-        console.print(f"{name} is served at {address}", markup=False, soft_wrap=True)
+        say(console, f"{name} is served at {address}")
 
     if options.ray.ray:
         _run_on_ray(options, settings, certificate, ready)
@@ -237,23 +236,14 @@ def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
     given = options.server
-    ours = {
-        "host",
-        "port",
-        "served_model_name",
-        "api_key",
-        "api_key_file",
-        "request_timeout",
-        "ssl_certfile",
-        "ssl_keyfile",
+    named_alike = {one.name: getattr(given, one.name) for one in fields(ServerSettings) if hasattr(given, one.name)}
+    own = {
+        "served_model_name": given.served_model_name or (_name_of(options.engine.model),),
+        "api_keys": _keys(given),
+        "model_path": "" if given.served_model_name else options.engine.model,
+        "timeout": given.request_timeout,
     }
-    return ServerSettings(
-        served_model_name=given.served_model_name or (_name_of(options.engine.model),),
-        api_keys=_keys(given),
-        model_path="" if given.served_model_name else options.engine.model,
-        timeout=given.request_timeout,
-        **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in ours},
-    )
+    return ServerSettings(**{**named_alike, **own})
 
 
 def _name_of(model: str) -> str:

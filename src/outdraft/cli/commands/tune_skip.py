@@ -51,7 +51,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Search, write, and say what was found."""
-    from outdraft.cli.console import make_console, progress_bar, write_json
+    from outdraft.cli.console import make_console, progress_bar, say, write_json
     from outdraft.drafters.draft_verify import Tuned, tune
     from outdraft.drafters.shared.own_layers.skip_sets import save_skip
     from outdraft.engine.assembly.variant import network_of
@@ -94,11 +94,10 @@ def run(options: Options) -> int:
     if options.json:
         write_json({"out": str(out), **notes, "attention": sorted(best.skip.attention), "mlp": sorted(best.skip.mlp)})
     else:
-        console.print(
+        say(
+            console,
             f"{out}: {len(best.skip)} of {2 * config.num_layers} sublayers left out, {options.objective} "
             f"{best.score:.3f} after {best.num_trials} trials",
-            markup=False,
-            soft_wrap=True,
         )
     return 0
 
