@@ -53,6 +53,11 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+def wrong_field(message: str, name: str | None = None, *, code: str | None = None) -> ApiError:
+    """The answer to a request that a field spoils. `name`: of the field, where the message does not begin with it."""
+    return ApiError(400, message, param=name or _named(message), code=code)
+
+
 def clean(error: BaseException) -> str:
     """What an error of the engine says, on one line and without the places of this machine."""
     return _PLACES.sub("...", " ".join(str(error).split())) or "the request failed"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from outdraft.codecs.grammar.spelling import laid_out, slashed
 from outdraft.options.near_miss import near_miss
 from outdraft.options.structured import StructuredOutputsParams
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.parsers.thinking import ThinkingReader
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, literal
 from outdraft.server.schema.chat import ChatRequest, ToolChoice
@@ -50,27 +50,20 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
     names = [tool.function.name for tool in tools]
     if len({*names}) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise ApiError(400, f"tools: {twice} stands there twice: each function has a name of its own", param="tools")
+        raise wrong_field(f"tools: {twice} stands there twice: each function has a name of its own")
     if choice == "none" or (choice == "auto" and not tools):
         return None
     if not tools:
-        raise ApiError(
-            400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called", param="tool_choice"
-        )
+        raise wrong_field(f"tool_choice={_shown(choice)} needs tools: send the functions that may be called")
     if isinstance(choice, ToolChoice) and choice.function.name not in names:
         known = ", ".join(names)
         known = known if len(known) <= _SHOWN else f"{known[:_SHOWN]}..."
-        raise ApiError(
-            400,
-            f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
-            f"tools are {known}",
-            param="tool_choice",
+        raise wrong_field(
+            f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the tools are {known}"
         )
     if written is None:
-        raise ApiError(
-            400,
-            "tools: it is not known how this model writes calls; the server's operator says it with --tool-call-parser",
-            param="tools",
+        raise wrong_field(
+            "tools: it is not known how this model writes calls; the server's operator says it with --tool-call-parser"
         )
     named = (one.function for one in tools)
     functions = tuple(
@@ -116,25 +109,20 @@ def _with_calls(
     functions: tuple[FunctionAsked, ...] = tools.functions
     if tools.is_required:
         if form is not None:
-            raise ApiError(
-                400, f"tool_choice asks for a call, and {field} for another text: leave one out", param="tool_choice"
-            )
+            raise wrong_field(f"tool_choice asks for a call, and {field} for another text: leave one out")
         return "calls", [written.calls(functions, many=tools.many)]
     if form is None:
         rules = written.perhaps_calls(functions, many=tools.many)
         if rules is None:
-            raise ApiError(
-                400,
-                "strict: a call that the model is free to make is not bound to its schema in the "
-                f"format {written.name}: send tool_choice required, or leave strict out",
-                param="tools",
+            raise wrong_field(
+                "strict: a call that the model is free to make is not bound to its schema in the format "
+                f"{written.name}: send tool_choice required, or leave strict out",
+                "tools",
             )
         return "calls", [rules]
     if written.opening:
-        raise ApiError(
-            400,
-            f"{field} and tools do not go together in the format {written.name}, unless tool_choice is none",
-            param=field,
+        raise wrong_field(
+            f"{field} and tools do not go together in the format {written.name}, unless tool_choice is none"
         )
     return "calls | answer", [written.calls(functions, many=tools.many), _answer(form)]
 
@@ -148,9 +136,8 @@ def _answer(form: StructuredOutputsParams) -> str:
             return "answer: " + " | ".join(map(literal, form.choice or ()))
         case "regex":
             return f"answer: /{slashed(form.regex or '')}/"
-    raise ApiError(
-        400,
-        "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or "
-        "leave tools out and thinking off",
-        param="structured_outputs",
+    raise wrong_field(
+        "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or leave tools out "
+        "and thinking off",
+        "structured_outputs",
     )

@@ -23,7 +23,7 @@ from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.options.limits import ALL_REFERENCES
 from outdraft.options.params import SamplingParams
 from outdraft.server.adapting import AdaptInstruments
-from outdraft.server.errors import ApiError, draining
+from outdraft.server.errors import ApiError, draining, wrong_field
 from outdraft.server.metrics import EngineWatch, Instruments
 from outdraft.server.parsers.found import Formats, find_formats
 from outdraft.server.reading import LongTexts
@@ -162,7 +162,7 @@ class Service:
         if body.stream_interval is None:
             return self.settings.stream_interval
         if not body.stream:
-            raise ApiError(400, "stream_interval needs stream: true", param="stream_interval")
+            raise wrong_field("stream_interval needs stream: true")
         return body.stream_interval
 
     def _check_references(self, body: SamplingFields, references: Seq[str] | None) -> None:
@@ -170,28 +170,23 @@ class Service:
         if references and not self._quotes:
             name = "references" if body.references else "prediction"
             methods = ", ".join(self.speculation["methods"])
-            raise ApiError(
-                400,
-                f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it out",
-                param=name,
+            raise wrong_field(
+                f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it out"
             )
         check_size("references", sum(map(len, references or ())), ALL_REFERENCES, "characters")  # before they are read
 
     def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
         settings = self.settings
         if len(prompts) > settings.max_prompts:
-            raise ApiError(
-                400,
-                f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send "
-                "several requests",
-                param="prompt",
+            raise wrong_field(
+                f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send several "
+                "requests",
+                "prompt",
             )
         if len(prompts) * params.n > settings.max_texts:
-            raise ApiError(
-                400,
-                f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of "
-                "one request: send several requests",
-                param="n",
+            raise wrong_field(
+                f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of one request: send "
+                "several requests"
             )
         form = params.structured_outputs
         if form is not None and len(str(getattr(form, form.kind)).encode()) > settings.max_schema_bytes:

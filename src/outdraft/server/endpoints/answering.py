@@ -21,7 +21,7 @@ from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.server.connection import DONE, EventStream, JsonReply, event, unless_gone
 from outdraft.server.doors.request_log import ANSWERS
-from outdraft.server.errors import ApiError, renamed, told
+from outdraft.server.errors import renamed, told, wrong_field
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.service import Service, new_id
 from outdraft.server.wire.usage import count_usage, metrics, usage
@@ -37,9 +37,7 @@ async def answer(
 ) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
     if body.stream_options is not None and not body.stream:
-        raise ApiError(
-            400, "stream_options is for a stream: send stream: true, or leave it out", param="stream_options"
-        )
+        raise wrong_field("stream_options is for a stream: send stream: true, or leave it out")
     try:
         with body.told_by_field():
             answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from outdraft.server.connection import JsonReply
 from outdraft.server.conversation import converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.tokens import spelled
@@ -32,8 +32,8 @@ def add(app: FastAPI, service: Service) -> None:
         codec = service.codec
         for one in body.tokens:
             if one >= codec.num_ids:
-                raise ApiError(
-                    400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}", param="tokens"
+                raise wrong_field(
+                    f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}", "tokens"
                 )
         skips, ids = body.skip_special_tokens, body.tokens
         return JsonReply({"prompt": codec.decode(ids) if skips else "".join(spelled(ids, codec))})

@@ -28,7 +28,7 @@ from outdraft.options.foreign_params import CALLED, REFUSED
 from outdraft.options.limits import LONGEST_NAME, MOST_METADATA
 from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import ApiError, wrong_field
 
 ACCEPTED = ("user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key")
 ELSEWHERE = {
@@ -204,7 +204,7 @@ def refuse(found: Seq[Mapping[str, Any]]) -> ApiError:
             name, cure = one["ctx"]["name"], one["ctx"]["cure"]
             path = _path(one["loc"])
             where, param = (f" in {path}", f"{path}.{name:.100}") if path else ("", f"{name:.100}")
-            return ApiError(400, f"there is no field {shown(name)}{where}{cure}", param=param, code="unknown_field")
+            return wrong_field(f"there is no field {shown(name)}{where}{cure}", param, code="unknown_field")
     return _wrong(found)
 
 
@@ -230,11 +230,9 @@ def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
         )
     path = _path(one["loc"])
     if one["type"] == "missing":
-        return ApiError(400, f"{path or 'the body'} is missing", param=path or None, code="missing_field")
+        return wrong_field(f"{path or 'the body'} is missing", path or None, code="missing_field")
     told = one["msg"][0].lower() + one["msg"][1:]
-    return ApiError(
-        400, f"{path or 'the body'}={shown(one['input'])}: {told}", param=path or None, code="invalid_value"
-    )
+    return wrong_field(f"{path or 'the body'}={shown(one['input'])}: {told}", path or None, code="invalid_value")
 
 
 def _path(place: Iterable[Any]) -> str:

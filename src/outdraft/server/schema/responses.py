@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from outdraft.options.limits import MOST_PARTS
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.base import JsonTable, Metadata, Name, No, otherwise
 from outdraft.server.schema.chat import CHOOSE, ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.conversation_size import Counted, FewTools, Variables
@@ -70,7 +70,7 @@ class TextFormat(JsonTable):
         """As a chat has it. Raises `ApiError` where the type and the schema do not go together."""
         if (self.type == "json_schema") != (self.schema_ is not None):
             needs = "needs" if self.schema_ is None else "takes no"
-            raise ApiError(400, f"text.format of type {self.type} {needs} schema", param="text.format.schema")
+            raise wrong_field(f"text.format of type {self.type} {needs} schema", "text.format.schema")
         form = None
         if self.schema_ is not None:
             form = JsonSchema.model_validate({"name": self.name, "schema": self.schema_, "strict": self.strict})
@@ -143,7 +143,7 @@ class ResponsesRequest(ChoiceFields):
     def chat(self) -> ChatRequest:
         """The same in a chat's words. Raises `ApiError` for what does not go together."""
         if self.top_logprobs is not None and not self.wants(LOGPROBS):
-            raise ApiError(400, f'top_logprobs needs include: ["{LOGPROBS}"]', param="top_logprobs")
+            raise wrong_field(f'top_logprobs needs include: ["{LOGPROBS}"]')
         given = {name: getattr(self, name) for name in ChoiceFields.model_fields if name in self.model_fields_set}
         form = self.text.format if self.text is not None else None
         return ChatRequest(
@@ -168,8 +168,9 @@ class ResponsesRequest(ChoiceFields):
             return [*before, Message(role="user", content=self.input)]
         messages = [*before, *messages_of(self.input)]
         if (count := len(messages)) > MOST_PARTS:
-            told = f"input: with instructions it has {count} messages: {MOST_PARTS} are the most; send fewer"
-            raise ApiError(400, told, param="input")
+            raise wrong_field(
+                f"input: with instructions it has {count} messages: {MOST_PARTS} are the most; send fewer"
+            )
         return messages
 
     def _choice(self) -> Literal["none", "auto", "required"] | ToolChoice | None:
