@@ -34,8 +34,12 @@ class Command:
 
     @property
     def description(self) -> str:
-        """The summary as a sentence."""
         return self.summary[0].upper() + self.summary[1:] + "."
+
+
+def action(run: Callable[[Any], int], options: type, summary: str) -> Command:
+    """An action, called as its function is."""
+    return Command(name=run.__name__, summary=summary, options=options, run=run)
 
 
 def command_names() -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.training.live_replay import Point
@@ -43,7 +44,6 @@ def replay(options: ReplayOptions) -> int:
     from outdraft.adapt.observe import Observed
     from outdraft.cli.console import make_console, say, write_json
     from outdraft.core.registry import read_options
-    from outdraft.options.paths import user_path
     from outdraft.training.computing import open_target
     from outdraft.training.live import LiveDraft
     from outdraft.training.live_replay import LiveReplay
@@ -84,9 +84,8 @@ def replay(options: ReplayOptions) -> int:
     if out is not None and run.version:
         live.write(live.serving, out)
     if options.json:
-        write_json(
-            {"requests": [asdict(one) for one in points], "verdicts": run.turns, "tokens_a_second": round(pace, 1)}
-        )
+        outcome = {"verdicts": run.turns, "tokens_a_second": round(pace, 1)}
+        write_json({"requests": [asdict(one) for one in points], **outcome})
         return 0
     for said in run.turns:
         told(said)
@@ -97,12 +96,10 @@ def replay(options: ReplayOptions) -> int:
 def _draft(options: ReplayOptions, target: Any) -> Any:
     """What was named, or the head beside the target."""
     from outdraft.engine.naming.roles import read_companions
-    from outdraft.options.paths import user_path
     from outdraft.weights.hub import resolve
 
     if options.draft is not None:
         return resolve(options.draft)
-    heads = read_companions(target).get("head", {})
-    if not heads:
+    if not (heads := read_companions(target).get("head")):
         raise ConfigError(f"no head lies beside {options.target}: name a draft with --draft DIR")
     return user_path(next(iter(heads.values())))

@@ -6,6 +6,7 @@ Data in: what a bench was asked (`BenchInputs`) and `LoadFlags`; data out: a rec
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -140,12 +141,10 @@ def measure_load(
 
     plan, absent = _plan(asked, flags, servers, neighbours)
     notes = [f"at most {plan.num_answers} answers of {plan.params.max_tokens} tokens or fewer", busy_note()]
-    outcome = measure(
-        console, path, absent, notes, plan.num_answers, "answers", lambda journal, tell: LoadBench(plan, journal, tell)
-    )
+    outcome = measure(console, path, absent, notes, plan.num_answers, "answers", partial(LoadBench, plan))
     if outcome.num_skipped:
         console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
-    return report_load(console, path, as_json=as_json, like=outcome.key, more={"absent": absent})
+    return report_load(console, path, as_json=as_json, like=outcome.key, absent=absent)
 
 
 def _plan(

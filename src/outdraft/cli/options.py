@@ -16,7 +16,7 @@ import argparse
 import json
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -91,19 +91,20 @@ def flag_name(field_name: str) -> str:
     return field_name.rstrip("_").replace("_", "-")
 
 
-def flag_names(options: type) -> list[str]:
-    """Every flag of `options`, and of the dataclasses in it; not what is given by its position."""
+def flag_fields(options: Any) -> "Iterator[Field[Any]]":
+    """What becomes a flag of `options`, and of the dataclasses in it; not what is given by its position."""
     hints = get_type_hints(options)
-    names: list[str] = []
     for one in fields(options):
-        hint = hints[one.name]
-        if one.metadata.get("positional"):
-            continue
-        if is_dataclass(hint):
-            names += flag_names(hint)  # type: ignore[arg-type]
-        else:
-            names += [f"--{flag_name(one.name)}", *one.metadata.get("also", ())]
-    return names
+        if is_dataclass(hints[one.name]):
+            yield from flag_fields(hints[one.name])
+        elif not one.metadata.get("positional"):
+            yield one
+
+
+def flag_names(options: type) -> list[str]:
+    """Every word that is a flag of `options`."""
+    each = ((f"--{flag_name(one.name)}", *one.metadata.get("also", ())) for one in flag_fields(options))
+    return [name for names in each for name in names]
 
 
 def placed_names(options: type) -> list[str]:
@@ -188,8 +189,6 @@ def _is_mapping(hint: Any) -> bool:
 
 def _help(text: str, default: Any) -> str:
     shown = text.replace("%", "%%")
-    return shown if default in (None, False, (), {}, "") else f"{shown} (default: {_yes_no(default)})"
-
-
-def _yes_no(value: Any) -> str:
-    return "yes" if value is True else str(value)
+    return (
+        shown if default in (None, False, (), {}, "") else f"{shown} (default: {'yes' if default is True else default})"
+    )

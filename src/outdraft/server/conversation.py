@@ -41,14 +41,12 @@ class Conversation:
     marks: dict[int, str]  # special tokens that the readers need, id to text
 
     def reader(self) -> MessageReader:
-        """A new reader, which takes one answer apart."""
         tools = self.tools
         calls = None if tools is None else tools.format.reads(tools.names, opened=bool(tools.opening))
         many = tools is None or tools.many
         return MessageReader(self.codec, marks=self.marks, thinking=self._thinking(), calls=calls, many=many)
 
     def num_reasoning_tokens(self, results: Seq[Result]) -> int:
-        """Tokens of thoughts in all answers together."""
         if self.reasoning is None:
             return 0
         texts = [text for one in results for text in one.outputs]

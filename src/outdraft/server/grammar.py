@@ -32,7 +32,6 @@ class ToolsAsked:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the functions."""
         return frozenset(one.name for one in self.functions)
 
     @property
@@ -53,35 +52,26 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
         raise wrong_field(f"tools: {twice} stands there twice: each function has a name of its own")
     if choice == "none" or (choice == "auto" and not tools):
         return None
+    wanted = choice.function.name if isinstance(choice, ToolChoice) else None
     if not tools:
-        raise wrong_field(f"tool_choice={_shown(choice)} needs tools: send the functions that may be called")
-    if isinstance(choice, ToolChoice) and choice.function.name not in names:
+        asked = choice if wanted is None else wanted
+        raise wrong_field(f"tool_choice={asked} needs tools: send the functions that may be called")
+    if wanted is not None and wanted not in names:
         known = ", ".join(names)
         known = known if len(known) <= _SHOWN else f"{known[:_SHOWN]}..."
-        raise wrong_field(
-            f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the tools are {known}"
-        )
+        raise wrong_field(f"tool_choice names {wanted!r}{near_miss(wanted, names)}; the tools are {known}")
     if written is None:
         raise wrong_field(
             "tools: it is not known how this model writes calls; the server's operator says it with --tool-call-parser"
         )
-    named = (one.function for one in tools)
-    functions = tuple(
-        FunctionAsked(name=one.name, parameters=one.parameters or {})
-        for one in named
-        if not isinstance(choice, ToolChoice) or one.name == choice.function.name
-    )
+    functions = [one.function for one in tools if wanted in (None, one.function.name)]
     return ToolsAsked(
         format=written,
-        functions=functions,
+        functions=tuple(FunctionAsked(name=one.name, parameters=one.parameters or {}) for one in functions),
         is_required=choice != "auto",
         is_strict=any(one.function.strict for one in tools),
-        many=body.parallel_tool_calls is not False and not isinstance(choice, ToolChoice),
+        many=body.parallel_tool_calls is not False and wanted is None,
     )
-
-
-def _shown(choice: str | ToolChoice) -> str:
-    return choice if isinstance(choice, str) else choice.function.name
 
 
 def bound(
@@ -97,16 +87,14 @@ def bound(
             return form
         rest, rules = "answer", [_answer(form)]
     else:
-        rest, rules = _with_calls(tools.format, tools, form, field)
+        rest, rules = _with_calls(tools, form, field)
     if thinking is not None and thinks:
         rest, rules = f"thought ({rest})", [*rules, thinking.rules()]
     return StructuredOutputsParams(grammar="\n".join([f"start: {rest}", *rules]) + "\n")
 
 
-def _with_calls(
-    written: ToolFormat, tools: ToolsAsked, form: StructuredOutputsParams | None, field: str
-) -> tuple[str, list[str]]:
-    functions: tuple[FunctionAsked, ...] = tools.functions
+def _with_calls(tools: ToolsAsked, form: StructuredOutputsParams | None, field: str) -> tuple[str, list[str]]:
+    written, functions = tools.format, tools.functions
     if tools.is_required:
         if form is not None:
             raise wrong_field(f"tool_choice asks for a call, and {field} for another text: leave one out")

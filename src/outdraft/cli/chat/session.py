@@ -43,7 +43,6 @@ class Session:
         return not self._is_over
 
     def note(self, text: str) -> None:
-        """Print a grey line, beside what was said."""
         say(self.console, text, style="dim")
 
     def _obey(self, line: str) -> None:

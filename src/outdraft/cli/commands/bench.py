@@ -7,6 +7,7 @@ file).
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.bench.entrant import Entrant
-    from outdraft.bench.runner import BenchOutcome, BenchPlan
+    from outdraft.bench.runner import BenchPlan
     from outdraft.engine.llm import LLM
 
     Join = Callable[[BenchInputs, dict[str, Entrant]], dict[str, str]]
@@ -54,8 +55,7 @@ class Options:
     method: tuple[str, ...] = flag(
         (),
         "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
-        "recipe:NAME; may be repeated; "
-        "without it the demo's line-up, as far as it fits the model",
+        "recipe:NAME; may be repeated; without it the demo's line-up, as far as it fits the model",
         metavar="METHOD",
     )
     recipe: tuple[str, ...] = flag(
@@ -161,25 +161,20 @@ def _measure(console: "Console", options: Options, path: Path, join: "Join | Non
     from outdraft.bench.runner import Bench
 
     plan, absent = make_plan(options, join)
-    outcome = measure(
-        console,
-        path,
-        absent,
-        _forecast(plan),
-        plan.num_texts,
-        "texts",
-        lambda journal, tell: Bench(plan, journal, tell),
-    )
+    outcome = measure(console, path, absent, _forecast(plan), plan.num_texts, "texts", partial(Bench, plan))
     if outcome.too_long and outcome.key is None:
         raise ConfigError(
             f"no prompt fits: {outcome.too_long[0]} and --max-tokens {plan.params.max_tokens} exceed the context "
             f"of {plan.subject.plain.config['max_model_len']} tokens; lower --max-tokens, or take another --suite"
         )
-    for note in _notes(outcome):
+    if outcome.num_skipped:
+        console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
+    if outcome.too_long:
+        note = f"{len(outcome.too_long)} prompts do not fit into the context, first: {outcome.too_long[0]}"
         console.print(note, style="dim", markup=False)
     more = {"absent": absent, "too_long": outcome.too_long}
     return report_rows(
-        console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, more=more
+        console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, **more
     )
 
 
@@ -261,12 +256,3 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs
         chosen=chosen,
         strict=bool(chosen) or options.model.partition("@")[0] == ZOO_TARGET,
     )
-
-
-def _notes(outcome: "BenchOutcome") -> list[str]:
-    notes = []
-    if outcome.num_skipped:
-        notes.append(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new")
-    if outcome.too_long:
-        notes.append(f"{len(outcome.too_long)} prompts do not fit into the context, first: {outcome.too_long[0]}")
-    return notes

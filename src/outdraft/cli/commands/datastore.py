@@ -3,22 +3,18 @@
 The command reads flags and shows; the work is `drafters/shared/look_up/datastore/`.
 """
 
-import math
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.command import Command
+from outdraft.cli.command import action
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from outdraft.drafters.shared.look_up.datastore.file import Header
 
 SUMMARY = "build or describe a datastore: a file of texts for drafters that look up"
@@ -51,9 +47,9 @@ class InfoOptions:
     json: bool = flag(False, "machine output: the header")
 
 
-def _path(file: str | None, action: str) -> Path:
+def _path(file: str | None, what: str) -> Path:
     if file is None:
-        raise ConfigError(f"it needs a file: outdraft datastore {action} FILE")
+        raise ConfigError(f"it needs a file: outdraft datastore {what} FILE")
     return Path(file)
 
 
@@ -77,8 +73,10 @@ def build(options: BuildOptions) -> int:
         raise ConfigError(f"{source.name} has no tokenizer.json to read the texts with: put the model's beside it")
     skipped: list[str] = []
     documents = (document for file in files for document in read_documents(file, skipped.append))
-    with _progress(make_console(stderr=True)) as tell:
-        built = build_datastore(path, documents, codec, tell)
+    with make_console(stderr=True).status("reading") as status:
+        built = build_datastore(
+            path, documents, codec, lambda what, share: status.update(what if isnan(share) else f"{what} {share:.0%}")
+        )
     for line in skipped:
         sys.stderr.write(f"left out: {line}\n")
     told = {
@@ -117,13 +115,8 @@ def info(options: InfoOptions) -> int:
 
 
 def _describe(header: "Header") -> dict[str, Any]:
-    return {
-        "num_tokens": header.num_tokens,
-        "num_documents": header.num_documents,
-        "vocab_size": header.vocab_size,
-        "fingerprint": header.fingerprint,
-        "num_bytes": header.num_bytes,
-    }
+    names = ("num_tokens", "num_documents", "vocab_size", "fingerprint", "num_bytes")
+    return {name: getattr(header, name) for name in names}
 
 
 def _words(header: "Header") -> str:
@@ -134,18 +127,7 @@ def _words(header: "Header") -> str:
     )
 
 
-@contextmanager
-def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
-    """One line on a terminal, nothing elsewhere."""
-    with console.status("reading") as status:
-
-        def tell(what: str, share: float) -> None:
-            status.update(what if math.isnan(share) else f"{what} {share:.0%}")
-
-        yield tell
-
-
 ACTIONS = (
-    Command(name="build", summary="write a datastore of texts", options=BuildOptions, run=build),
-    Command(name="info", summary="say what is in a datastore", options=InfoOptions, run=info),
+    action(build, BuildOptions, "write a datastore of texts"),
+    action(info, InfoOptions, "say what is in a datastore"),
 )

@@ -4,12 +4,15 @@ and LM Studio.
 With --model also what would run it. Nothing is downloaded and no weights are read.
 """
 
+import os
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
+from outdraft.options.errors import CapabilityError, ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +91,6 @@ def _kernels() -> dict[str, Any]:
 
 def _memory() -> dict[str, Any]:
     from outdraft.engine.assembly.memory import read_memory
-    from outdraft.options.errors import CapabilityError
 
     try:
         memory = read_memory()
@@ -98,8 +100,6 @@ def _memory() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, Any]:
-    from importlib.metadata import PackageNotFoundError, version
-
     found = {}
     for name in ("torch", "tokenizers", "safetensors", "huggingface_hub", *OPTIONAL):
         try:
@@ -110,8 +110,6 @@ def _packages() -> dict[str, Any]:
 
 
 def _models() -> dict[str, Any]:
-    import os
-
     from outdraft import zoo
     from outdraft.weights.known import KNOWN
     from outdraft.weights.user_cache import user_cache
@@ -147,7 +145,6 @@ def _learning() -> dict[str, Any]:
     """What is known of each draft that learns, by its folder in the cache."""
     from outdraft.adapt.room import SHARED, AdaptRoom
     from outdraft.adapt.spool import read_spool
-    from outdraft.options.errors import ConfigError
     from outdraft.weights.user_cache import user_cache
 
     told = {}

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
+from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
     from outdraft.weights.kept import Kept
@@ -55,7 +56,6 @@ def _as_data(one: "Kept") -> dict[str, Any]:
 def _drafts(one: "Kept") -> list[tuple[str, str]]:
     """What fills a role beside this model, as `LLM` finds it, and where it is: ("head (eagle3)", "/.../eagle3")."""
     from outdraft.engine.naming.roles import read_companions
-    from outdraft.options.errors import ConfigError
 
     try:
         beside = read_companions(one.path)

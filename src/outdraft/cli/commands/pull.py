@@ -60,7 +60,6 @@ def run(options: Options) -> int:
 
 
 def _next(name: str, path: Path, revision: str | None) -> str:
-    """How a model or a head is used."""
     from outdraft.models.files.foreign_heads import drafter_of, recognise
 
     kind = recognise(path) if path.is_dir() else None

@@ -153,12 +153,13 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         small = calibrate_decoder(original, config, windows[0], rounding)
     else:
         small = quantize_decoder(original, config, rounding)
-    divergence = native_divergence = None
+    measured: dict[str, Any] = {"divergence": None, "native_divergence": None}
     if windows is not None:
         tell("measuring")
-        divergence = compare_distributions(original, small, windows[1])
+        measured["divergence"] = asdict(compare_distributions(original, small, windows[1]))
         if can_pack(small.config, small.dtype, small.device):
-            native_divergence = compare_distributions(original, NativeDecoder(small), windows[1])
+            native = NativeDecoder(small)
+            measured["native_divergence"] = asdict(compare_distributions(original, native, windows[1]))
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
@@ -173,8 +174,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         "quantization_config": config.to_json(),
         "bytes_before": _weight_bytes(source),
         "bytes_after": _weight_bytes(out),
-        "divergence": None if divergence is None else asdict(divergence),
-        "native_divergence": None if native_divergence is None else asdict(native_divergence),
+        **measured,
     }
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,9 +68,8 @@ class ServerFlags:
     trust_request_chat_template: bool = flag(False, "a request may bring a chat template of its own")
     special_tokens_in_messages: str = flag(
         "never",
-        "whether the name of a control token in a message (<|im_end|>) is "
-        "that token, and not text: never, always, or asked: where the request "
-        "says so",
+        "whether the name of a control token in a message (<|im_end|>) is that token, and not text: never, always, or "
+        "asked: where the request says so",
         metavar="NAME",
     )
     tool_call_parser: str = flag(
@@ -171,29 +170,20 @@ def run(options: Options) -> int:
     settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
-
-    def ready(address: str) -> None:
-        say(console, f"{name} is served at {address}")
-
+    where: dict[str, Any] = {"host": options.server.host, "port": options.server.port, "certificate": certificate}
+    where["ready"] = lambda address: say(console, f"{name} is served at {address}")
     if options.ray.ray:
-        _run_on_ray(options, settings, certificate, ready)
+        _run_on_ray(options, settings, where)
         return 0
     options.ray.check_unused()
     check_address(options.server.host, options.server.port)
     with options.engine.load(**options.adapt.settings()) as llm:
-        serve(
-            Service(llm, settings),
-            host=options.server.host,
-            port=options.server.port,
-            certificate=certificate,
-            ready=ready,
-        )
+        serve(Service(llm, settings), **where)
     return 0
 
 
-def _run_on_ray(
-    options: Options, settings: "ServerSettings", certificate: "Certificate | None", ready: Callable[[str], None]
-) -> None:
+def _run_on_ray(options: Options, settings: "ServerSettings", where: Mapping[str, Any]) -> None:
+    """`where`: the address and the certificate, and who is told when it is ready."""
     try:
         from outdraft.server.fleet.on_ray.serve import serve_on_ray
     except ImportError as error:
@@ -204,16 +194,8 @@ def _run_on_ray(
     check_address(options.server.host, options.server.port)
     if options.engine.no_cache:
         os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it
-    serve_on_ray(
-        {**from_anywhere(options.engine.settings()), **options.adapt.settings()},
-        settings,
-        scale,
-        address=options.ray.ray_address,
-        host=options.server.host,
-        port=options.server.port,
-        certificate=certificate,
-        ready=ready,
-    )
+    engine = {**from_anywhere(options.engine.settings()), **options.adapt.settings()}
+    serve_on_ray(engine, settings, scale, address=options.ray.ray_address, **where)
 
 
 def from_anywhere(engine: Mapping[str, Any]) -> dict[str, Any]:

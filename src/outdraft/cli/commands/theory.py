@@ -40,6 +40,7 @@ class Options:
 def run(options: Options) -> int:
     """Print the tables."""
     from outdraft.analysis.predict import predict
+    from outdraft.analysis.records import read_records
     from outdraft.analysis.theory_sheets import ALPHAS, COSTS, best, prediction_sheet, theory_sheet
     from outdraft.analysis.words import what_measured, where_measured
     from outdraft.cli.console import make_console, write_json
@@ -50,7 +51,7 @@ def run(options: Options) -> int:
     if inf in options.cost:
         raise ConfigError("cost=inf: it must be a number of at least 0")
     alphas, costs = options.alpha or ALPHAS, options.cost or COSTS
-    records = _read(options.from_)
+    records = None if options.from_ is None else read_records(user_path(options.from_))
     pass_cost, longest = _measured_cost(records)
     predictions = predict(records) if records is not None else []
     console = make_console(stderr=options.json)
@@ -60,20 +61,9 @@ def run(options: Options) -> int:
         show_sheet(console, prediction_sheet(predictions))
     if options.json:
         cells = [(alpha, cost, *best(alpha, cost, pass_cost, longest)) for cost in costs for alpha in alphas]
-        names = ("alpha", "cost", "best_k", "speedup")
-        write_json(
-            {
-                "cells": [dict(zip(names, cell, strict=True)) for cell in cells],
-                "methods": [asdict(one) for one in predictions],
-            }
-        )
+        named = [dict(zip(("alpha", "cost", "best_k", "speedup"), cell, strict=True)) for cell in cells]
+        write_json({"cells": named, "methods": [asdict(one) for one in predictions]})
     return 0
-
-
-def _read(path: str | None) -> "Records | None":
-    from outdraft.analysis.records import read_records
-
-    return read_records(user_path(path)) if path is not None else None
 
 
 def _measured_cost(records: "Records | None") -> tuple[Callable[[int], float], int]:

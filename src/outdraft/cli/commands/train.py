@@ -4,12 +4,13 @@ The command reads flags and shows; the work is `training/train.py` and `training
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from outdraft.cli.options import argument, flag, flag_name, given_names
 from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 SUMMARY = "train a draft for a target, check one, or let the target write training texts"
 EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
@@ -156,12 +157,9 @@ def _train(options: Options) -> int:
 
 
 def _answers(options: Options) -> int:
-    from dataclasses import asdict
-
     from outdraft.cli.console import make_console, write_json
     from outdraft.engine.llm import LLM
     from outdraft.models.files.load import load_model
-    from outdraft.options.paths import user_path
     from outdraft.training.answers import Asking, prompts_of, write_answers
     from outdraft.training.examples import find_files
     from outdraft.training.record import fingerprint
@@ -201,8 +199,6 @@ def _answers(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from dataclasses import asdict
-
     from outdraft.cli.console import make_console, say, write_json
     from outdraft.training.check import check_directory, compare_specimen
 
@@ -243,15 +239,8 @@ def _tree(options: Options) -> int:
         found = measure_tree(Path(options.directory), options.target, options.data, nodes=options.nodes)
     told = found.template
     if options.json:
-        write_json(
-            {
-                "path": str(found.path),
-                "expected": found.expected,
-                "guesses": found.guesses,
-                "paths": [list(one) for one in told.paths],
-                "accuracies": [list(row) for row in told.accuracies],
-            }
-        )
+        shape = {"paths": list(map(list, told.paths)), "accuracies": list(map(list, told.accuracies))}
+        write_json({"path": str(found.path), "expected": found.expected, "guesses": found.guesses, **shape})
         return 0
     for head, row in enumerate(told.accuracies, 1):
         ranks = " ".join(f"{rate:.3f}" for rate in row)

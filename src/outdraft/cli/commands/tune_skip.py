@@ -111,16 +111,11 @@ def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Ski
     drafter = llm.engine.parts.drafter
     assert isinstance(drafter, DraftVerifyDrafter)
     params = SamplingParams(max_tokens=options.max_tokens, ignore_eos=True)
-    prompts: list[Any] = (
-        list(read_prompts(options.prompts))
-        if options.prompts
-        else [
-            {"prompt_token_ids": ids}
-            for ids in identity_prompts(
-                llm.tokenizer, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
-            )
-        ]
-    )
+    prompts: list[Any] = read_prompts(options.prompts) if options.prompts else []
+    if not prompts:
+        limits = {"vocab_size": config.vocab_size, "max_len": config.max_len // 4}
+        ids = identity_prompts(llm.tokenizer, options.num_prompts, **limits)
+        prompts = [{"prompt_token_ids": one} for one in ids]
 
     def worth(skip: "Skip") -> float:
         drafter.skip = skip

@@ -19,7 +19,6 @@ from outdraft.server.parsers.message import MessageReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import of_chat, of_ids
-from outdraft.server.wire.tokens import TokensTold, draft_tree
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -39,7 +38,6 @@ class ChatShape(ReplyShape):
     def __init__(self, service: Service, body: ChatRequest, asked: Conversation) -> None:
         super().__init__(service, body, "chatcmpl-")
         self._body, self._asked = body, asked
-        self._tokens = TokensTold(service.llm.tokenizer)
         self._deltas: dict[int, Deltas] = {}  # of each text
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
@@ -70,7 +68,7 @@ class ChatShape(ReplyShape):
             "delta": delta,
             "logprobs": self._logprobs(chunk.logprobs),
             "finish_reason": "tool_calls" if deltas.num_calls and ended == "stop" else ended,
-            **self._ids(chunk),
+            **self.tokens_told(chunk, chunk.index),
             **({} if ended is None else {"stop_reason": stopped}),
         }
         return self.told(answers, chunk, choice, **read)
@@ -92,14 +90,8 @@ class ChatShape(ReplyShape):
             "logprobs": self._logprobs(text.logprobs or ()),
             "finish_reason": "tool_calls" if said.calls and ended == "stop" else ended,
             "stop_reason": stopped,
-            **self._ids(text),
+            **self.tokens_told(text, text.index),
         }
-
-    def _ids(self, text: Chunk | Result) -> dict[str, Any]:
-        fields = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
-        if self._body.return_draft_tree:
-            fields["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.tokenizer)
-        return fields
 
     def _of_prompt(
         self, ids: Seq[int] | None = None, logprobs: Seq[TokenLogprobs | None] | None = None

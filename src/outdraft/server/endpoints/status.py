@@ -25,7 +25,6 @@ from starlette.responses import Response
 
 from outdraft.cache.page_events import PageEvent
 from outdraft.core.cache import PAGE
-from outdraft.server.adapting import adapt_status
 from outdraft.server.connection import JsonReply
 from outdraft.server.errors import ApiError
 from outdraft.server.service import Service
@@ -71,7 +70,8 @@ def add(app: FastAPI, service: Service) -> None:
     def adapt() -> Response:
         if service.llm.adapting is None:
             raise ApiError(404, "the draft of this server does not learn: start it with --adapt")
-        return JsonReply(adapt_status(service.llm.adapting))
+        told = service.llm.adapting.status().items()  # without places of this machine, and without other tenants
+        return JsonReply({key: value for key, value in told if key not in ("room", "tenants")})
 
     @app.get("/load", tags=["health"], summary="How much is under way")
     async def load() -> Response:

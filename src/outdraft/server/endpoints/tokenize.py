@@ -40,7 +40,11 @@ def add(app: FastAPI, service: Service) -> None:
 
 
 def _tokenized(service: Service, body: TokenizeRequest) -> Response:
-    ids, codec = _read(service, body), service.codec
+    chat, codec = body.conversation(), service.codec
+    if chat is not None:
+        ids = list(service.llm.encode(converse(service, chat).prompt))
+    else:
+        ids = codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)
     told: dict[str, Any] = {
         "count": len(ids),
         "max_model_len": service.llm.config["max_model_len"],
@@ -48,10 +52,3 @@ def _tokenized(service: Service, body: TokenizeRequest) -> Response:
         "token_strs": [codec.token_text(one) for one in ids] if body.return_token_strs else None,
     }
     return JsonReply(told)
-
-
-def _read(service: Service, body: TokenizeRequest) -> list[int]:
-    chat = body.conversation()
-    if chat is not None:
-        return list(service.llm.encode(converse(service, chat).prompt))
-    return service.codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)

@@ -82,7 +82,6 @@ class Relay:
             await self.close()
 
     async def close(self) -> None:
-        """Nothing more is wanted."""
         pieces, self._pieces = self._pieces, None
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()

@@ -116,7 +116,9 @@ class JsonTable(BaseModel):
         known = [*_names(cls)]
         cures = {**ELSEWHERE, **REFUSED, **cls.CURES}
         kept = {
-            name: value for name, value in given.items() if name in known or name not in cures or not _is_empty(value)
+            name: value
+            for name, value in given.items()
+            if name in known or name not in cures or value not in (None, "", [], {})
         }
         for name in kept:
             if name not in known:
@@ -136,10 +138,6 @@ def _check_type(kind: Any, known: Seq[str], cure: str) -> None:
 @cache
 def _names(table: type[JsonTable]) -> dict[str, None]:
     return dict.fromkeys(field.alias or name for name, field in table.model_fields.items())
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str | list | dict) and not value)
 
 
 def _is_short(given: dict[str, Any]) -> dict[str, Any]:

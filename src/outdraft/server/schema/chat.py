@@ -136,7 +136,6 @@ class Prediction(JsonTable):
     content: str | Annotated[list[TextPart], Field(max_length=MOST_PARTS)]
 
     def text(self) -> str:
-        """The text of all parts, joined."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 

@@ -27,11 +27,8 @@ class StructuredOutputs(JsonTable):
     def params(self) -> StructuredOutputsParams:
         """Raises `ApiError` unless it is exactly one."""
         given = {one: getattr(self, one) for one in StructuredOutputs.model_fields}
-        choice = given.pop("choice")
         try:
-            return StructuredOutputsParams(
-                json=given.pop("json_"), choice=None if choice is None else tuple(choice), **given
-            )
+            return StructuredOutputsParams(json=given.pop("json_"), **given)
         except RequestError as error:
             raise wrong_field(str(error), "structured_outputs") from error
 

@@ -19,6 +19,7 @@ from outdraft.server.schema.sampling import ChoiceFields, ObfuscationOptions, St
 
 LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
 _Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+_ALIKE = ("parallel_tool_calls", "chat_template_kwargs", "special_tokens_in_messages", "top_logprobs")
 _NO_TOOLS = "there are no tools on this server: send functions, which you call yourself"
 _LENGTH = "how long the text becomes is said in instructions: leave it out"
 _NO_MEMORY = "nothing is stored here: send the whole conversation in input"
@@ -41,7 +42,6 @@ class FunctionTool(JsonTable):
     strict: bool | None = None
 
     def tool(self) -> Tool:
-        """As a chat has it."""
         told = {name: getattr(self, name) for name in Function.model_fields}
         return Tool(type="function", function=Function(**told))
 
@@ -137,7 +137,6 @@ class ResponsesRequest(ChoiceFields):
     store: Annotated[No | None, otherwise("nothing is stored here: send false, or leave it out")] = None
 
     def wants(self, more: str) -> bool:
-        """Whether this is to be given too."""
         return more in (self.include or ())
 
     def chat(self) -> ChatRequest:
@@ -153,12 +152,9 @@ class ResponsesRequest(ChoiceFields):
             response_format=None if form is None else form.response_format(),
             tools=None if self.tools is None else [tool.tool() for tool in self.tools],
             tool_choice=self._choice(),
-            parallel_tool_calls=self.parallel_tool_calls,
-            chat_template_kwargs=self.chat_template_kwargs,
-            special_tokens_in_messages=self.special_tokens_in_messages,
+            **{name: getattr(self, name) for name in _ALIKE},
             reasoning_effort=None if self.reasoning is None else self.reasoning.effort,
             logprobs=self.wants(LOGPROBS),
-            top_logprobs=self.top_logprobs,
             stream_options=None if self.stream_options is None else StreamOptions(),  # for a stream alone, as there
         )
 

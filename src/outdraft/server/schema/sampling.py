@@ -165,17 +165,14 @@ class SamplingFields(ChoiceFields):
         return SamplingParams(**{**settings, "logit_bias": self.biases(), "structured_outputs": self.form(), **more})
 
     def form(self) -> StructuredOutputsParams | None:
-        """The form that is asked for, in either spelling."""
         return form_of(self.response_format, self.structured_outputs)
 
     @property
     def form_field(self) -> str:
-        """Where that form stands."""
         return "response_format" if self.structured_outputs is None else "structured_outputs"
 
     @property
     def prompt_field(self) -> str:
-        """Where this endpoint's prompt stands."""
         return next((name for name in ("messages", "prompt") if name in type(self).model_fields), "token_ids")
 
     @contextmanager

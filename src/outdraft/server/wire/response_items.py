@@ -63,7 +63,6 @@ class ResponseItems:
         yield delta
 
     def _open(self, kind: str) -> Iterator[Event]:
-        """An item that holds one part."""
         if kind == "message":
             item: dict[str, Any] = {"id": new_id("msg_"), "type": kind, "role": "assistant", "content": []}
             part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
