@@ -124,10 +124,7 @@ def given_names(options: Any) -> list[str]:
 
 def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> None:
     meta, default = one.metadata, default_of(one)
-    names = [f"--{flag_name(one.name)}"]
-    if meta.get("short"):
-        names.insert(0, meta["short"])
-    names += meta.get("also", ())
+    names = [*filter(None, [meta.get("short")]), f"--{flag_name(one.name)}", *meta.get("also", ())]
     settings: dict[str, Any] = {"help": _help(meta["help"], default), "dest": one.name, "default": default}
     if meta.get("choices"):
         settings["choices"] = meta["choices"]

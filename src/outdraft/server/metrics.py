@@ -101,9 +101,8 @@ class Instruments:
     def drafted(self, method: str, num_accepted: int) -> None:
         self._drafts_by.labels(self._name, method).inc()
         self._accepted_by.labels(self._name, method).inc(num_accepted)
-
-    def accepted_at(self, position: int) -> None:
-        self._per_position.labels(self._name, str(position)).inc()
+        for position in range(num_accepted):
+            self._per_position.labels(self._name, str(position)).inc()
 
     def _gauge(self, name: str, told: str) -> Gauge:
         return Gauge(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry).labels(self._name)
@@ -244,8 +243,6 @@ class EngineWatch:
         self._to.draft_tokens.inc(event.num_draft_tokens)
         self._to.accepted_tokens.inc(event.num_accepted)
         self._to.drafted(event.drafted_by, event.num_accepted)
-        for position in range(event.num_accepted):
-            self._to.accepted_at(position)
 
     def _compare(self, events: Seq[StepEvent]) -> None:
         """What plain decoding would have taken for the tokens of this pass, by what its passes were measured to take.

@@ -58,7 +58,10 @@ class Completion(ReplyShape):
             chunk = replace(
                 chunk, text="", token_ids=(), sources=(), logprobs=(), finish_reason=ended, stop_reason=None
             )
-        before = self._echo(index, prompt) if body.echo and begins else ""
+        before = ""
+        if body.echo and begins:  # as it was given; of token ids their text, with the names of special tokens
+            given = self._given(index)
+            before = "".join(spelled(prompt, self.service.codec)) if given is None else given
         told, stopped = reason(chunk)
         choice: dict[str, Any] = {
             "index": index,
@@ -79,13 +82,8 @@ class Completion(ReplyShape):
         prompt = self._prompts[index // self._body.in_force("n")]
         return prompt if isinstance(prompt, str) else None
 
-    def _echo(self, index: int, prompt: tuple[int, ...]) -> str:
-        """The prompt as it was given; of token ids their text, with the names of special tokens."""
-        given = self._given(index)
-        return "".join(spelled(prompt, self.service.codec)) if given is None else given
-
     def _begins(self, index: int, prompt: tuple[int, ...]) -> list[int]:
-        """Where the tokens of the prompt begin in that."""
+        """Where the tokens of the prompt begin in what is echoed of it."""
         given, codec = self._given(index), self.service.codec
         if given is None:
             return [*accumulate(map(len, spelled(prompt, codec)), initial=0)]

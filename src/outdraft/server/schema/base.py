@@ -110,7 +110,12 @@ class JsonTable(BaseModel):
         if not isinstance(given, dict):
             return given
         if cls.TYPE_CURE:
-            _check_type(given.get("type"), get_args(cls.model_fields["type"].annotation), cls.TYPE_CURE)
+            kind, taken = given.get("type"), get_args(cls.model_fields["type"].annotation)
+            if isinstance(kind, str) and kind not in taken:
+                told = {"kind": shown(kind), "known": ", ".join(taken), "cure": cls.TYPE_CURE}
+                raise PydanticCustomError(
+                    "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
+                )
         if given.keys() <= _names(cls).keys():  # as most are: there may be very many tables
             return given
         known = [*_names(cls)]
@@ -125,14 +130,6 @@ class JsonTable(BaseModel):
                 told = {"name": name, "cure": _cure(name, cures, known)}
                 raise PydanticCustomError("unknown_field", "there is no such field{cure}", told)
         return kept
-
-
-def _check_type(kind: Any, known: Seq[str], cure: str) -> None:
-    if isinstance(kind, str) and kind not in known:
-        told = {"kind": shown(kind), "known": ", ".join(known), "cure": cure}
-        raise PydanticCustomError(
-            "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
-        )
 
 
 @cache
@@ -203,24 +200,13 @@ def refuse(found: Seq[Mapping[str, Any]]) -> ApiError:
             path = _path(one["loc"])
             where, param = (f" in {path}", f"{path}.{name:.100}") if path else ("", f"{name:.100}")
             return wrong_field(f"there is no field {shown(name)}{where}{cure}", param, code="unknown_field")
-    return _wrong(found)
-
-
-def _cure(name: str, cures: Mapping[str, str], known: Seq[str]) -> str:
-    if name in cures:
-        return f": {cures[name]}"
-    called = CALLED.get(name)
-    return f": here it is called {called}" if called in known else near_miss(name, known)
-
-
-def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
-    """Of a field that may be one of several types there is an error for each. The deepest one knows best, of those the
-    one that has read most of a list, and of those one that is not about the type."""
 
     def knows(error: Mapping[str, Any]) -> tuple[int, list[int], bool]:
         at = [part for part in error["loc"] if isinstance(part, int)]
         return len(error["loc"]), at, not error["type"].endswith(("_type", "literal_error"))
 
+    # Of a field that may be one of several types there is an error for each. The deepest one knows best, of those the
+    # one that has read most of a list, and of those one that is not about the type.
     one = max(found, key=knows)
     if one["type"] == "json_invalid":
         return ApiError(
@@ -231,6 +217,13 @@ def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
         return wrong_field(f"{path or 'the body'} is missing", path or None, code="missing_field")
     told = one["msg"][0].lower() + one["msg"][1:]
     return wrong_field(f"{path or 'the body'}={shown(one['input'])}: {told}", path or None, code="invalid_value")
+
+
+def _cure(name: str, cures: Mapping[str, str], known: Seq[str]) -> str:
+    if name in cures:
+        return f": {cures[name]}"
+    called = CALLED.get(name)
+    return f": here it is called {called}" if called in known else near_miss(name, known)
 
 
 def _path(place: Iterable[Any]) -> str:
