@@ -36,7 +36,7 @@ def measure(
         say(console, f"left out: {label} ({why})", style="dim")
     with RecordFile(path) as journal:
         if journal.num_found:
-            console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
+            say(console, f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
         for note in filter(None, notes):
             say(console, note, style="dim")
         try:

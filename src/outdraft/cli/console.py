@@ -112,7 +112,7 @@ def progress_bar(console: Console, total: int, unit: str) -> Iterator[Callable[[
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeRemainingColumn(),
-        TextColumn("{task.description}", style="dim"),
+        TextColumn("{task.description}", style="dim", markup=False),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)

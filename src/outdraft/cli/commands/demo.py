@@ -131,7 +131,7 @@ def show_races(
     from outdraft.cli.race import race
 
     named = {rival.name: rival for rival in RIVALS}
-    console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
+    console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold", markup=False)
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
     answers = "chat" in kinds
