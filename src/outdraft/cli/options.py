@@ -4,7 +4,7 @@
     json: bool = flag(False, "...")                    ->  --json
     exact: bool | None = flag(None, "...")             ->  --exact / --no-exact, as for a default of True
     seed: int = flag(0, "...", also=("--random-seed",)) ->  --seed N, which users of others call --random-seed
-    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated; with words=2: --stop TEXT TEXT
+    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated
     drafter_options: Mapping[str, Any] = flag({}, ..)  ->  --drafter-options KEY=VALUE, repeated, or a JSON object
     prompt: str | None = argument(None, "...")         ->  a word without a flag
     sampling: S = field(metadata={"title": "sampling"})->  the flags of that dataclass, under a heading
@@ -32,14 +32,10 @@ def flag(
     short: str | None = None,
     metavar: str | None = None,
     choices: tuple[str, ...] = (),
-    words: int | None = None,
     also: tuple[str, ...] = (),
 ) -> Any:
-    """A field that becomes `--its-name`. `words`: a tuple that is given at once, as so many words.
-
-    `also`: what users of other programs call it; these words are read too.
-    """
-    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "words": words, "also": also}
+    """A field that becomes `--its-name`. `also`: what users of other programs call it; these words are read too."""
+    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "also": also}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -136,8 +132,8 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
         settings |= {"action": "append", "type": key_values, "metavar": "KEY=VALUE", "default": None}
     elif get_origin(_plain(hint)) is tuple:
         kind = get_args(_plain(hint))[0]
-        settings |= {"type": kind, "metavar": meta.get("metavar") or _NAMES[kind], "default": None}
-        settings |= {"nargs": meta["words"]} if meta.get("words") else {"action": "append"}
+        metavar = meta.get("metavar") or _NAMES[kind]
+        settings |= {"action": "append", "type": kind, "metavar": metavar, "default": None}
     else:
         kind = _plain(hint)
         settings["type"] = kind

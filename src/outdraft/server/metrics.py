@@ -50,19 +50,20 @@ class Instruments:
     def __init__(self, model_name: str) -> None:
         self.registry = CollectorRegistry()
         self._name = model_name
-        self.running = self._gauge("num_requests_running", "texts that are being read or written")
-        self.waiting = self._gauge("num_requests_waiting", "texts that wait for a seat or for memory")
-        self.cache_usage = self._gauge("kv_cache_usage_perc", "share of the key/value cache in use, 0 to 1")
-        self.prompt_tokens = self._counter("prompt_tokens", "prompt tokens of texts that have begun")
-        self.generation_tokens = self._counter("generation_tokens", "tokens written")
-        self.prefix_queries = self._counter("prefix_cache_queries", "prompt tokens looked for among earlier texts")
-        self.prefix_hits = self._counter("prefix_cache_hits", "prompt tokens taken over from earlier texts")
-        self.preemptions = self._counter("num_preemptions", "times that a text gave back its memory")
+        gauge, counter, histogram = self._gauge, self._counter, self._histogram
+        self.running = gauge("num_requests_running", "texts that are being read or written")
+        self.waiting = gauge("num_requests_waiting", "texts that wait for a seat or for memory")
+        self.cache_usage = gauge("kv_cache_usage_perc", "share of the key/value cache in use, 0 to 1")
+        self.prompt_tokens = counter("prompt_tokens", "prompt tokens of texts that have begun")
+        self.generation_tokens = counter("generation_tokens", "tokens written")
+        self.prefix_queries = counter("prefix_cache_queries", "prompt tokens looked for among earlier texts")
+        self.prefix_hits = counter("prefix_cache_hits", "prompt tokens taken over from earlier texts")
+        self.preemptions = counter("num_preemptions", "times that a text gave back its memory")
         success = self._counters("request_success", "texts that are over", "finished_reason")
         self.success = {reason: success.labels(model_name, reason) for reason in _REASONS}
-        self.num_drafts = self._counter("spec_decode_num_drafts", "rounds with a draft")
-        self.draft_tokens = self._counter("spec_decode_num_draft_tokens", "tokens drafted")
-        self.accepted_tokens = self._counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
+        self.num_drafts = counter("spec_decode_num_drafts", "rounds with a draft")
+        self.draft_tokens = counter("spec_decode_num_draft_tokens", "tokens drafted")
+        self.accepted_tokens = counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
         self._per_position = self._counters(
             "spec_decode_num_accepted_tokens_per_pos", "drafted tokens accepted, by position from 0", "position"
         )
@@ -72,29 +73,27 @@ class Instruments:
         self._accepted_by = self._counters(
             "spec_decode_num_accepted_tokens_by_method", "drafted tokens accepted, by who drafted them", "method"
         )
-        self.compared = self._counter("spec_decode_compared_seconds", "seconds of passes compared with plain decoding")
-        self.plain = self._counter("spec_decode_plain_seconds", "seconds of plain decoding in their place, estimated")
-        self.speedup = self._gauge("estimated_speedup", "the latter over the former; nan before any was compared")
+        self.compared = counter("spec_decode_compared_seconds", "seconds of passes compared with plain decoding")
+        self.plain = counter("spec_decode_plain_seconds", "seconds of plain decoding in their place, estimated")
+        self.speedup = gauge("estimated_speedup", "the latter over the former; nan before any was compared")
         self.speedup.set(float("nan"))
-        self.first_token = self._histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
-        self.gap = self._histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
-        self.token_gap = self._histogram(
+        self.first_token = histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
+        self.gap = histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
+        self.token_gap = histogram(
             "inter_token_latency_per_token_seconds", "the same for each token; 0 for those that came together", _SHORT
         )
-        self.per_output = self._histogram(
+        self.per_output = histogram(
             "request_time_per_output_token_seconds", "mean of a text's tokens after its first", _SHORT
         )
-        self.whole = self._histogram("e2e_request_latency_seconds", "from the call to the end", _LONG)
-        self.queued = self._histogram("request_queue_time_seconds", "from the call to the first pass", _LONG)
-        self.prefill = self._histogram("request_prefill_time_seconds", "from the first pass to the first token", _LONG)
-        self.decode = self._histogram("request_decode_time_seconds", "from the first token to the last", _LONG)
-        self.inference = self._histogram(
-            "request_inference_time_seconds", "from the first pass to the last token", _LONG
-        )
-        self.prompt_sizes = self._histogram("request_prompt_tokens", "prompt tokens of a text", _COUNTS)
-        self.written_sizes = self._histogram("request_generation_tokens", "tokens written of a text", _COUNTS)
-        self.asked_sizes = self._histogram("request_params_max_tokens", "the most tokens a text might have", _COUNTS)
-        self.pass_tokens = self._histogram(
+        self.whole = histogram("e2e_request_latency_seconds", "from the call to the end", _LONG)
+        self.queued = histogram("request_queue_time_seconds", "from the call to the first pass", _LONG)
+        self.prefill = histogram("request_prefill_time_seconds", "from the first pass to the first token", _LONG)
+        self.decode = histogram("request_decode_time_seconds", "from the first token to the last", _LONG)
+        self.inference = histogram("request_inference_time_seconds", "from the first pass to the last token", _LONG)
+        self.prompt_sizes = histogram("request_prompt_tokens", "prompt tokens of a text", _COUNTS)
+        self.written_sizes = histogram("request_generation_tokens", "tokens written of a text", _COUNTS)
+        self.asked_sizes = histogram("request_params_max_tokens", "the most tokens a text might have", _COUNTS)
+        self.pass_tokens = histogram(
             "iteration_tokens_total", "prompt tokens read and tokens written, of one pass", _COUNTS
         )
 
@@ -178,7 +177,10 @@ class EngineWatch:
         """A pass: what it read, wrote and drafted. A slice's pass counts when it is over, but began with the first."""
         for one in decisions.each:
             if (text := self._texts.get(one.seq_id)) is not None and text.began is None:
-                self._begin(text, now - seconds)
+                text.began = now - seconds
+                self._to.queued.observe(max(0.0, text.began - text.asked))
+                self._to.prefix_queries.inc(text.seq.prompt_len)
+                self._to.prefix_hits.inc(text.seq.num_taken_over)
         if not events:
             return
         size = 0
@@ -217,12 +219,6 @@ class EngineWatch:
     def _count_preemptions(self, text: _Text) -> None:
         self._to.preemptions.inc(text.seq.num_preempted - text.num_preempted)
         text.num_preempted = text.seq.num_preempted
-
-    def _begin(self, text: _Text, began: float) -> None:
-        text.began = began
-        self._to.queued.observe(max(0.0, began - text.asked))
-        self._to.prefix_queries.inc(text.seq.prompt_len)
-        self._to.prefix_hits.inc(text.seq.num_taken_over)
 
     def _write(self, text: _Text, event: StepEvent, now: float) -> None:
         self._to.generation_tokens.inc(len(event.tokens))

@@ -184,7 +184,6 @@ class Lingering:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Whether nothing more is written to it."""
         return self._closed is not None or self._transport.is_closing()
 
     def close(self) -> None:

@@ -1,7 +1,4 @@
-"""`outdraft convert`: convert a draft to another project's file layout, or from it.
-
-The command reads flags and shows; the work is `training/convert.py`.
-"""
+"""`outdraft convert`: convert a draft to another project's file layout, or from it."""
 
 from dataclasses import asdict, dataclass
 

@@ -1,7 +1,4 @@
-"""`outdraft cut`: make a smaller model of some of a model's layers, with its embeddings, norm, head and tokenizer.
-
-The command reads flags and shows; the work is `models/remake/cut.py`.
-"""
+"""`outdraft cut`: make a smaller model of some of a model's layers, with its embeddings, norm, head and tokenizer."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""`outdraft datastore`: make the file that retrieval looks things up in, and say what is in one.
-
-The command reads flags and shows; the work is `drafters/shared/look_up/datastore/`.
-"""
+"""`outdraft datastore`: make the file that retrieval looks things up in, and say what is in one."""
 
 import resource
 import sys

@@ -1,7 +1,4 @@
-"""`outdraft merge`: write a model again with a LoRA adapter of PEFT's in its weights.
-
-The command reads flags and shows; the work is `models/remake/merge.py`.
-"""
+"""`outdraft merge`: write a model again with a LoRA adapter of PEFT's in its weights."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""`outdraft pull`: download a model before it is needed, or go on with a download that was interrupted.
-
-The command reads flags and shows; the work is `weights/pull.py`, and `weights/known.py` for a short name.
-"""
+"""`outdraft pull`: download a model before it is needed, or go on with a download that was interrupted."""
 
 from dataclasses import dataclass
 from pathlib import Path

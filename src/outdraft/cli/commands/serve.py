@@ -183,7 +183,7 @@ def run(options: Options) -> int:
 
 
 def _run_on_ray(options: Options, settings: "ServerSettings", where: Mapping[str, Any]) -> None:
-    """`where`: the address and the certificate, and who is told when it is ready."""
+    """`where`: the address, the certificate, and what is called when requests are taken."""
     try:
         from outdraft.server.fleet.on_ray.serve import serve_on_ray
     except ImportError as error:
@@ -217,21 +217,17 @@ def _check_speculation(options: Options) -> None:
 def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
-    given = options.server
+    given, model = options.server, options.engine.model
+    path = user_path(model)
+    own_name = path.resolve().name if path.exists() else model  # where it lies is nothing for clients, or for /metrics
     named_alike = {one.name: getattr(given, one.name) for one in fields(ServerSettings) if hasattr(given, one.name)}
     own = {
-        "served_model_name": given.served_model_name or (_name_of(options.engine.model),),
+        "served_model_name": given.served_model_name or (own_name,),
         "api_keys": _keys(given),
-        "model_path": "" if given.served_model_name else options.engine.model,
+        "model_path": "" if given.served_model_name else model,
         "timeout": given.request_timeout,
     }
     return ServerSettings(**{**named_alike, **own})
-
-
-def _name_of(model: str) -> str:
-    """Of a model on this machine its own name: where it lies is nothing for clients, and less for /metrics."""
-    path = user_path(model)
-    return path.resolve().name if path.exists() else model
 
 
 def _keys(given: ServerFlags) -> tuple[str, ...]:

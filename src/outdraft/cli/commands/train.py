@@ -1,7 +1,4 @@
-"""`outdraft train`: train a draft for a target, or check one: does it do in the engine what its trainer promised?
-
-The command reads flags and shows; the work is `training/train.py` and `training/check.py`.
-"""
+"""`outdraft train`: train a draft for a target, or check one: does it do in the engine what its trainer promised?"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

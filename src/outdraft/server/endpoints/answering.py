@@ -24,15 +24,9 @@ from outdraft.server.wire.tokens import TokensTold, draft_tree
 from outdraft.server.wire.usage import count_usage, metrics, usage
 
 
-async def answer(
-    request: Request,
-    service: Service,
-    body: SamplingFields,
-    prompts: Seq[Prompt],
-    params: SamplingParams,
-    shape: "ReplyShape",
-) -> Response:
+async def answer(request: Request, shape: "ReplyShape", prompts: Seq[Prompt], params: SamplingParams) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
+    service, body = shape.service, shape.body
     if body.stream_options is not None and not body.stream:
         raise wrong_field("stream_options is for a stream: send stream: true, or leave it out")
     try:
@@ -65,8 +59,8 @@ class ReplyShape:
         """`prefix`: of the id. `writes`: tokens that the engine has written are shown, and count."""
         self.id = f"{prefix}{body.request_id}" if body.request_id else new_id(prefix)
         self.created, self.model = int(time()), body.model or service.name
-        self.service, self.writes = service, writes
-        self._request, self._options = body, body.stream_options
+        self.service, self.body, self.writes = service, body, writes
+        self._options = body.stream_options
         self._tokens = TokensTold(service.llm.tokenizer)
         self._num_written = self._num_read = 0  # tokens
 
@@ -100,8 +94,8 @@ class ReplyShape:
 
     def tokens_told(self, text: Chunk | Result, index: int) -> dict[str, Any]:
         """Its tokens, and the draft of its last round, where the request asks for them. `index`: among all texts."""
-        told = self._tokens.of(text, index) if self._request.return_token_ids else {}
-        if self._request.return_draft_tree:
+        told = self._tokens.of(text, index) if self.body.return_token_ids else {}
+        if self.body.return_draft_tree:
             told["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.tokenizer)
         return told
 

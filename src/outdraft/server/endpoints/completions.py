@@ -25,7 +25,7 @@ def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/completions", tags=["text"], summary="Continue a text, or several")
     async def complete(body: CompletionRequest, request: Request) -> Response:
         params, prompts = body.params(), body.prompts()
-        return await answer(request, service, body, prompts, params, Completion(service, body, prompts))
+        return await answer(request, Completion(service, body, prompts), prompts, params)
 
 
 class Completion(ReplyShape):

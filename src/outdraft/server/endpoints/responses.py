@@ -47,8 +47,7 @@ def add(app: FastAPI, service: Service) -> None:
         try:
             chat = body.chat()
             asked = await service.reading.read(request.scope.get(SIZE, 0), converse, service, chat)
-            shape = Responding(service, body, chat, asked)
-            return await answer(request, service, chat, [asked.prompt], asked.params, shape)
+            return await answer(request, Responding(service, body, chat, asked), [asked.prompt], asked.params)
         except (ApiError, OutdraftError) as error:
             raise renamed(told(error), _CALLED) from error
 

@@ -49,7 +49,7 @@ class MessageReader:
         self._marked = MarkedText(codec, marks)
         self._thinking, self._calls = thinking, calls
         self._many = many
-        self._num_calls = 0
+        self.num_calls = 0  # that were handed out
 
     def push(self, text: str, token_ids: Seq[int], *, final: bool) -> Said:
         """A piece, and the tokens that came with it. `final`: it is the last one."""
@@ -72,8 +72,8 @@ class MessageReader:
         for piece in pieces:
             if isinstance(piece, str):
                 yield piece
-            elif self._many or not self._num_calls:
-                self._num_calls += 1
+            elif self._many or not self.num_calls:
+                self.num_calls += 1
                 yield piece
 
 

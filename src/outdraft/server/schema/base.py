@@ -1,6 +1,5 @@
 """`Body`: a request's body. Every field is used or refused by name; nothing is dropped in silence.
 
-`ACCEPTED` are the fields of OpenAI's API that mean nothing to one model on one machine and may be sent all the same;
 `ELSEWHERE` are fields that other servers know, with what to send in their place.
 """
 
@@ -30,7 +29,6 @@ from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
 from outdraft.server.errors import ApiError, wrong_field
 
-ACCEPTED = ("user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key")
 ELSEWHERE = {
     "suffix": "text is written from left to right here: leave it out",
     "functions": "send tools",
@@ -158,7 +156,7 @@ Metadata = Annotated[dict[str, Any], AfterValidator(_is_short)]
 
 
 class Body(JsonTable):
-    """A request's body."""
+    """A request's body. These fields of OpenAI's API mean nothing to one model on one machine, and may all be sent."""
 
     user: Name | None = None
     metadata: Metadata | None = None

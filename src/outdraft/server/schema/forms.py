@@ -64,13 +64,3 @@ class ResponseFormat(JsonTable):
         if self.json_schema is None:
             return StructuredOutputsParams(json_object=True)
         return StructuredOutputsParams(json=self.json_schema.schema_)
-
-
-def form_of(asked: ResponseFormat | None, structured: StructuredOutputs | None) -> StructuredOutputsParams | None:
-    """The form that is asked for, in either spelling. Raises `ApiError` for both at once."""
-    form = None if asked is None else asked.params()
-    if structured is None:
-        return form
-    if form is not None:
-        raise wrong_field("response_format and structured_outputs both say what may be written: send one")
-    return structured.params()

@@ -22,7 +22,7 @@ from outdraft.options.shown import shown
 from outdraft.options.structured import StructuredOutputsParams
 from outdraft.server.errors import TOO_LONG, clean, wrong_field
 from outdraft.server.schema.base import Body, JsonTable, Name, No, otherwise, too_long
-from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of
+from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs
 
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -156,7 +156,6 @@ class SamplingFields(ChoiceFields):
     stream_options: StreamOptions | None = None
 
     def beside(self) -> Mapping[str, Any]:
-        """With what is reported of each round."""
         return {**super().beside(), "return_draft_tree": bool(self.return_draft_tree)}
 
     def sampling(self, **more: Any) -> SamplingParams:
@@ -165,7 +164,13 @@ class SamplingFields(ChoiceFields):
         return SamplingParams(**{**settings, "logit_bias": self.biases(), "structured_outputs": self.form(), **more})
 
     def form(self) -> StructuredOutputsParams | None:
-        return form_of(self.response_format, self.structured_outputs)
+        """The form that is asked for, in either spelling. Raises `ApiError` for both at once."""
+        form = None if self.response_format is None else self.response_format.params()
+        if self.structured_outputs is None:
+            return form
+        if form is not None:
+            raise wrong_field("response_format and structured_outputs both say what may be written: send one")
+        return self.structured_outputs.params()
 
     @property
     def form_field(self) -> str:

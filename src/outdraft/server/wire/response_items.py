@@ -31,7 +31,6 @@ class ResponseItems:
         self._waiting: Logprobs = []  # of tokens whose text is not certain yet
 
     def push(self, said: Said, logprobs: Logprobs) -> Iterator[Event]:
-        """What a piece of the answer adds."""
         self._waiting += logprobs
         if said.reasoning:
             yield from self._write("reasoning", said.reasoning)
