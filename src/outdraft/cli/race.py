@@ -100,16 +100,12 @@ def _side_by_side(console: Console, runners: list[RaceRunner]) -> None:
             for runner in runners:
                 while not runner.finished and runner.due <= clock:
                     runner.advance()
-            live.update(_grid(runners), refresh=True)
+            grid = Table.grid(expand=True, padding=(0, 1))
+            for _ in runners:
+                grid.add_column(ratio=1)
+            grid.add_row(*(runner.panel() for runner in runners))
+            live.update(grid, refresh=True)
             sleep(REDRAW)
-
-
-def _grid(runners: list[RaceRunner]) -> Table:
-    grid = Table.grid(expand=True, padding=(0, 1))
-    for _ in runners:
-        grid.add_column(ratio=1)
-    grid.add_row(*(runner.panel() for runner in runners))
-    return grid
 
 
 def _in_turn(console: Console, runners: list[RaceRunner]) -> None:
