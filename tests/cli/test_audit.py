@@ -50,6 +50,19 @@ def test_a_speculative_config_names_what_is_audited(outdraft, tiny: Path):
     assert [check["name"].split(",")[0] for check in made["checks"]] == ["ngram"] * 5
 
 
+def test_a_stop_string_may_look_like_markup(outdraft, monkeypatch: pytest.MonkeyPatch):
+    """It stands in the names of checks, on the line of progress and in the verdict."""
+    name = "ngram, stop ('[/s]',): identity"
+
+    def run_checks(options, samples, progress, notice):
+        progress(name)
+        yield losslessness.Check(name=name, passed=False, detail="another text")
+
+    monkeypatch.setattr(audit, "run_checks", run_checks)
+    ran = outdraft("audit", "--drafter", "ngram", "--stop", "[/s]")
+    assert ran.code == 1 and name in " ".join(ran.out.split("failed; first: ")[1].split()), ran
+
+
 def test_guesses_are_audited_whether_they_pay_or_not(plain: LLM):
     def asked(*words: object) -> dict[str, Any]:
         parser = argparse.ArgumentParser()

@@ -4,13 +4,16 @@ import json
 from dataclasses import fields
 from pathlib import Path
 from threading import current_thread
+from types import SimpleNamespace
 
 import pytest
 
 from outdraft.bench.curve import measure_curve
 from outdraft.bench.row import MeasuredRow
 from outdraft.bench.subject import runner_of
+from outdraft.cli.bench_report import measure
 from outdraft.cli.commands import bench
+from outdraft.cli.console import make_console
 from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
 
@@ -162,6 +165,13 @@ def test_conversations_follow_plain_answers(outdraft, tiny: Path, tmp_path: Path
     out.write_text("\n".join(kept[:2]) + "\n")
     assert outdraft(*words).code == 0
     assert [json.loads(line)["key"] for line in out.read_text().splitlines()] == [json.loads(k)["key"] for k in kept]
+
+
+def test_the_path_of_a_record_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    path = tmp_path / "runs[old].jsonl"
+    path.write_text('{"key": "1"}\n')
+    measure(make_console(), path, {}, [], 1, "texts", lambda journal, tell: SimpleNamespace(run=lambda: None))
+    assert "runs[old].jsonl" in capsys.readouterr().out.replace("\n", "")
 
 
 def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):

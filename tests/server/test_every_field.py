@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from serving import serving
 
 from outdraft import LLM
-from outdraft.server.schema.base import ACCEPTED, JsonTable
+from outdraft.server.schema.base import Body, JsonTable
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.schema.responses import ResponsesRequest
@@ -184,7 +184,9 @@ def test_fields_of_requests(
     asking: httpx.Client, quoting: LLM, endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for row in rows(ONLY.get(f"{endpoint}.{name}", WRITING.get(name))):
-        assert row.kind != "accepted" or name in (*ACCEPTED, "client_metadata") or row.given == {"store": False}
+        assert (
+            row.kind != "accepted" or name in (*Body.model_fields, "client_metadata") or row.given == {"store": False}
+        )
         check(asking, endpoint, name, row, quoting, monkeypatch)
 
 
@@ -244,7 +246,7 @@ def test_the_short_list_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
     assert all(
         f"`{name}`" in page.partition("are accepted:")[2].partition("\n\n")[0]
-        for name in (*ACCEPTED, "client_metadata", "store")
+        for name in (*Body.model_fields, "client_metadata", "store")
     )
 
 

@@ -30,20 +30,20 @@ def measure(
     `absent`: who is left out, and why. `notes`: to be said before.
     """
     from outdraft.bench.write import RecordFile
-    from outdraft.cli.console import progress_bar
+    from outdraft.cli.console import progress_bar, say
 
     for label, why in absent.items():
-        console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
+        say(console, f"left out: {label} ({why})", style="dim")
     with RecordFile(path) as journal:
         if journal.num_found:
-            console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
+            say(console, f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
         for note in filter(None, notes):
-            console.print(note, style="dim", markup=False, soft_wrap=True)
+            say(console, note, style="dim")
         try:
             with progress_bar(console, total, unit) as tell:
                 return make(journal, tell).run()
         except KeyboardInterrupt:
-            console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
+            say(console, f"interrupted; the same command with --out {path} goes on")
             raise
 
 
@@ -60,14 +60,7 @@ def report_file(console: "Console", path: Path, *, by: str, plots: bool, as_json
 
 
 def report_rows(
-    console: "Console",
-    path: Path,
-    *,
-    by: str,
-    plots: bool,
-    as_json: bool,
-    like: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    console: "Console", path: Path, *, by: str, plots: bool, as_json: bool, like: str | None = None, **more: Any
 ) -> int:
     """Show texts that were measured one by one, of one setup: that of the row with key `like`, or of the last row.
 
@@ -79,6 +72,7 @@ def report_rows(
     from outdraft.analysis.summary import summarise
     from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
+    from outdraft.cli.console import say
 
     records = read_records(path, like)
     cells = summarise(records, by)
@@ -92,15 +86,13 @@ def report_rows(
         written[-1].write_text(picture(records, cells), encoding="utf-8")
     failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
     advice = advise(cells)
-    code = _end(console, [path, *written], failed, cells, as_json=as_json, more={"advice": advice, **(more or {})})
+    code = _end(console, [path, *written], failed, cells, as_json=as_json, advice=advice, **more)
     if advice:
-        console.print(advice, style="bold", markup=False, soft_wrap=True)
+        say(console, advice, style="bold")
     return code
 
 
-def report_load(
-    console: "Console", path: Path, *, as_json: bool, like: str | None = None, more: Mapping[str, Any] | None = None
-) -> int:
+def report_load(console: "Console", path: Path, *, as_json: bool, like: str | None = None, **more: Any) -> int:
     """The same of many requests at once."""
     from outdraft.analysis.load import read_load, summarise_load
     from outdraft.analysis.load_sheet import load_sheet
@@ -111,7 +103,7 @@ def report_load(
     others = f"{records.num_others} lines of the file are of another model, machine, sampling or requests, and left out"
     written = _show(console, [load_sheet(records, cells)], stem, others if records.num_others else None)
     failed = [f"{cell.method} with {cell.clients} clients" for cell in cells if cell.identical is False]
-    return _end(console, [path, *written], failed, cells, as_json=as_json, more=more)
+    return _end(console, [path, *written], failed, cells, as_json=as_json, **more)
 
 
 def _show(console: "Console", sheets: "list[Sheet]", stem: Path, others: str | None) -> list[Path]:
@@ -125,22 +117,14 @@ def _show(console: "Console", sheets: "list[Sheet]", stem: Path, others: str | N
     return write_sheets(stem, sheets)
 
 
-def _end(
-    console: "Console",
-    files: Seq[Path],
-    failed: Seq[str],
-    cells: Seq[Any],
-    *,
-    as_json: bool,
-    more: Mapping[str, Any] | None,
-) -> int:
-    """Name the files, the record first; the machine output, and the exit code."""
-    from outdraft.cli.console import write_json
+def _end(console: "Console", files: Seq[Path], failed: Seq[str], cells: Seq[Any], *, as_json: bool, **more: Any) -> int:
+    """Name the files, the record first; the machine output, with `more`, and the exit code."""
+    from outdraft.cli.console import say, write_json
 
     for one in files:
-        console.print(str(one), style="dim", markup=False, soft_wrap=True)
+        say(console, str(one), style="dim")
     if as_json:
         path, *written = map(str, files)
-        made = {"records": path, "written": written, "failed": failed}
-        write_json(made | {"cells": [asdict(cell) for cell in cells]} | dict(more or {}))
+        shown = [asdict(cell) for cell in cells]
+        write_json({"records": path, "written": written, "failed": failed, "cells": shown, **more})
     return 1 if failed else 0

@@ -12,21 +12,7 @@ from typing import Any
 
 _HOME = "outdraft.cli.commands"  # found when it is needed: its files lean on this one
 _FIRST = (  # what most users need, in the order of their first day; the others stand below
-    "demo",
-    "generate",
-    "chat",
-    "serve",
-    "bench",
-    "audit",
-    "info",
-    "pull",
-    "list",
-    "rm",
-    "methods",
-    "train",
-    "convert",
-    "quantize",
-    "datastore",
+    "demo generate chat serve bench audit info pull list rm methods train convert quantize datastore".split()
 )
 
 
@@ -48,8 +34,12 @@ class Command:
 
     @property
     def description(self) -> str:
-        """The summary as a sentence."""
         return self.summary[0].upper() + self.summary[1:] + "."
+
+
+def action(run: Callable[[Any], int], options: type, summary: str) -> Command:
+    """An action, called as its function is."""
+    return Command(name=run.__name__, summary=summary, options=options, run=run)
 
 
 def command_names() -> list[str]:

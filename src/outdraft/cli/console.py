@@ -52,6 +52,11 @@ def has_style(console: Console) -> bool:
     return console.color_system is not None and console.is_terminal
 
 
+def say(console: Console, line: str, style: str | None = None) -> None:
+    """A line as it stands: no markup is read in it, and only the terminal folds it."""
+    console.print(line, style=style, markup=False, soft_wrap=True)
+
+
 def write_json(data: Any) -> None:
     """Machine output: one JSON value on stdout, nothing else."""
     sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
@@ -74,7 +79,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         style = "dim" if record.levelno < logging.WARNING else "yellow"
-        make_console(stderr=True).print(record.getMessage(), style=style, markup=False, soft_wrap=True)
+        say(make_console(stderr=True), record.getMessage(), style=style)
 
 
 @contextmanager
@@ -107,7 +112,7 @@ def progress_bar(console: Console, total: int, unit: str) -> Iterator[Callable[[
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeRemainingColumn(),
-        TextColumn("{task.description}", style="dim"),
+        TextColumn("{task.description}", style="dim", markup=False),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)

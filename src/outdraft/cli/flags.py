@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from outdraft.cli.options import default_of, flag
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import ConfigError, RequestError
 from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class EngineFlags:
 
     def _said(self, names: Iterable[str]) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in names}
-        for word in ("drafter", "verifier", "policy"):
+        for word in _PARTS:
             if options := given.pop(f"{word}_options"):
                 given[word] = {**options, **({"name": given[word]} if given[word] else {})}
         return {**given, "speculative_config": self.speculative_config or None}  # an empty one says nothing
@@ -160,17 +160,8 @@ class KeepingFlags(EngineFlags):
         return replace(self, model=place)
 
 
-SPECULATION = (
-    *ROLES,
-    "drafter",
-    "drafter_options",
-    "verifier",
-    "verifier_options",
-    "policy",
-    "policy_options",
-    "num_speculative_tokens",
-    "speculative_config",
-)
+_PARTS = ("drafter", "verifier", "policy")
+SPECULATION = (*ROLES, *_PARTS, *(f"{part}_options" for part in _PARTS), "num_speculative_tokens", "speculative_config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +183,6 @@ def read_references(paths: Seq[str]) -> list[str]:
 
 def read_file(what: str, path: str | None) -> str | None:
     """The text of a file that a flag names; None where it names none. Raises `RequestError` if it cannot be read."""
-    from outdraft.options.errors import RequestError
     from outdraft.options.paths import user_path
 
     if path is None:
@@ -230,8 +220,6 @@ class ChoiceFlags:
 
     def params(self, **changes: Any) -> SamplingParams:
         """As the engine takes them. Raises `RequestError` naming what is out of range."""
-        from outdraft.options.errors import RequestError
-
         given = {one.name: getattr(self, one.name) for one in fields(self)} | changes
         try:
             given["logit_bias"] = {int(token): float(bias) for token, bias in given["logit_bias"].items()}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.training.live_replay import Point
@@ -41,9 +42,8 @@ def replay(options: ReplayOptions) -> int:
     from outdraft.adapt.kinds import Cure
     from outdraft.adapt.learning import Learning
     from outdraft.adapt.observe import Observed
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.core.registry import read_options
-    from outdraft.options.paths import user_path
     from outdraft.training.computing import open_target
     from outdraft.training.live import LiveDraft
     from outdraft.training.live_replay import LiveReplay
@@ -62,12 +62,12 @@ def replay(options: ReplayOptions) -> int:
     live = LiveDraft(open_target(target, options.dtype, "cpu"), draft, learning, seed=options.seed)
     require_own_target(draft, live.teacher.target, target)
     console = make_console(stderr=True)
-    told = partial(console.print, style="dim", markup=False, highlight=False, soft_wrap=True)
+    told = partial(console.print, style="dim", markup=False, soft_wrap=True)
     requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size, told)
-    console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False, highlight=False)
+    console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False)
     found = diagnose(Observed(), findings=live.findings())
     if found.cure is not Cure.NOTHING:
-        console.print(found.sentence, markup=False, highlight=False, soft_wrap=True)
+        say(console, found.sentence)
         if learning.weigh == "auto":
             live.treat(found.cure)
     run, points = LiveReplay(live=live, gate=gate, first=options.first), list["Point"]()
@@ -79,14 +79,13 @@ def replay(options: ReplayOptions) -> int:
                 f"{len(points):6d} requests: the first draft {mean(one.first for one in some):.3f} accepted a round, "
                 f"{mean(one.serving for one in some):.3f} by version {some[-1].version}"
             )
-            console.print(line, markup=False, highlight=False)
+            console.print(line, markup=False)
     pace = live.num_tokens / max(run.candidates.seconds, 1e-9)
     if out is not None and run.version:
         live.write(live.serving, out)
     if options.json:
-        write_json(
-            {"requests": [asdict(one) for one in points], "verdicts": run.turns, "tokens_a_second": round(pace, 1)}
-        )
+        outcome = {"verdicts": run.turns, "tokens_a_second": round(pace, 1)}
+        write_json({"requests": [asdict(one) for one in points], **outcome})
         return 0
     for said in run.turns:
         told(said)
@@ -97,12 +96,10 @@ def replay(options: ReplayOptions) -> int:
 def _draft(options: ReplayOptions, target: Any) -> Any:
     """What was named, or the head beside the target."""
     from outdraft.engine.naming.roles import read_companions
-    from outdraft.options.paths import user_path
     from outdraft.weights.hub import resolve
 
     if options.draft is not None:
         return resolve(options.draft)
-    heads = read_companions(target).get("head", {})
-    if not heads:
+    if not (heads := read_companions(target).get("head")):
         raise ConfigError(f"no head lies beside {options.target}: name a draft with --draft DIR")
     return user_path(next(iter(heads.values())))

@@ -5,13 +5,14 @@ Data in: what a bench was asked (`BenchInputs`) and `LoadFlags`; data out: a rec
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outdraft.bench.lineup import DEFAULT, RIVALS, Rival
 from outdraft.cli.bench_report import measure, report_load
-from outdraft.cli.options import default_of, flag, flag_name
+from outdraft.cli.options import flag, flag_name, given_names
 from outdraft.options.errors import ConfigError, OutdraftError
 from outdraft.options.params import SamplingParams
 
@@ -118,7 +119,7 @@ class LoadFlags:
 
     def check_unused(self, peers: Seq[str]) -> None:
         """Without --load, raise `ConfigError` for what means nothing there. `peers`: of --peer."""
-        words = [f"--{flag_name(one.name)}" for one in fields(self) if getattr(self, one.name) != default_of(one)]
+        words = [f"--{flag_name(name)}" for name in given_names(self)]
         words += [f"--peer {one}" for one in peers]
         if words:
             raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")
@@ -140,12 +141,10 @@ def measure_load(
 
     plan, absent = _plan(asked, flags, servers, neighbours)
     notes = [f"at most {plan.num_answers} answers of {plan.params.max_tokens} tokens or fewer", busy_note()]
-    outcome = measure(
-        console, path, absent, notes, plan.num_answers, "answers", lambda journal, tell: LoadBench(plan, journal, tell)
-    )
+    outcome = measure(console, path, absent, notes, plan.num_answers, "answers", partial(LoadBench, plan))
     if outcome.num_skipped:
         console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
-    return report_load(console, path, as_json=as_json, like=outcome.key, more={"absent": absent})
+    return report_load(console, path, as_json=as_json, like=outcome.key, absent=absent)
 
 
 def _plan(

@@ -113,8 +113,7 @@ def _chosen(given: argparse.Namespace) -> Command | None:
     if given.command is None:
         return None
     command = find_command(given.command)
-    action = getattr(given, "action", None) if command.actions else None
-    return next((one for one in command.actions if one.name == action), command)
+    return next((one for one in command.actions if one.name == given.action), command)
 
 
 def _refuse(parser: "_Parser", word: str, command: Command | None) -> NoReturn:

@@ -4,7 +4,7 @@
     json: bool = flag(False, "...")                    ->  --json
     exact: bool | None = flag(None, "...")             ->  --exact / --no-exact, as for a default of True
     seed: int = flag(0, "...", also=("--random-seed",)) ->  --seed N, which users of others call --random-seed
-    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated; with words=2: --stop TEXT TEXT
+    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated
     drafter_options: Mapping[str, Any] = flag({}, ..)  ->  --drafter-options KEY=VALUE, repeated, or a JSON object
     prompt: str | None = argument(None, "...")         ->  a word without a flag
     sampling: S = field(metadata={"title": "sampling"})->  the flags of that dataclass, under a heading
@@ -16,7 +16,7 @@ import argparse
 import json
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -32,14 +32,10 @@ def flag(
     short: str | None = None,
     metavar: str | None = None,
     choices: tuple[str, ...] = (),
-    words: int | None = None,
     also: tuple[str, ...] = (),
 ) -> Any:
-    """A field that becomes `--its-name`. `words`: a tuple that is given at once, as so many words.
-
-    `also`: what users of other programs call it; these words are read too.
-    """
-    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "words": words, "also": also}
+    """A field that becomes `--its-name`. `also`: what users of other programs call it; these words are read too."""
+    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "also": also}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -91,19 +87,20 @@ def flag_name(field_name: str) -> str:
     return field_name.rstrip("_").replace("_", "-")
 
 
-def flag_names(options: type) -> list[str]:
-    """Every flag of `options`, and of the dataclasses in it; not what is given by its position."""
+def flag_fields(options: Any) -> "Iterator[Field[Any]]":
+    """What becomes a flag of `options`, and of the dataclasses in it; not what is given by its position."""
     hints = get_type_hints(options)
-    names: list[str] = []
     for one in fields(options):
-        hint = hints[one.name]
-        if one.metadata.get("positional"):
-            continue
-        if is_dataclass(hint):
-            names += flag_names(hint)  # type: ignore[arg-type]
-        else:
-            names += [f"--{flag_name(one.name)}", *one.metadata.get("also", ())]
-    return names
+        if is_dataclass(hints[one.name]):
+            yield from flag_fields(hints[one.name])
+        elif not one.metadata.get("positional"):
+            yield one
+
+
+def flag_names(options: type) -> list[str]:
+    """Every word that is a flag of `options`."""
+    each = ((f"--{flag_name(one.name)}", *one.metadata.get("also", ())) for one in flag_fields(options))
+    return [name for names in each for name in names]
 
 
 def placed_names(options: type) -> list[str]:
@@ -116,12 +113,14 @@ def default_of(one: "Field[Any]") -> Any:
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
+def given_names(options: Any) -> list[str]:
+    """The fields of `options` that differ from their defaults."""
+    return [one.name for one in fields(options) if getattr(options, one.name) != default_of(one)]
+
+
 def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> None:
     meta, default = one.metadata, default_of(one)
-    names = [f"--{flag_name(one.name)}"]
-    if meta.get("short"):
-        names.insert(0, meta["short"])
-    names += meta.get("also", ())
+    names = [*filter(None, [meta.get("short")]), f"--{flag_name(one.name)}", *meta.get("also", ())]
     settings: dict[str, Any] = {"help": _help(meta["help"], default), "dest": one.name, "default": default}
     if meta.get("choices"):
         settings["choices"] = meta["choices"]
@@ -133,8 +132,8 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
         settings |= {"action": "append", "type": key_values, "metavar": "KEY=VALUE", "default": None}
     elif get_origin(_plain(hint)) is tuple:
         kind = get_args(_plain(hint))[0]
-        settings |= {"type": kind, "metavar": meta.get("metavar") or _NAMES[kind], "default": None}
-        settings |= {"nargs": meta["words"]} if meta.get("words") else {"action": "append"}
+        metavar = meta.get("metavar") or _NAMES[kind]
+        settings |= {"action": "append", "type": kind, "metavar": metavar, "default": None}
     else:
         kind = _plain(hint)
         settings["type"] = kind
@@ -183,8 +182,6 @@ def _is_mapping(hint: Any) -> bool:
 
 def _help(text: str, default: Any) -> str:
     shown = text.replace("%", "%%")
-    return shown if default in (None, False, (), {}, "") else f"{shown} (default: {_yes_no(default)})"
-
-
-def _yes_no(value: Any) -> str:
-    return "yes" if value is True else str(value)
+    return (
+        shown if default in (None, False, (), {}, "") else f"{shown} (default: {'yes' if default is True else default})"
+    )

@@ -6,7 +6,7 @@ is shown at the speed at which it was written, both from one start: the race as 
 
 from dataclasses import dataclass, field
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -16,11 +16,9 @@ from rich.text import Text
 
 from outdraft.cli.console import has_style
 from outdraft.cli.streamed import Colours, paint
+from outdraft.engine.callers.result import Chunk
 from outdraft.engine.llm import LLM
 from outdraft.options.params import SamplingParams
-
-if TYPE_CHECKING:
-    from outdraft.engine.callers.result import Chunk
 
 WIDE = 100  # columns from which two panes fit
 WARM = 64  # tokens of another text before the race
@@ -35,7 +33,7 @@ class RaceRunner:
     prompt: str
     colours: Colours
     marks: bool  # no colours: accepted drafts in brackets
-    recorded: "list[tuple[float, Chunk]]"  # seconds since the request began, and what came then
+    recorded: list[tuple[float, Chunk]]  # seconds since the request began, and what came then
     written: Text = field(default_factory=Text)
     piece: Text = field(default_factory=Text)  # what the last pass added
     seconds: float = 0.0
@@ -52,7 +50,6 @@ class RaceRunner:
         return self.recorded[self.num_passes][0]
 
     def advance(self) -> None:
-        """Show one piece more."""
         self.seconds, chunk = self.recorded[self.num_passes]
         self.num_tokens += len(chunk.token_ids)
         self.num_passes += 1
@@ -86,17 +83,13 @@ def race(
             assert llm.tokenizer is not None
             llm.generate(given, SamplingParams(max_tokens=WARM))  # what is done once is done, and each drafter tried
             llm.forget()  # what was written of it before would be copied
-            recorded = _record(llm, given, params)
+            began = perf_counter()
+            recorded = [(perf_counter() - began, chunk) for chunk in llm.stream(given, params)]
             runners.append(RaceRunner(title, prompt, Colours(llm.tokenizer), not has_style(console), recorded))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:
         _side_by_side(console, runners)
     else:
         _in_turn(console, runners)
-
-
-def _record(llm: LLM, given: Any, params: SamplingParams) -> "list[tuple[float, Chunk]]":
-    began = perf_counter()
-    return [(perf_counter() - began, chunk) for chunk in llm.stream(given, params)]
 
 
 def _side_by_side(console: Console, runners: list[RaceRunner]) -> None:
@@ -107,16 +100,12 @@ def _side_by_side(console: Console, runners: list[RaceRunner]) -> None:
             for runner in runners:
                 while not runner.finished and runner.due <= clock:
                     runner.advance()
-            live.update(_grid(runners), refresh=True)
+            grid = Table.grid(expand=True, padding=(0, 1))
+            for _ in runners:
+                grid.add_column(ratio=1)
+            grid.add_row(*(runner.panel() for runner in runners))
+            live.update(grid, refresh=True)
             sleep(REDRAW)
-
-
-def _grid(runners: list[RaceRunner]) -> Table:
-    grid = Table.grid(expand=True, padding=(0, 1))
-    for _ in runners:
-        grid.add_column(ratio=1)
-    grid.add_row(*(runner.panel() for runner in runners))
-    return grid
 
 
 def _in_turn(console: Console, runners: list[RaceRunner]) -> None:

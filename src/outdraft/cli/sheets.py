@@ -21,13 +21,13 @@ def show_sheet(console: Console, sheet: Sheet) -> None:
     for name in sheet.columns:
         table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True)
     for row in sheet.rows:
-        table.add_row(*(_cell(cell) for cell in row))
+        table.add_row(*(Text(cell, style=_STYLES.get(cell.split(",")[0], "")) for cell in row))
     table.width = console.measure(table, options=console.options.update(max_width=1000)).maximum
     console.print(title)
     console.print(table, crop=False)  # a narrow terminal may fold a line, but no figure is cut off
     for note in sheet.notes:
         style = "bold red" if "FAILED" in note else "yellow" if "INCONCLUSIVE" in note else "dim"
-        console.print(note, style=style, markup=False, highlight=False)
+        console.print(note, style=style, markup=False)
     console.print()
 
 
@@ -37,7 +37,3 @@ def write_sheets(stem: Path, sheets: Seq[Sheet]) -> list[Path]:
     for end, text in texts.items():
         stem.with_suffix(end).write_text(text, encoding="utf-8")
     return [stem.with_suffix(end) for end in texts]
-
-
-def _cell(text: str) -> Text:
-    return Text(text, style=_STYLES.get(text.split(",")[0], ""))

@@ -9,18 +9,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from outdraft.cli.console import STYLES
+from outdraft.cli.console import STYLES, say
 from outdraft.codecs.codec import Codec
 from outdraft.core.events import Source, StepEvent, StepTimes
+from outdraft.engine.callers.result import Chunk
 from outdraft.engine.stats import RequestStats
-
-if TYPE_CHECKING:
-    from outdraft.engine.callers.result import Chunk
 
 
 class Colours:
@@ -31,7 +28,7 @@ class Colours:
         self._waiting: deque[tuple[str, Source]] = deque()  # one character each
         self._last = Source.PLAIN
 
-    def take(self, chunk: "Chunk") -> list[tuple[str, Source]]:
+    def take(self, chunk: Chunk) -> list[tuple[str, Source]]:
         """The chunk's text in runs of one source."""
         for token, source in zip(chunk.token_ids, chunk.sources, strict=True):
             self._last = source
@@ -80,7 +77,7 @@ def paint(runs: Iterable[tuple[str, Source]], *, marks: bool = False) -> Text:
     return painted
 
 
-def painted(chunks: "Iterable[Chunk]", codec: Codec[str] | None) -> "Iterator[tuple[Chunk, Text]]":
+def painted(chunks: Iterable[Chunk], codec: Codec[str] | None) -> Iterator[tuple[Chunk, Text]]:
     """Each chunk beside its text in colours, which a codec tells."""
     colours = None if codec is None else Colours(codec)
     for chunk in chunks:
@@ -99,10 +96,9 @@ class Tally:
 
     @property
     def stats(self) -> RequestStats:
-        """Of what was written so far."""
         return self._counted if self._told is None else self._told
 
-    def add(self, chunk: "Chunk") -> None:
+    def add(self, chunk: Chunk) -> None:
         accepted = sum(source == Source.ACCEPTED for source in chunk.sources)
         rejected = Source.RECOVERED in chunk.sources
         now = perf_counter()
@@ -121,14 +117,13 @@ class Tally:
         self._first = now if self._first is None else self._first
 
     def show(self, console: Console) -> None:
-        """All figures, in two lines."""
-        console.print(str(self.stats), markup=False, soft_wrap=True)
+        say(console, str(self.stats))
         first = [f"the first token after {self._first - self._began:.2f} s"] if self._first is not None else []
         rates = " ".join(f"{rate:.2f}" for rate in self._counted.acceptance_by_position)
         console.print("; ".join([*first, *([f"accepted by position: {rates}"] if rates else [])]))
 
 
-def write_stream(console: Console, pieces: "Iterable[tuple[Chunk, Text]]", *, colour: bool) -> Tally:
+def write_stream(console: Console, pieces: Iterable[tuple[Chunk, Text]], *, colour: bool) -> Tally:
     """Write a text as it comes; its figures."""
     tally = Tally()
     for chunk, text in pieces:

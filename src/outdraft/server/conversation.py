@@ -17,7 +17,7 @@ from outdraft.engine.callers.result import Result
 from outdraft.options.errors import ModelLoadError, RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.options.shown import shown
-from outdraft.server.errors import ApiError, clean, told
+from outdraft.server.errors import ApiError, clean, told, wrong_field
 from outdraft.server.grammar import ToolsAsked, bound, tools_asked
 from outdraft.server.parsers.message import MessageReader, Thoughts, special_marks
 from outdraft.server.parsers.thinking import ReasoningFormat, ThinkingReader
@@ -41,14 +41,12 @@ class Conversation:
     marks: dict[int, str]  # special tokens that the readers need, id to text
 
     def reader(self) -> MessageReader:
-        """A new reader, which takes one answer apart."""
         tools = self.tools
         calls = None if tools is None else tools.format.reads(tools.names, opened=bool(tools.opening))
         many = tools is None or tools.many
         return MessageReader(self.codec, marks=self.marks, thinking=self._thinking(), calls=calls, many=many)
 
     def num_reasoning_tokens(self, results: Seq[Result]) -> int:
-        """Tokens of thoughts in all answers together."""
         if self.reasoning is None:
             return 0
         texts = [text for one in results for text in one.outputs]
@@ -103,7 +101,7 @@ def _refuse_unknown(body: ChatRequest, parts: PromptParts) -> None:
             if part.type not in parts.known:
                 place = f"messages.{i}.content.{j}"
                 told = f"{place}={shown(part.model_dump())}: {parts.refusal(part.type, 'server')}"
-                raise ApiError(400, told, param=place, code="invalid_value")
+                raise wrong_field(told, place, code="invalid_value")
 
 
 def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None, messages: Seq[Message]) -> ChatPrompt:
@@ -123,19 +121,17 @@ def _placed(error: ApiError, body: ChatRequest) -> ApiError:
     for name in body.chat_template_kwargs or ():
         if error.message.startswith((f"{name:.100}:", f"{name:.100}=")):
             place = "chat_template_kwargs"
-            return ApiError(400, f"{place}.{error.message}", param=f"{place}.{name:.100}")
-    return error if error.param in ChatRequest.model_fields else ApiError(400, error.message, param="messages")
+            return wrong_field(f"{place}.{error.message}", f"{place}.{name:.100}")
+    return error if error.param in ChatRequest.model_fields else wrong_field(error.message, "messages")
 
 
 def _holds_tokens(service: Service, body: ChatRequest) -> bool:
     """Whether the name of a control token in a message is that token."""
     allowed, asked = service.settings.special_tokens_in_messages, body.special_tokens_in_messages
     if asked and allowed == "never":
-        raise ApiError(
-            400,
-            "special_tokens_in_messages: messages are text alone here, unless the server's operator "
-            "allows it with --special-tokens-in-messages asked",
-            param="special_tokens_in_messages",
+        raise wrong_field(
+            "special_tokens_in_messages: messages are text alone here, unless the server's operator allows it with "
+            "--special-tokens-in-messages asked"
         )
     return allowed == "always" if asked is None else asked
 
@@ -144,19 +140,15 @@ def _variables(body: ChatRequest, tools: ToolsAsked | None) -> dict[str, Any]:
     """Of the template; none that was not asked for."""
     variables = dict(body.chat_template_kwargs or {})
     if taken := [name for name in variables if name in _RESERVED]:
-        raise ApiError(
-            400, f"chat_template_kwargs holds {taken[0]}, which is a field of the request", param="chat_template_kwargs"
-        )
+        raise wrong_field(f"chat_template_kwargs holds {taken[0]}, which is a field of the request")
     if body.reasoning_effort is not None:
         variables["reasoning_effort"] = body.reasoning_effort
     if tools is not None:
         variables["tools"] = [tool.told() for tool in body.tools or ()]
     if body.continue_final_message and "add_generation_prompt" in body.model_fields_set and body.add_generation_prompt:
-        raise ApiError(
-            400,
-            "continue_final_message goes on with the last message, and add_generation_prompt begins a "
-            "new one: leave one out",
-            param="continue_final_message",
+        raise wrong_field(
+            "continue_final_message goes on with the last message, and add_generation_prompt begins a new one: leave "
+            "one out"
         )
     if not body.add_generation_prompt and not body.continue_final_message:
         variables["add_generation_prompt"] = False
@@ -168,13 +160,11 @@ def _template(service: Service, body: ChatRequest) -> ChatTemplate | None:
     if body.chat_template is None:
         return service.codec.chat_template
     if not service.settings.trust_request_chat_template:
-        raise ApiError(
-            400,
-            "chat_template: this server takes no template from a request, unless its operator allows "
-            "it with --trust-request-chat-template",
-            param="chat_template",
+        raise wrong_field(
+            "chat_template: this server takes no template from a request, unless its operator allows it with "
+            "--trust-request-chat-template"
         )
     try:
         return ChatTemplate(body.chat_template, service.codec.special_tokens)
     except ModelLoadError as error:
-        raise ApiError(400, f"chat_template: {clean(error)}", param="chat_template") from error
+        raise wrong_field(f"chat_template: {clean(error)}") from error

@@ -43,14 +43,17 @@ class ApiError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence for the client, on one line."""
         return " ".join(str(self).split())
 
     @property
     def body(self) -> dict[str, Any]:
-        """The JSON body, in OpenAI's shape."""
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+
+def wrong_field(message: str, name: str | None = None, *, code: str | None = None) -> ApiError:
+    """The answer to a request that a field spoils. `name`: of the field, where the message does not begin with it."""
+    return ApiError(400, message, param=name or _named(message), code=code)
 
 
 def clean(error: BaseException) -> str:
@@ -64,7 +67,7 @@ def told(error: BaseException) -> ApiError:
         case ApiError():
             return error
         case BusyError():
-            return ApiError(503, clean(error), code="overloaded", headers={"Retry-After": "1"})
+            return overloaded(clean(error))
         case RequestError():
             return ApiError(400, clean(error), param=_named(str(error)))
         case CapabilityError() if str(error) == STOPPED:
@@ -74,6 +77,11 @@ def told(error: BaseException) -> ApiError:
         case OutdraftError():
             return ApiError(500, f"the answer broke off: {clean(error)}", code="decoding")
     return ApiError(500, f"the server met an unexpected {type(error).__name__}; its log has the details", code="defect")
+
+
+def overloaded(message: str) -> ApiError:
+    """The answer of a server that has too much to do."""
+    return ApiError(503, message, code="overloaded", headers={"Retry-After": "1"})
 
 
 def draining(what: str) -> ApiError:

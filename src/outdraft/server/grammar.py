@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from outdraft.codecs.grammar.spelling import laid_out, slashed
 from outdraft.options.near_miss import near_miss
 from outdraft.options.structured import StructuredOutputsParams
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.parsers.thinking import ThinkingReader
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat, literal
 from outdraft.server.schema.chat import ChatRequest, ToolChoice
@@ -32,7 +32,6 @@ class ToolsAsked:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the functions."""
         return frozenset(one.name for one in self.functions)
 
     @property
@@ -50,45 +49,29 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
     names = [tool.function.name for tool in tools]
     if len({*names}) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise ApiError(400, f"tools: {twice} stands there twice: each function has a name of its own", param="tools")
+        raise wrong_field(f"tools: {twice} stands there twice: each function has a name of its own")
     if choice == "none" or (choice == "auto" and not tools):
         return None
+    wanted = choice.function.name if isinstance(choice, ToolChoice) else None
     if not tools:
-        raise ApiError(
-            400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called", param="tool_choice"
-        )
-    if isinstance(choice, ToolChoice) and choice.function.name not in names:
+        asked = choice if wanted is None else wanted
+        raise wrong_field(f"tool_choice={asked} needs tools: send the functions that may be called")
+    if wanted is not None and wanted not in names:
         known = ", ".join(names)
         known = known if len(known) <= _SHOWN else f"{known[:_SHOWN]}..."
-        raise ApiError(
-            400,
-            f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
-            f"tools are {known}",
-            param="tool_choice",
-        )
+        raise wrong_field(f"tool_choice names {wanted!r}{near_miss(wanted, names)}; the tools are {known}")
     if written is None:
-        raise ApiError(
-            400,
-            "tools: it is not known how this model writes calls; the server's operator says it with --tool-call-parser",
-            param="tools",
+        raise wrong_field(
+            "tools: it is not known how this model writes calls; the server's operator says it with --tool-call-parser"
         )
-    named = (one.function for one in tools)
-    functions = tuple(
-        FunctionAsked(name=one.name, parameters=one.parameters or {})
-        for one in named
-        if not isinstance(choice, ToolChoice) or one.name == choice.function.name
-    )
+    functions = [one.function for one in tools if wanted in (None, one.function.name)]
     return ToolsAsked(
         format=written,
-        functions=functions,
+        functions=tuple(FunctionAsked(name=one.name, parameters=one.parameters or {}) for one in functions),
         is_required=choice != "auto",
         is_strict=any(one.function.strict for one in tools),
-        many=body.parallel_tool_calls is not False and not isinstance(choice, ToolChoice),
+        many=body.parallel_tool_calls is not False and wanted is None,
     )
-
-
-def _shown(choice: str | ToolChoice) -> str:
-    return choice if isinstance(choice, str) else choice.function.name
 
 
 def bound(
@@ -104,37 +87,30 @@ def bound(
             return form
         rest, rules = "answer", [_answer(form)]
     else:
-        rest, rules = _with_calls(tools.format, tools, form, field)
+        rest, rules = _with_calls(tools, form, field)
     if thinking is not None and thinks:
         rest, rules = f"thought ({rest})", [*rules, thinking.rules()]
     return StructuredOutputsParams(grammar="\n".join([f"start: {rest}", *rules]) + "\n")
 
 
-def _with_calls(
-    written: ToolFormat, tools: ToolsAsked, form: StructuredOutputsParams | None, field: str
-) -> tuple[str, list[str]]:
-    functions: tuple[FunctionAsked, ...] = tools.functions
+def _with_calls(tools: ToolsAsked, form: StructuredOutputsParams | None, field: str) -> tuple[str, list[str]]:
+    written, functions = tools.format, tools.functions
     if tools.is_required:
         if form is not None:
-            raise ApiError(
-                400, f"tool_choice asks for a call, and {field} for another text: leave one out", param="tool_choice"
-            )
+            raise wrong_field(f"tool_choice asks for a call, and {field} for another text: leave one out")
         return "calls", [written.calls(functions, many=tools.many)]
     if form is None:
         rules = written.perhaps_calls(functions, many=tools.many)
         if rules is None:
-            raise ApiError(
-                400,
-                "strict: a call that the model is free to make is not bound to its schema in the "
-                f"format {written.name}: send tool_choice required, or leave strict out",
-                param="tools",
+            raise wrong_field(
+                "strict: a call that the model is free to make is not bound to its schema in the format "
+                f"{written.name}: send tool_choice required, or leave strict out",
+                "tools",
             )
         return "calls", [rules]
     if written.opening:
-        raise ApiError(
-            400,
-            f"{field} and tools do not go together in the format {written.name}, unless tool_choice is none",
-            param=field,
+        raise wrong_field(
+            f"{field} and tools do not go together in the format {written.name}, unless tool_choice is none"
         )
     return "calls | answer", [written.calls(functions, many=tools.many), _answer(form)]
 
@@ -148,9 +124,8 @@ def _answer(form: StructuredOutputsParams) -> str:
             return "answer: " + " | ".join(map(literal, form.choice or ()))
         case "regex":
             return f"answer: /{slashed(form.regex or '')}/"
-    raise ApiError(
-        400,
-        "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or "
-        "leave tools out and thinking off",
-        param="structured_outputs",
+    raise wrong_field(
+        "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or leave tools out "
+        "and thinking off",
+        "structured_outputs",
     )

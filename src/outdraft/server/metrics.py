@@ -8,6 +8,7 @@ writes several at once: `inter_token_latency_seconds` is the gap between two rou
     asked_at ---- queue ---- first pass ---- prefill ---- first token ---- decode ---- last token
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from outdraft.core.cache import PAGE
 from outdraft.core.decisions import Decisions
 from outdraft.core.events import StepEvent, step_times
 from outdraft.core.sequence import Sequence
+from outdraft.engine.adapting.adapting import Adapting
 from outdraft.engine.loop import Engine
 from outdraft.engine.plain_pass import plain_pass
 from outdraft.options.errors import CapabilityError
@@ -28,6 +30,18 @@ _LONG = (0.01, 0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 20, 30, 60, 120,
 _COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 _REASONS = ("stop", "length", "timeout", "abort", "error")
 _ENDED = {"cancelled": "abort", None: "error"}  # vLLM's words for the engine's
+_ADAPT_NUMBERS = {
+    "version": "version of the draft that serves; 0: the one of the beginning",
+    "requests_kept": "requests written to disk since the start, of all tenants",
+    "rounds": "rounds observed of the version that serves",
+    "frozen": "1 while nothing is learned",
+}
+_ADAPT_RATES = {
+    "acceptance": "guesses accepted of those reached, by position from 0; a moving average",
+    "marginal_acceptance": "mean of p(guess) over the largest p, by position from 0; a moving average",
+    "hazards": "guesses rejected of those reached, by position from 0, of all rounds observed of this version",
+    "first_rejection": "rounds whose first rejection fell on this position, from 0, of the same",
+}
 
 
 class Instruments:
@@ -36,71 +50,58 @@ class Instruments:
     def __init__(self, model_name: str) -> None:
         self.registry = CollectorRegistry()
         self._name = model_name
-        self.running = self._gauge("num_requests_running", "texts that are being read or written")
-        self.waiting = self._gauge("num_requests_waiting", "texts that wait for a seat or for memory")
-        self.cache_usage = self._gauge("kv_cache_usage_perc", "share of the key/value cache in use, 0 to 1")
-        self.prompt_tokens = self._counter("prompt_tokens", "prompt tokens of texts that have begun")
-        self.generation_tokens = self._counter("generation_tokens", "tokens written")
-        self.prefix_queries = self._counter("prefix_cache_queries", "prompt tokens looked for among earlier texts")
-        self.prefix_hits = self._counter("prefix_cache_hits", "prompt tokens taken over from earlier texts")
-        self.preemptions = self._counter("num_preemptions", "times that a text gave back its memory")
-        self._success = Counter(
-            f"{_PREFIX}request_success",
-            "texts that are over",
-            ("model_name", "finished_reason"),
-            registry=self.registry,
+        gauge, counter, histogram = self._gauge, self._counter, self._histogram
+        self.running = gauge("num_requests_running", "texts that are being read or written")
+        self.waiting = gauge("num_requests_waiting", "texts that wait for a seat or for memory")
+        self.cache_usage = gauge("kv_cache_usage_perc", "share of the key/value cache in use, 0 to 1")
+        self.prompt_tokens = counter("prompt_tokens", "prompt tokens of texts that have begun")
+        self.generation_tokens = counter("generation_tokens", "tokens written")
+        self.prefix_queries = counter("prefix_cache_queries", "prompt tokens looked for among earlier texts")
+        self.prefix_hits = counter("prefix_cache_hits", "prompt tokens taken over from earlier texts")
+        self.preemptions = counter("num_preemptions", "times that a text gave back its memory")
+        success = self._counters("request_success", "texts that are over", "finished_reason")
+        self.success = {reason: success.labels(model_name, reason) for reason in _REASONS}
+        self.num_drafts = counter("spec_decode_num_drafts", "rounds with a draft")
+        self.draft_tokens = counter("spec_decode_num_draft_tokens", "tokens drafted")
+        self.accepted_tokens = counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
+        self._per_position = self._counters(
+            "spec_decode_num_accepted_tokens_per_pos", "drafted tokens accepted, by position from 0", "position"
         )
-        self.success = {reason: self._success.labels(model_name, reason) for reason in _REASONS}
-        self.num_drafts = self._counter("spec_decode_num_drafts", "rounds with a draft")
-        self.draft_tokens = self._counter("spec_decode_num_draft_tokens", "tokens drafted")
-        self.accepted_tokens = self._counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
-        self._per_position = Counter(
-            f"{_PREFIX}spec_decode_num_accepted_tokens_per_pos",
-            "drafted tokens accepted, by position from 0",
-            ("model_name", "position"),
-            registry=self.registry,
+        self._drafts_by = self._counters(
+            "spec_decode_num_drafts_by_method", "rounds with a draft, by who drafted", "method"
         )
-        self._by_method = {
-            name: Counter(f"{_PREFIX}{name}_by_method", told, ("model_name", "method"), registry=self.registry)
-            for name, told in (
-                ("spec_decode_num_drafts", "rounds with a draft, by who drafted"),
-                ("spec_decode_num_accepted_tokens", "drafted tokens accepted, by who drafted them"),
-            )
-        }
-        self.compared = self._counter("spec_decode_compared_seconds", "seconds of passes compared with plain decoding")
-        self.plain = self._counter("spec_decode_plain_seconds", "seconds of plain decoding in their place, estimated")
-        self.speedup = self._gauge("estimated_speedup", "the latter over the former; nan before any was compared")
+        self._accepted_by = self._counters(
+            "spec_decode_num_accepted_tokens_by_method", "drafted tokens accepted, by who drafted them", "method"
+        )
+        self.compared = counter("spec_decode_compared_seconds", "seconds of passes compared with plain decoding")
+        self.plain = counter("spec_decode_plain_seconds", "seconds of plain decoding in their place, estimated")
+        self.speedup = gauge("estimated_speedup", "the latter over the former; nan before any was compared")
         self.speedup.set(float("nan"))
-        self.first_token = self._histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
-        self.gap = self._histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
-        self.token_gap = self._histogram(
+        self.first_token = histogram("time_to_first_token_seconds", "from the call to the first token", _FIRST)
+        self.gap = histogram("inter_token_latency_seconds", "gap between two rounds that wrote tokens", _SHORT)
+        self.token_gap = histogram(
             "inter_token_latency_per_token_seconds", "the same for each token; 0 for those that came together", _SHORT
         )
-        self.per_output = self._histogram(
+        self.per_output = histogram(
             "request_time_per_output_token_seconds", "mean of a text's tokens after its first", _SHORT
         )
-        self.whole = self._histogram("e2e_request_latency_seconds", "from the call to the end", _LONG)
-        self.queued = self._histogram("request_queue_time_seconds", "from the call to the first pass", _LONG)
-        self.prefill = self._histogram("request_prefill_time_seconds", "from the first pass to the first token", _LONG)
-        self.decode = self._histogram("request_decode_time_seconds", "from the first token to the last", _LONG)
-        self.inference = self._histogram(
-            "request_inference_time_seconds", "from the first pass to the last token", _LONG
-        )
-        self.prompt_sizes = self._histogram("request_prompt_tokens", "prompt tokens of a text", _COUNTS)
-        self.written_sizes = self._histogram("request_generation_tokens", "tokens written of a text", _COUNTS)
-        self.asked_sizes = self._histogram("request_params_max_tokens", "the most tokens a text might have", _COUNTS)
-        self.pass_tokens = self._histogram(
+        self.whole = histogram("e2e_request_latency_seconds", "from the call to the end", _LONG)
+        self.queued = histogram("request_queue_time_seconds", "from the call to the first pass", _LONG)
+        self.prefill = histogram("request_prefill_time_seconds", "from the first pass to the first token", _LONG)
+        self.decode = histogram("request_decode_time_seconds", "from the first token to the last", _LONG)
+        self.inference = histogram("request_inference_time_seconds", "from the first pass to the last token", _LONG)
+        self.prompt_sizes = histogram("request_prompt_tokens", "prompt tokens of a text", _COUNTS)
+        self.written_sizes = histogram("request_generation_tokens", "tokens written of a text", _COUNTS)
+        self.asked_sizes = histogram("request_params_max_tokens", "the most tokens a text might have", _COUNTS)
+        self.pass_tokens = histogram(
             "iteration_tokens_total", "prompt tokens read and tokens written, of one pass", _COUNTS
         )
 
     def drafted(self, method: str, num_accepted: int) -> None:
-        """A round with a draft of this method."""
-        for name, count in (("spec_decode_num_drafts", 1), ("spec_decode_num_accepted_tokens", num_accepted)):
-            self._by_method[name].labels(self._name, method).inc(count)
-
-    def accepted_at(self, position: int) -> None:
-        """A draft token at this position, from 0, was accepted."""
-        self._per_position.labels(self._name, str(position)).inc()
+        self._drafts_by.labels(self._name, method).inc()
+        self._accepted_by.labels(self._name, method).inc(num_accepted)
+        for position in range(num_accepted):
+            self._per_position.labels(self._name, str(position)).inc()
 
     def _gauge(self, name: str, told: str) -> Gauge:
         return Gauge(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry).labels(self._name)
@@ -108,9 +109,38 @@ class Instruments:
     def _counter(self, name: str, told: str) -> Counter:
         return Counter(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry).labels(self._name)
 
+    def _counters(self, name: str, told: str, label: str) -> Counter:
+        """One for each value of `label`."""
+        return Counter(f"{_PREFIX}{name}", told, ("model_name", label), registry=self.registry)
+
     def _histogram(self, name: str, told: str, buckets: tuple[float, ...]) -> Histogram:
         made = Histogram(f"{_PREFIX}{name}", told, ("model_name",), registry=self.registry, buckets=buckets)
         return made.labels(self._name)
+
+
+class AdaptInstruments:
+    """Of a draft that learns, set when they are asked for. `name`: what answers call the model.
+
+    Only of requests without a tenant's name: how a tenant's draft fares is not for others to see.
+    """
+
+    def __init__(self, registry: CollectorRegistry, name: str, adapting: Adapting) -> None:
+        self._name, self._adapting = name, adapting
+
+        def gauges(of_each: Mapping[str, str], *labels: str) -> dict[str, Gauge]:
+            named = {one: f"{_PREFIX}adapt_{one}" for one in of_each}
+            return {one: Gauge(named[one], of_each[one], labels, registry=registry) for one in of_each}
+
+        self._numbers = gauges(_ADAPT_NUMBERS, "model_name")
+        self._rates = gauges(_ADAPT_RATES, "model_name", "position")
+
+    def update(self) -> None:
+        status = self._adapting.status()
+        for name, gauge in self._numbers.items():
+            gauge.labels(self._name).set(float(status[name]))
+        for name, gauge in self._rates.items():
+            for position, rate in enumerate(status[name]):
+                gauge.labels(self._name, str(position)).set(rate)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +165,6 @@ class EngineWatch:
         self._seconds = self._plain = 0.0  # of passes compared with plain decoding, and estimated of it
 
     def asked(self, seq: Sequence, now: float) -> None:
-        """A request has been queued."""
         self._texts[seq.id] = _Text(seq=seq, asked=now if seq.asked_at is None else seq.asked_at)
         self._to.prompt_sizes.observe(seq.prompt_len)
         self._to.asked_sizes.observe(seq.room)
@@ -148,7 +177,10 @@ class EngineWatch:
         """A pass: what it read, wrote and drafted. A slice's pass counts when it is over, but began with the first."""
         for one in decisions.each:
             if (text := self._texts.get(one.seq_id)) is not None and text.began is None:
-                self._begin(text, now - seconds)
+                text.began = now - seconds
+                self._to.queued.observe(max(0.0, text.began - text.asked))
+                self._to.prefix_queries.inc(text.seq.prompt_len)
+                self._to.prefix_hits.inc(text.seq.num_taken_over)
         if not events:
             return
         size = 0
@@ -188,12 +220,6 @@ class EngineWatch:
         self._to.preemptions.inc(text.seq.num_preempted - text.num_preempted)
         text.num_preempted = text.seq.num_preempted
 
-    def _begin(self, text: _Text, began: float) -> None:
-        text.began = began
-        self._to.queued.observe(max(0.0, began - text.asked))
-        self._to.prefix_queries.inc(text.seq.prompt_len)
-        self._to.prefix_hits.inc(text.seq.num_taken_over)
-
     def _write(self, text: _Text, event: StepEvent, now: float) -> None:
         self._to.generation_tokens.inc(len(event.tokens))
         if text.first is None:
@@ -213,8 +239,6 @@ class EngineWatch:
         self._to.draft_tokens.inc(event.num_draft_tokens)
         self._to.accepted_tokens.inc(event.num_accepted)
         self._to.drafted(event.drafted_by, event.num_accepted)
-        for position in range(event.num_accepted):
-            self._to.accepted_at(position)
 
     def _compare(self, events: Seq[StepEvent]) -> None:
         """What plain decoding would have taken for the tokens of this pass, by what its passes were measured to take.

@@ -9,24 +9,6 @@ from typing import Any
 
 from fastapi import FastAPI
 
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "additionalProperties": False,
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "additionalProperties": False,
-            "properties": {
-                "message": {"type": "string", "minLength": 1},
-                "type": {"type": "string", "minLength": 1},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
 _ERRORS = {
     400: "What was sent cannot be used; the message names the field",
     401: "The key is missing, or not known",
@@ -38,15 +20,10 @@ _ERRORS = {
     500: "The answer broke off",
     503: "Too much is under way, or the server is about to end",
 }
-_USAGE = {
-    "type": "object",
-    "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
-    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
-}
 
 
 def _choices(*required: str) -> dict[str, Any]:
-    fields = {"index": {"type": "integer"}, "finish_reason": {"type": ["string", "null"]}}
+    fields = {"index": _COUNT, "finish_reason": _PERHAPS}
     entry = {"type": "object", "required": ["index", "finish_reason", *required], "properties": fields}
     return {"choices": {"type": "array", "items": entry}, "usage": _USAGE}
 
@@ -57,16 +34,24 @@ def _table(kind: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"type": "object", "required": [*named], "properties": named}
 
 
-_TEXT, _NUMBER, _IDS = {"type": "string"}, {"type": "number"}, {"type": "array", "items": {"type": "integer"}}
-_MODEL = _table("model", id=_TEXT, created={"type": "integer"}, owned_by=_TEXT)
+def _closed(**fields: Any) -> dict[str, Any]:
+    """A table that has these fields, and no others."""
+    return {**_table(**fields), "additionalProperties": False}
+
+
+_SAID, _PERHAPS, _COUNT = {"type": "string", "minLength": 1}, {"type": ["string", "null"]}, {"type": "integer"}
+_ERROR = _closed(error=_closed(message=_SAID, type=_SAID, param=_PERHAPS, code=_PERHAPS))
+_USAGE = _table(prompt_tokens=_COUNT, completion_tokens=_COUNT, total_tokens=_COUNT)
+_TEXT, _NUMBER, _IDS = {"type": "string"}, {"type": "number"}, {"type": "array", "items": _COUNT}
+_MODEL = _table("model", id=_TEXT, created=_COUNT, owned_by=_TEXT)
 _STATE = _table(status={"enum": ["ready", "draining"]})
-_HEADED = {"id": _TEXT, "created": {"type": "integer"}, "model": _TEXT}
+_HEADED = {"id": _TEXT, "created": _COUNT, "model": _TEXT}
 _REPLIES: Mapping[str, dict[str, Any]] = {
     "/v1/completions": _table("text_completion", **_HEADED, **_choices("text")),
     "/v1/chat/completions": _table("chat.completion", **_HEADED, **_choices("message")),
     "/v1/responses": _table("response", id=_TEXT, status=_TEXT, output={"type": "array"}),
     "/inference/v1/generate": _table(request_id=_TEXT, model=_TEXT, **_choices("token_ids")),
-    "/tokenize": _table(count={"type": "integer"}, max_model_len={"type": "integer"}, tokens=_IDS),
+    "/tokenize": _table(count=_COUNT, max_model_len=_COUNT, tokens=_IDS),
     "/detokenize": _table(prompt=_TEXT),
     "/v1/models": _table("list", data={"type": "array", "items": _MODEL}),
     "/v1/models/{model}": _MODEL,

@@ -14,25 +14,19 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from outdraft.server.connection import error_reply
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import ApiError, overloaded
 from outdraft.server.settings import ServerSettings
 
 LONGEST_HEAD = 64 * 1024  # bytes of the request line and the headers, the empty line included
 _LINGERS = 2.0  # seconds
 _AUTHORITY = re.compile(rb"https?://[^/?]+", re.IGNORECASE)  # before the path, in a target that is absolute
 _FRAMING = {b"content-length", b"transfer-encoding"}
-
-
-def protocol_of(settings: ServerSettings) -> Callable[..., asyncio.Protocol]:
-    """What uvicorn makes for each connection."""
-    return partial(LimitedProtocol, settings=settings)
 
 
 class LimitedProtocol(H11Protocol):
@@ -51,14 +45,7 @@ class LimitedProtocol(H11Protocol):
         self._lingering = Lingering(transport, self._lingers)
         super().connection_made(self._lingering)  # type: ignore[arg-type]
         if len(self.connections) > self._settings.max_connections:
-            self._refuse(
-                ApiError(
-                    503,
-                    "the server has as many connections as it takes: come later",
-                    code="overloaded",
-                    headers={"Retry-After": "1"},
-                )
-            )
+            self._refuse(overloaded("the server has as many connections as it takes: come later"))
             return
         self._watch()
 
@@ -90,21 +77,12 @@ class LimitedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """What h11 cannot read."""
         if self.conn.is_too_large:
-            self._refuse(
-                ApiError(
-                    431,
-                    f"the head of the request is larger than {LONGEST_HEAD} bytes: send fewer or "
-                    "shorter headers, and the rest in the body",
-                )
-            )
-        else:
-            self._refuse(
-                ApiError(
-                    400,
-                    "this is no request of HTTP/1.1 that can be read: look at its first line, its "
-                    "headers, and the length or the chunks of its body",
-                )
-            )
+            told = f"the head of the request is larger than {LONGEST_HEAD} bytes"
+            self._refuse(ApiError(431, f"{told}: send fewer or shorter headers, and the rest in the body"))
+            return
+        told = "this is no request of HTTP/1.1 that can be read"
+        cure = "look at its first line, its headers, and the length or the chunks of its body"
+        self._refuse(ApiError(400, f"{told}: {cure}"))
 
     def _watch(self) -> None:
         """One timer for each thing that is waited for; it does not begin anew with every byte."""
@@ -130,14 +108,9 @@ class LimitedProtocol(H11Protocol):
 
     def _head_is_late(self) -> None:
         if self.conn.trailing_data[0]:
-            self._refuse(
-                ApiError(
-                    408,
-                    f"the head of the request did not come within {self._settings.head_timeout:g} "
-                    "seconds: send it at once",
-                    code="head_too_slow",
-                )
-            )
+            seconds = f"{self._settings.head_timeout:g} seconds"
+            told = f"the head of the request did not come within {seconds}: send it at once"
+            self._refuse(ApiError(408, told, code="head_too_slow"))
         else:
             self.transport.close()
 
@@ -211,7 +184,6 @@ class Lingering:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Whether nothing more is written to it."""
         return self._closed is not None or self._transport.is_closing()
 
     def close(self) -> None:
@@ -225,6 +197,5 @@ class Lingering:
         self._closed = asyncio.get_running_loop().call_later(seconds, self._transport.close)
 
     def end(self) -> None:
-        """The connection is gone."""
         if self._closed is not None:
             self._closed.cancel()

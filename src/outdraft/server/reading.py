@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from outdraft.codecs.text import TextCodec
 from outdraft.codecs.tokenizer_file import SHRINKS
-from outdraft.server.errors import TOO_LONG, ApiError
+from outdraft.server.errors import TOO_LONG, wrong_field
 
 T = TypeVar("T")
 _SURE = 1 << 14  # characters; a shorter text is read
@@ -39,11 +39,10 @@ class LongTexts:
         if len(text) < _SURE or codec is None or not codec.spells_all:
             return
         if (least := fewest_tokens(len(text), codec.longest_token)) >= self._max_len:
-            raise ApiError(
-                400,
-                f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "
-                f"context holds {self._max_len}: shorten the prompt",
-                param=param,
+            raise wrong_field(
+                f"the prompt has {len(text)} characters, which are {least} tokens at least, and the context holds "
+                f"{self._max_len}: shorten the prompt",
+                param,
                 code=TOO_LONG,
             )
 

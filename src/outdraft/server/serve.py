@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp
 from outdraft.options.errors import ConfigError
 from outdraft.server.app import make_app
 from outdraft.server.listener import Listener
-from outdraft.server.protocol import protocol_of
+from outdraft.server.protocol import LimitedProtocol
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 from outdraft.server.upkeep import give_back_for_ever, prepare
@@ -116,7 +117,7 @@ def make_config(service: Service, **where: Any) -> uvicorn.Config:
 def _config(app: ASGIApp, settings: ServerSettings, **where: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol_of(settings),  # type: ignore[arg-type]
+        http=partial(LimitedProtocol, settings=settings),  # type: ignore[arg-type]
         ws="none",
         log_level="critical",
         access_log=False,

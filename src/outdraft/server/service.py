@@ -21,9 +21,8 @@ from outdraft.engine.requests.beside import check_size
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.options.limits import ALL_REFERENCES
 from outdraft.options.params import SamplingParams
-from outdraft.server.adapting import AdaptInstruments
-from outdraft.server.errors import ApiError, draining
-from outdraft.server.metrics import EngineWatch, Instruments
+from outdraft.server.errors import ApiError, draining, wrong_field
+from outdraft.server.metrics import AdaptInstruments, EngineWatch, Instruments
 from outdraft.server.parsers.found import Formats, find_formats
 from outdraft.server.reading import LongTexts
 from outdraft.server.schema.sampling import SamplingFields
@@ -47,19 +46,13 @@ class Service:
         self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
         self.reading = LongTexts(llm.config["max_model_len"])
         self.page_events = page_events(llm) if settings.kv_events else None
-        self._under_way = 0
+        self.num_under_way = 0  # requests that are being answered
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def name(self) -> str:
-        """What answers call the model."""
         return self.settings.served_model_name[0]
-
-    @property
-    def num_under_way(self) -> int:
-        """Requests that are being answered."""
-        return self._under_way
 
     @property
     def load(self) -> dict[str, float]:
@@ -95,29 +88,31 @@ class Service:
             raise draining("takes no new request")
         self.check_model(body.model)
         self._check_size(prompts, params)
-        self._begin()
+        most, asked_for = self.settings.max_tokens, params.max_tokens
+        self.num_under_way += 1
+        self._idle.clear()
         try:
             asked = {**body.beside(), **more}
             self._check_references(body, asked["references"])
-            asked["cache_salt"] = _joined(salt, asked["cache_salt"])
+            own = asked["cache_salt"]
+            asked["cache_salt"] = f"{salt}/{own or ''}" if salt or own else None
             asked["timeout"] = _least(self.settings.timeout, asked["timeout"])
             prompts = [await self._short(one, "prompt") for one in prompts]
             asked["negative_prompt"] = await self._short(asked["negative_prompt"], "negative_prompt")
             asked["references"] = [await self._short(one, "") for one in asked["references"] or ()]
+            limited = params if most is None else replace(params, max_tokens=_least(most, asked_for))
             return await self.llm.open(
-                prompts, self._limited(params), streams=bool(body.stream), stream_interval=self._interval(body), **asked
+                prompts, limited, streams=bool(body.stream), stream_interval=self._interval(body), **asked
             )
         except BaseException as error:
             self._end()
             if isinstance(error, CapabilityError) and self.state != "ready":  # it ended while the prompt was read
                 raise draining("takes no new request") from error
-            most, asked_for = self.settings.max_tokens, params.max_tokens
             if isinstance(error, RequestError) and "max_tokens" in str(error) and _least(most, asked_for) != asked_for:
                 raise RequestError(f"{error}; here an answer has at most {most} (the server's --max-tokens)") from error
             raise
 
     def close(self, answers: Answers) -> None:
-        """Nothing more is wanted of it."""
         answers.leave()
         self._end()
 
@@ -152,16 +147,12 @@ class Service:
         ids = await self.reading.read(len(text), self.llm.encode, text)
         return {"prompt_token_ids": list(ids)} if param == "prompt" else list(ids)
 
-    def _limited(self, params: SamplingParams) -> SamplingParams:
-        most = self.settings.max_tokens
-        return params if most is None else replace(params, max_tokens=_least(most, params.max_tokens))
-
     def _interval(self, body: SamplingFields) -> int:
         """Tokens of a streamed chunk; 0: what each pass has written."""
         if body.stream_interval is None:
             return self.settings.stream_interval
         if not body.stream:
-            raise ApiError(400, "stream_interval needs stream: true", param="stream_interval")
+            raise wrong_field("stream_interval needs stream: true")
         return body.stream_interval
 
     def _check_references(self, body: SamplingFields, references: Seq[str] | None) -> None:
@@ -169,28 +160,23 @@ class Service:
         if references and not self._quotes:
             name = "references" if body.references else "prediction"
             methods = ", ".join(self.speculation["methods"])
-            raise ApiError(
-                400,
-                f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it out",
-                param=name,
+            raise wrong_field(
+                f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it out"
             )
         check_size("references", sum(map(len, references or ())), ALL_REFERENCES, "characters")  # before they are read
 
     def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
         settings = self.settings
         if len(prompts) > settings.max_prompts:
-            raise ApiError(
-                400,
-                f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send "
-                "several requests",
-                param="prompt",
+            raise wrong_field(
+                f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send several "
+                "requests",
+                "prompt",
             )
         if len(prompts) * params.n > settings.max_texts:
-            raise ApiError(
-                400,
-                f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of "
-                "one request: send several requests",
-                param="n",
+            raise wrong_field(
+                f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of one request: send "
+                "several requests"
             )
         form = params.structured_outputs
         if form is not None and len(str(getattr(form, form.kind)).encode()) > settings.max_schema_bytes:
@@ -199,23 +185,15 @@ class Service:
                 "send a smaller one"
             )
 
-    def _begin(self) -> None:
-        self._under_way += 1
-        self._idle.clear()
-
     def _end(self) -> None:
-        self._under_way -= 1
-        if not self._under_way:
+        self.num_under_way -= 1
+        if not self.num_under_way:
             self._idle.set()
 
 
 def new_id(prefix: str) -> str:
     """An id that nothing else has."""
     return f"{prefix}{uuid4().hex}"
-
-
-def _joined(salt: str, own: str | None) -> str | None:
-    return f"{salt}/{own or ''}" if salt or own else None
 
 
 def _least(*limits: Any) -> Any:

@@ -34,12 +34,8 @@ class ServerSettings:
     drain_timeout: float = 30.0  # seconds that running requests have after SIGTERM
     allow_origins: tuple[str, ...] = ()  # web pages of other origins that may ask
     trust_request_chat_template: bool = False  # a request may bring a chat template of its own
-    special_tokens_in_messages: SpecialTokens = (
-        "never"  # whether a message may hold control tokens; asked: where it asks
-    )
-    tool_call_parser: str = (
-        "auto"  # how the model writes calls; auto: guessed by its chat template; none: it calls none
-    )
+    special_tokens_in_messages: SpecialTokens = "never"  # whether a message may hold control tokens, or may ask to
+    tool_call_parser: str = "auto"  # how the model writes calls; auto: by its chat template; none: it calls none
     reasoning_parser: str = "auto"  # how it marks what it thinks; likewise
     kv_events: bool = False  # show which prefixes the key/value cache holds, for routers: GET /kv_events
     log_requests: bool = False  # prompts and answers in the log; otherwise only their sizes

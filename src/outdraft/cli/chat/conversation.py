@@ -79,7 +79,7 @@ def _read(name: str) -> list[dict[str, str]]:
     except (ValueError, RecursionError):
         told = None
     found = told.get("messages") if isinstance(told, dict) else told
-    if not isinstance(found, list) or not all(_is_message(one) for one in found):
+    if not isinstance(found, list) or not all(map(_is_message, found)):
         raise RequestError(f"{name} holds no conversation: give a file of /save, or another name to save to")
     return [{"role": one["role"], "content": one["content"]} for one in found]
 

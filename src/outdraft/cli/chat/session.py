@@ -13,6 +13,7 @@ from outdraft.cli.chat.conversation import Conversation
 from outdraft.cli.chat.setting import changed, told_settings
 from outdraft.cli.chat.talkers import Talker
 from outdraft.cli.chat.writing import answer_writer
+from outdraft.cli.console import has_style, legend, say
 from outdraft.cli.streamed import Tally
 from outdraft.options.errors import OutdraftError, RequestError
 from outdraft.options.near_miss import near_miss
@@ -38,12 +39,11 @@ class Session:
         except KeyboardInterrupt:
             self.note("(stopped; /quit or Ctrl-D leaves)")
         except OutdraftError as error:
-            self.console.print(" ".join(str(error).split()), style="red", markup=False, soft_wrap=True)
+            say(self.console, " ".join(str(error).split()), style="red")
         return not self._is_over
 
     def note(self, text: str) -> None:
-        """Print a grey line, beside what was said."""
-        self.console.print(text, style="dim", markup=False, soft_wrap=True)
+        say(self.console, text, style="dim")
 
     def _obey(self, line: str) -> None:
         name, _, words = line[1:].strip().partition(" ")
@@ -157,8 +157,6 @@ class Session:
 
     def do_color(self, words: str) -> None:
         """colour answers by where their tokens came from, or draw Markdown again"""
-        from outdraft.cli.console import has_style, legend
-
         self.talker.colour = not self.talker.colour
         if self.talker.colour and has_style(self.console):
             self.console.print(legend())

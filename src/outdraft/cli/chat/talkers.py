@@ -41,7 +41,7 @@ class Here:
         self.sampling, self.colour = sampling, colour
         self._first, self._codec, self._references = llm, llm.tokenizer, references
         self._hold(llm)
-        self.notes = _notes(lossless=True, verifier="", is_taught=self._codec.chat_template is not None) + self.warnings
+        self.notes = _notes(is_taught=self._codec.chat_template is not None, warnings=self.warnings)
 
     def stream(self, messages: Seq[Message]) -> Iterator[tuple[Chunk, Text]]:
         prompt, params = self._asked(messages)
@@ -65,7 +65,7 @@ class Here:
 
     def _hold(self, llm: LLM) -> None:
         self._llm = llm
-        self.warnings = _notes(lossless=llm.lossless, verifier=llm.config["verifier"]["name"], is_taught=True)
+        self.warnings = _warnings(lossless=llm.lossless, verifier=llm.config["verifier"]["name"])
 
     def _asked(self, messages: Seq[Message]) -> tuple[dict[str, Any], SamplingParams]:
         chat = render_chat(self._codec.chat_template, messages, control=self._codec.control)
@@ -74,7 +74,7 @@ class Here:
 
 
 class Elsewhere:
-    """A running server. `engine`: the flags that its requests say. Raises as `RemoteServer.get` does."""
+    """A running server. `engine`: the flags that its requests say. Raises as `RemoteServer.ask` does."""
 
     def __init__(
         self, server: RemoteServer, engine: EngineFlags, sampling: SamplingFlags, references: list[str], *, colour: bool
@@ -85,13 +85,11 @@ class Elsewhere:
         model = served_model(server)
         self._ours, self._served = is_ours(model), model
         verifier = (model.get("speculative") or {}).get("verifier", "")
-        self.warnings = _notes(lossless=model.get("lossless", True), verifier=verifier, is_taught=True)
+        self.warnings = _warnings(lossless=model.get("lossless", True), verifier=verifier)
         self.notes = [(f"{engine.model or model.get('id')} at {server.url}", "dim")]
-        self.notes += _notes(lossless=True, verifier="", is_taught=model.get("chat_template", True)) + self.warnings
+        self.notes += _notes(is_taught=model.get("chat_template", True), warnings=self.warnings)
         if not self._ours:
-            self.notes.append(
-                ("The server is another program's: it gives no sources of tokens, and no figures.", "dim")
-            )
+            self.notes += [("The server is another program's: it gives no sources of tokens, and no figures.", "dim")]
 
     def stream(self, messages: Seq[Message]) -> Iterator[tuple[Chunk, Text]]:
         fields = asked(self._engine, self.sampling, self._references)
@@ -109,9 +107,12 @@ class Elsewhere:
         raise RequestError("/race needs a model of one's own: leave --server out")
 
 
-def _notes(*, lossless: bool, verifier: str, is_taught: bool) -> list[Note]:
-    found = [] if is_taught else [(UNTAUGHT, "dim")]
-    return found if lossless else [*found, (lossy_note(verifier), "bold red")]
+def _notes(*, is_taught: bool, warnings: list[Note]) -> list[Note]:
+    return warnings if is_taught else [(UNTAUGHT, "dim"), *warnings]
+
+
+def _warnings(*, lossless: bool, verifier: str) -> list[Note]:
+    return [] if lossless else [(lossy_note(verifier), "bold red")]
 
 
 Talker = Here | Elsewhere

@@ -1,12 +1,16 @@
 """`outdraft adapt`: what a draft has learned while it served, and what it would learn from recorded requests."""
 
+import os
+import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.command import Command
+from outdraft.cli.command import action
 from outdraft.cli.learning_replay import ReplayOptions, replay
 from outdraft.cli.options import argument, flag
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.adapt.room import AdaptRoom
@@ -70,29 +74,22 @@ def status(options: RoomOptions) -> int:
     """Show versions, requests and what the gate said."""
     from outdraft.adapt.room import SHARED
     from outdraft.adapt.spool import read_spool
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
 
     room = _room(options.room)
     found = dict[str, dict[str, Any]]()
     for name in room.tenants():
         tenant = room.tenant(name)
-        kept = sum(1 for _ in read_spool(tenant.requests))
-        found[name] = {
-            "version": tenant.version,
-            "versions": tenant.versions(),
-            "requests": kept,
-            "ledger": tenant.ledger(),
-        }
+        found[name] = {"version": tenant.version, "versions": tenant.versions()}
+        found[name] |= {"requests": sum(1 for _ in read_spool(tenant.requests)), "ledger": tenant.ledger()}
     observed = room.observed()
     observed.pop("examined", None)  # round by round, for the learner
     if options.json:
         write_json({"room": str(room.path), "frozen": room.is_frozen, "tenants": found, "observed": observed})
         return 0
     console = make_console()
-    lines = [
-        f"{room.path}{', frozen' if room.is_frozen else ''}",
-        f"draft {room.pair.draft}, target {room.pair.target}",
-    ]
+    lines = [f"{room.path}{', frozen' if room.is_frozen else ''}"]
+    lines += [f"draft {room.pair.draft}, target {room.pair.target}"]
     for name, one in sorted(found.items(), key=lambda pair: pair[0] != SHARED):
         lines.append(f"{name}: version {one['version']} serves, {one['requests']} requests are kept")
         lines += [f"  {told['what']} {told.get('number', '')}: {told.get('reason', '')}" for told in one["ledger"][-8:]]
@@ -100,7 +97,7 @@ def status(options: RoomOptions) -> int:
         rates = " ".join(f"{one:.2f}" for one in observed["acceptance"])
         lines += [f"guesses accepted by position: {rates} ({observed['rounds']:.0f} rounds)", observed["diagnosis"]]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     return 0
 
 
@@ -131,9 +128,6 @@ def reset(options: ResetOptions) -> int:
 
 def export(options: ExportOptions) -> int:
     """Copy a version to a directory of its own."""
-    import shutil
-
-    from outdraft.options.paths import user_path
     from outdraft.training.possible import require_room
 
     room = _room(options.room)
@@ -152,12 +146,8 @@ def export(options: ExportOptions) -> int:
 
 def learn(options: LearnOptions) -> int:
     """Learn in a room until the engine that it is for ends, or Ctrl-C does."""
-    import os
-    from contextlib import ExitStack
-
     from outdraft.adapt.lock import one_at_a_time
     from outdraft.engine.adapting.learner_process import TAKEN
-    from outdraft.options.errors import CapabilityError
     from outdraft.training.live_learner import LiveLearner, lower_priority
 
     room = _room(options.room)
@@ -176,41 +166,31 @@ def learn(options: LearnOptions) -> int:
 
 def _room(named: str | None) -> "AdaptRoom":
     from outdraft.adapt.room import AdaptRoom
-    from outdraft.options.paths import user_path
     from outdraft.weights.user_cache import user_cache
 
     if named is not None:
         return AdaptRoom(user_path(named))
     home = user_cache("adapt")
     found = sorted(home.glob("*/room.json"))
-    if len(found) != 1:
+    if not found:
+        raise ConfigError(f"no draft learns yet in {home}: outdraft serve MODEL --adapt lets one learn")
+    if len(found) > 1:
         listed = "".join(f"\n  {one.parent}" for one in found)
-        if not found:
-            raise ConfigError(f"no draft learns yet in {home}: outdraft serve MODEL --adapt lets one learn")
         raise ConfigError(f"{home} holds {len(found)} rooms of drafts that learn: name one{listed}")
     return AdaptRoom(found[0].parent)
 
 
 def _say(line: str) -> None:
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
 
-    make_console().print(line, markup=False, highlight=False, soft_wrap=True)
+    say(make_console(), line)
 
 
 ACTIONS = (
-    Command(name="status", summary="show versions, requests, and what the gate said", options=RoomOptions, run=status),
-    Command(
-        name="freeze", summary="keep the version that serves, and learn nothing", options=FreezeOptions, run=freeze
-    ),
-    Command(name="reset", summary="delete all that was kept and learned", options=ResetOptions, run=reset),
-    Command(name="export", summary="copy a version, as a draft of its own", options=ExportOptions, run=export),
-    Command(
-        name="learn", summary="learn in a room, as the process beside an engine does", options=LearnOptions, run=learn
-    ),
-    Command(
-        name="replay",
-        summary="try on recorded requests, in simulated time, what a draft would learn",
-        options=ReplayOptions,
-        run=replay,
-    ),
+    action(status, RoomOptions, "show versions, requests, and what the gate said"),
+    action(freeze, FreezeOptions, "keep the version that serves, and learn nothing"),
+    action(reset, ResetOptions, "delete all that was kept and learned"),
+    action(export, ExportOptions, "copy a version, as a draft of its own"),
+    action(learn, LearnOptions, "learn in a room, as the process beside an engine does"),
+    action(replay, ReplayOptions, "try on recorded requests, in simulated time, what a draft would learn"),
 )

@@ -84,7 +84,11 @@ def run(options: Options) -> int:
     console = make_console(stderr=options.json)
     checks = []
     with console.status("loading") as status:
-        for check in run_checks(options, samples, status.update, partial(console.print, markup=False)):
+
+        def progress(told: str) -> None:
+            status.update(escape(told))
+
+        for check in run_checks(options, samples, progress, partial(console.print, markup=False)):
             checks.append(check)
             console.print(f"{_mark(check)}  [bold]{escape(check.name)}[/]")
             console.print(Padding(escape(check.detail), (0, 0, 0, 6)))
@@ -98,11 +102,13 @@ def run(options: Options) -> int:
     elif not checks:
         console.print("[bold red]NOT PROVEN[/]: no drafter can draft for this model")
     elif wrong := [check for check in failed if check.conclusive]:
-        console.print(f"[bold red]NOT PROVEN[/]: {len(wrong)} of {len(checks)} checks failed; first: {wrong[0].name}")
+        console.print(
+            f"[bold red]NOT PROVEN[/]: {len(wrong)} of {len(checks)} checks failed; first: {escape(wrong[0].name)}"
+        )
     else:
         console.print(
             f"[bold yellow]INCONCLUSIVE[/]: {len(failed)} of {len(checks)} checks could not tell, and none failed; "
-            f"first: {failed[0].name}. Take more --prompts, --tokens or --samples"
+            f"first: {escape(failed[0].name)}. Take more --prompts, --tokens or --samples"
         )
     return 0 if passed else 1
 

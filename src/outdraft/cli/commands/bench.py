@@ -5,8 +5,9 @@ file).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from outdraft.bench.lineup import ZOO_TARGET, Rival, fill_roles, lineup_of, pars
 from outdraft.cli.bench_report import measure, report_file, report_rows
 from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
 from outdraft.cli.load import BenchInputs, LoadFlags, measure_load
-from outdraft.cli.options import default_of, flag, same
+from outdraft.cli.options import flag, given_names, same
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.weights.user_cache import user_cache
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.bench.entrant import Entrant
-    from outdraft.bench.runner import BenchOutcome, BenchPlan
+    from outdraft.bench.runner import BenchPlan
     from outdraft.engine.llm import LLM
 
     Join = Callable[[BenchInputs, dict[str, Entrant]], dict[str, str]]
@@ -54,8 +55,7 @@ class Options:
     method: tuple[str, ...] = flag(
         (),
         "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
-        "recipe:NAME; may be repeated; "
-        "without it the demo's line-up, as far as it fits the model",
+        "recipe:NAME; may be repeated; without it the demo's line-up, as far as it fits the model",
         metavar="METHOD",
     )
     recipe: tuple[str, ...] = flag(
@@ -151,35 +151,30 @@ def _check(options: Options) -> None:
     if options.load.load is None:
         options.load.check_unused(options.peer)
         return
-    for one in fields(options):
-        if one.name in _ONE_BY_ONE and (value := getattr(options, one.name)) != default_of(one):
-            name = f"no-{one.name}" if value is False else one.name
-            raise ConfigError(f"--{name} is for texts that are measured one by one: leave it out, or leave --load out")
+    for name in given_names(options):
+        if name in _ONE_BY_ONE:
+            said = f"no-{name}" if getattr(options, name) is False else name
+            raise ConfigError(f"--{said} is for texts that are measured one by one: leave it out, or leave --load out")
 
 
 def _measure(console: "Console", options: Options, path: Path, join: "Join | None") -> int:
     from outdraft.bench.runner import Bench
 
     plan, absent = make_plan(options, join)
-    outcome = measure(
-        console,
-        path,
-        absent,
-        _forecast(plan),
-        plan.num_texts,
-        "texts",
-        lambda journal, tell: Bench(plan, journal, tell),
-    )
+    outcome = measure(console, path, absent, _forecast(plan), plan.num_texts, "texts", partial(Bench, plan))
     if outcome.too_long and outcome.key is None:
         raise ConfigError(
             f"no prompt fits: {outcome.too_long[0]} and --max-tokens {plan.params.max_tokens} exceed the context "
             f"of {plan.subject.plain.config['max_model_len']} tokens; lower --max-tokens, or take another --suite"
         )
-    for note in _notes(outcome):
+    if outcome.num_skipped:
+        console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
+    if outcome.too_long:
+        note = f"{len(outcome.too_long)} prompts do not fit into the context, first: {outcome.too_long[0]}"
         console.print(note, style="dim", markup=False)
     more = {"absent": absent, "too_long": outcome.too_long}
     return report_rows(
-        console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, more=more
+        console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, **more
     )
 
 
@@ -261,12 +256,3 @@ def _read(options: Options, *, one_length: bool, **settings: Any) -> BenchInputs
         chosen=chosen,
         strict=bool(chosen) or options.model.partition("@")[0] == ZOO_TARGET,
     )
-
-
-def _notes(outcome: "BenchOutcome") -> list[str]:
-    notes = []
-    if outcome.num_skipped:
-        notes.append(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new")
-    if outcome.too_long:
-        notes.append(f"{len(outcome.too_long)} prompts do not fit into the context, first: {outcome.too_long[0]}")
-    return notes

@@ -108,11 +108,11 @@ def _talker(options: Options, console: "Console") -> "Talker":
         server = RemoteServer(options.remote.server, options.remote.api_key)
         return Elsewhere(server, options.engine, options.sampling, references, colour=options.color)
     from outdraft.cli.chat.talkers import Here
-    from outdraft.cli.console import notes_shown
+    from outdraft.cli.console import notes_shown, say
 
     engine, note = options.engine.chosen()
     if note:
-        console.print(note, style="dim", markup=False, soft_wrap=True)
+        say(console, note, style="dim")
     with notes_shown():
         llm = engine.load()
     return Here(llm, options.sampling, references, colour=options.color)

@@ -3,11 +3,12 @@
 The script is a list of words, made from the options; it starts no Python when a key is pressed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+import sys
+from dataclasses import dataclass
 
-from outdraft.cli.options import argument, flag_name
+from outdraft.cli.options import argument, flag_fields, flag_name
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 
 SHELLS = ("bash", "zsh", "fish")
 SUMMARY = "print a completion script for a shell"
@@ -26,11 +27,6 @@ class Options:
 
 def run(options: Options) -> int:
     """Write the script to standard output."""
-    import sys
-
-    from outdraft.options.errors import ConfigError
-    from outdraft.options.near_miss import near_miss
-
     if options.shell not in SHELLS:
         asked = "it needs a shell" if options.shell is None else f"{options.shell!r} is no shell that it knows"
         raise ConfigError(f"{asked}{near_miss(options.shell, SHELLS)}: outdraft completion {'|'.join(SHELLS)}")
@@ -82,7 +78,9 @@ def _words() -> tuple[list[str], dict[str, list[str]], dict[str, list[str]]]:
     """Commands; what may follow each command or action; values of flags that have a list of them."""
     from outdraft.cli.command import all_commands, command_names, find_command
 
-    flags = {name: [f"--{flag_name(one.name)}" for one in _flags(command.options)] for name, command in all_commands()}
+    flags = {
+        name: [f"--{flag_name(one.name)}" for one in flag_fields(command.options)] for name, command in all_commands()
+    }
     flags["completion"] = list(SHELLS)
     flags["methods"] = (
         sorted({name for known in _names().values() for name in known if ":" not in name}) + flags["methods"]
@@ -101,7 +99,7 @@ def _choices() -> dict[str, list[str]]:
 
     found: dict[str, set[tuple[str, ...]]] = {}
     for _, command in all_commands():
-        for one in _flags(command.options):
+        for one in flag_fields(command.options):
             found.setdefault(f"--{flag_name(one.name)}", set()).add(tuple(one.metadata.get("choices") or ()))
     alike = {name: next(iter(several)) for name, several in found.items() if len(several) == 1}
     return {name: list(known) for name, known in alike.items() if known}
@@ -114,12 +112,3 @@ def _names() -> dict[str, list[str]]:
 
     found = {f"--{kind}": names(kind) for kind in KINDS}
     return {**found, "--recipe": recipe_names(), "--model": [f"zoo:{name}" for name in zoo.names()]}
-
-
-def _flags(options: Any) -> Iterator[Any]:
-    hints = get_type_hints(options)
-    for one in fields(options):
-        if is_dataclass(hints[one.name]):
-            yield from _flags(hints[one.name])
-        elif not one.metadata.get("positional"):
-            yield one

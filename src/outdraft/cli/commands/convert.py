@@ -1,7 +1,4 @@
-"""`outdraft convert`: convert a draft to another project's file layout, or from it.
-
-The command reads flags and shows; the work is `training/convert.py`.
-"""
+"""`outdraft convert`: convert a draft to another project's file layout, or from it."""
 
 from dataclasses import asdict, dataclass
 
@@ -30,7 +27,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Convert, and say who serves it how."""
-    from outdraft.cli.console import make_console, taps_line, write_json
+    from outdraft.cli.console import make_console, say, taps_line, write_json
     from outdraft.training.convert import convert
 
     missing = [name for name in ("source", "target", "to", "out") if getattr(options, name) is None]
@@ -45,5 +42,5 @@ def run(options: Options) -> int:
     console = make_console()
     console.print(f"{options.out}: {found.kind}, read as {found.read_as}, written as {found.written_as}", markup=False)
     for line in (*([taps_line(found.taps)] if found.taps else []), *found.lines.values(), found.checks):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     return 0

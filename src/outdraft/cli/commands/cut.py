@@ -1,7 +1,4 @@
-"""`outdraft cut`: make a smaller model of some of a model's layers, with its embeddings, norm, head and tokenizer.
-
-The command reads flags and shows; the work is `models/remake/cut.py`.
-"""
+"""`outdraft cut`: make a smaller model of some of a model's layers, with its embeddings, norm, head and tokenizer."""
 
 from dataclasses import dataclass
 
@@ -30,7 +27,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Cut, and say what came of it."""
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.models.files.load import load_model, save_model
     from outdraft.models.remake.cut import cut_decoder, every_third
     from outdraft.weights.hub import resolve
@@ -46,13 +43,11 @@ def run(options: Options) -> int:
     small = cut_decoder(decoder, layers)
     save_model(small, out)
     copy_text_files(source, out)
-    make_console().print(
+    say(
+        make_console(),
         f"{out}: layers {', '.join(map(str, layers))} of {decoder.config.num_layers}, {small.num_parameters / 1e6:.1f} "
         f"of {decoder.num_parameters / 1e6:.1f} million parameters; next: outdraft train draft_model --target "
         f"{options.model} --init {out} --data FILES --out DIR",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
     )
     return 0
 

@@ -1,24 +1,17 @@
-"""`outdraft datastore`: make the file that retrieval looks things up in, and say what is in one.
+"""`outdraft datastore`: make the file that retrieval looks things up in, and say what is in one."""
 
-The command reads flags and shows; the work is `drafters/shared/look_up/datastore/`.
-"""
-
-import math
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.command import Command
+from outdraft.cli.command import action
 from outdraft.cli.options import argument, flag
 from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from outdraft.drafters.shared.look_up.datastore.file import Header
 
 SUMMARY = "build or describe a datastore: a file of texts for drafters that look up"
@@ -51,16 +44,16 @@ class InfoOptions:
     json: bool = flag(False, "machine output: the header")
 
 
-def _path(file: str | None, action: str) -> Path:
+def _path(file: str | None, what: str) -> Path:
     if file is None:
-        raise ConfigError(f"it needs a file: outdraft datastore {action} FILE")
+        raise ConfigError(f"it needs a file: outdraft datastore {what} FILE")
     return Path(file)
 
 
 def build(options: BuildOptions) -> int:
     """Read the texts and write the file."""
     path = _path(options.file, "build")
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.drafters.shared.look_up.datastore.build import build_datastore
     from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
     from outdraft.models.files.load_codec import load_codec
@@ -77,8 +70,10 @@ def build(options: BuildOptions) -> int:
         raise ConfigError(f"{source.name} has no tokenizer.json to read the texts with: put the model's beside it")
     skipped: list[str] = []
     documents = (document for file in files for document in read_documents(file, skipped.append))
-    with _progress(make_console(stderr=True)) as tell:
-        built = build_datastore(path, documents, codec, tell)
+    with make_console(stderr=True).status("reading") as status:
+        built = build_datastore(
+            path, documents, codec, lambda what, share: status.update(what if isnan(share) else f"{what} {share:.0%}")
+        )
     for line in skipped:
         sys.stderr.write(f"left out: {line}\n")
     told = {
@@ -93,7 +88,7 @@ def build(options: BuildOptions) -> int:
         write_json(told)
         return 0
     console = make_console()
-    console.print(f"{path}  {_words(built.header)}", markup=False, soft_wrap=True)
+    say(console, f"{path}  {_words(built.header)}")
     console.print(
         f"{built.encode_seconds:.1f} s to read and encode {len(files)} files, {built.sort_seconds:.1f} s to sort; "
         f"at most {told['peak_rss_bytes'] / 1e6:,.0f} MB of memory, the mapped file included",
@@ -105,25 +100,20 @@ def build(options: BuildOptions) -> int:
 def info(options: InfoOptions) -> int:
     """Show what the header says."""
     path = _path(options.file, "info")
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 
     header = open_datastore(path).header
     if options.json:
         write_json(_describe(header))
     else:
-        make_console().print(f"{path}  {_words(header)}", markup=False, soft_wrap=True)
+        say(make_console(), f"{path}  {_words(header)}")
     return 0
 
 
 def _describe(header: "Header") -> dict[str, Any]:
-    return {
-        "num_tokens": header.num_tokens,
-        "num_documents": header.num_documents,
-        "vocab_size": header.vocab_size,
-        "fingerprint": header.fingerprint,
-        "num_bytes": header.num_bytes,
-    }
+    names = ("num_tokens", "num_documents", "vocab_size", "fingerprint", "num_bytes")
+    return {name: getattr(header, name) for name in names}
 
 
 def _words(header: "Header") -> str:
@@ -134,18 +124,7 @@ def _words(header: "Header") -> str:
     )
 
 
-@contextmanager
-def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
-    """One line on a terminal, nothing elsewhere."""
-    with console.status("reading") as status:
-
-        def tell(what: str, share: float) -> None:
-            status.update(what if math.isnan(share) else f"{what} {share:.0%}")
-
-        yield tell
-
-
 ACTIONS = (
-    Command(name="build", summary="write a datastore of texts", options=BuildOptions, run=build),
-    Command(name="info", summary="say what is in a datastore", options=InfoOptions, run=info),
+    action(build, BuildOptions, "write a datastore of texts"),
+    action(info, InfoOptions, "say what is in a datastore"),
 )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from outdraft.bench.lineup import DEFAULT, RIVALS, ZOO_TARGET, family, lineup_of
 from outdraft.cli.flags import EngineFlags
 from outdraft.cli.options import flag, same
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import ConfigError, OutdraftError
+from outdraft.options.params import SamplingParams
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,11 +129,9 @@ def show_races(
     from outdraft.bench.trial import join
     from outdraft.cli.console import has_style, legend
     from outdraft.cli.race import race
-    from outdraft.options.errors import OutdraftError
-    from outdraft.options.params import SamplingParams
 
     named = {rival.name: rival for rival in RIVALS}
-    console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
+    console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold", markup=False)
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
     answers = "chat" in kinds

@@ -82,7 +82,6 @@ def _explain(options: Options, console: "Console", tally: "Tally", lossy: str | 
 
 
 def _remotely(options: Options, prompt: dict[str, Any]) -> int:
-    """The same by a running server."""
     from outdraft.cli.console import make_console, write_json
     from outdraft.cli.remote.answer import answer, is_ours, served_model
     from outdraft.cli.remote.flags import asked
@@ -96,7 +95,7 @@ def _remotely(options: Options, prompt: dict[str, Any]) -> int:
     model = served_model(server)
     body = {"model": model.get("id"), **{name: value for name, value in given.items() if value is not None}}
     if options.json:
-        told = server.post(_PATH, {**body, "return_token_ids": True} if is_ours(model) else body)
+        told = server.ask(_PATH, {**body, "return_token_ids": True} if is_ours(model) else body)
         choice = told["choices"][0]
         write_json(
             {

@@ -4,12 +4,15 @@ and LM Studio.
 With --model also what would run it. Nothing is downloaded and no weights are read.
 """
 
+import os
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
+from outdraft.options.errors import CapabilityError, ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +48,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Look at the machine, and the model if one is named, and print what there is."""
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
 
     told = look(options.model)
     if options.json:
@@ -57,7 +60,7 @@ def run(options: Options) -> int:
         for name, value in lines.items():
             if isinstance(value, dict):
                 value = value.get("error") or f"{value['bytes'] / 2**20:.0f} MiB, {value['path']}"
-            console.print(f"  {name:<{WIDTH}} {value}", markup=False, soft_wrap=True)
+            say(console, f"  {name:<{WIDTH}} {value}")
     return 0
 
 
@@ -88,7 +91,6 @@ def _kernels() -> dict[str, Any]:
 
 def _memory() -> dict[str, Any]:
     from outdraft.engine.assembly.memory import read_memory
-    from outdraft.options.errors import CapabilityError
 
     try:
         memory = read_memory()
@@ -98,8 +100,6 @@ def _memory() -> dict[str, Any]:
 
 
 def _packages() -> dict[str, Any]:
-    from importlib.metadata import PackageNotFoundError, version
-
     found = {}
     for name in ("torch", "tokenizers", "safetensors", "huggingface_hub", *OPTIONAL):
         try:
@@ -110,14 +110,14 @@ def _packages() -> dict[str, Any]:
 
 
 def _models() -> dict[str, Any]:
-    import os
-
     from outdraft import zoo
     from outdraft.weights.known import KNOWN
     from outdraft.weights.user_cache import user_cache
 
     hub = os.environ.get("HF_HUB_CACHE") or os.path.join(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub")
-    cached = sorted(one.name.removeprefix("models--").replace("--", "/") for one in _entries(Path(hub).expanduser()))
+    cached = sorted(
+        one.name.removeprefix("models--").replace("--", "/") for one in Path(hub).expanduser().glob("models--*")
+    )
     own = user_cache()
     size = sum(file.stat().st_size for file in own.rglob("*") if file.is_file()) if own.is_dir() else 0
     return {
@@ -145,7 +145,6 @@ def _learning() -> dict[str, Any]:
     """What is known of each draft that learns, by its folder in the cache."""
     from outdraft.adapt.room import SHARED, AdaptRoom
     from outdraft.adapt.spool import read_spool
-    from outdraft.options.errors import ConfigError
     from outdraft.weights.user_cache import user_cache
 
     told = {}
@@ -162,10 +161,6 @@ def _learning() -> dict[str, Any]:
         except ConfigError as error:
             told[place.parent.name] = str(error)
     return told
-
-
-def _entries(cache: Path) -> list[Path]:
-    return list(cache.glob("models--*")) if cache.is_dir() else []
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -199,6 +194,7 @@ def _own(directory: Path, companions: "Companions") -> tuple[dict[str, Any], str
     """Of a model that outdraft computes itself; and what drafts for it."""
     from outdraft.models.files.gguf import GgufModel
     from outdraft.models.files.load import open_weights
+    from outdraft.weights.digest import weight_files
 
     stored = open_weights(directory, blocks=True)
     stored.check_shapes()
@@ -209,7 +205,7 @@ def _own(directory: Path, companions: "Companions") -> tuple[dict[str, Any], str
         "width": config.hidden_size,
         "vocabulary": config.vocab_size,
         "context": config.max_len,
-        "weights": f"{_size(directory) / 2**20:.0f} MiB of files",
+        "weights": f"{sum(file.stat().st_size for file in weight_files(directory)) / 2**20:.0f} MiB of files",
         "stored in": str(stored.dtype).removeprefix("torch."),
     }
     if isinstance(stored.source, GgufModel):
@@ -234,13 +230,6 @@ def _adapted(directory: Path) -> tuple[dict[str, Any], str]:
         "stored in": str(getattr(config, "dtype", None) or "not said").removeprefix("torch."),
     }
     return told, "nothing: the native kernels do not compute this model; name a drafter"
-
-
-def _size(directory: Path) -> int:
-    """Bytes of the files that hold weights."""
-    from outdraft.weights.digest import weight_files
-
-    return sum(file.stat().st_size for file in weight_files(directory))
 
 
 def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
+from outdraft.options.errors import ConfigError
 
 if TYPE_CHECKING:
     from outdraft.weights.kept import Kept
@@ -24,7 +25,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Look, and print a line for each."""
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.options.sizes import size_text
     from outdraft.weights.kept import PART, list_kept
 
@@ -40,7 +41,7 @@ def run(options: Options) -> int:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        console.print(line, markup=False, soft_wrap=True)
+        say(console, line)
     if not kept:
         console.print("no model is here but those of the zoo: outdraft pull NAME downloads one", markup=False)
     return 0
@@ -55,7 +56,6 @@ def _as_data(one: "Kept") -> dict[str, Any]:
 def _drafts(one: "Kept") -> list[tuple[str, str]]:
     """What fills a role beside this model, as `LLM` finds it, and where it is: ("head (eagle3)", "/.../eagle3")."""
     from outdraft.engine.naming.roles import read_companions
-    from outdraft.options.errors import ConfigError
 
     try:
         beside = read_companions(one.path)

@@ -1,7 +1,4 @@
-"""`outdraft merge`: write a model again with a LoRA adapter of PEFT's in its weights.
-
-The command reads flags and shows; the work is `models/remake/merge.py`.
-"""
+"""`outdraft merge`: write a model again with a LoRA adapter of PEFT's in its weights."""
 
 from dataclasses import dataclass
 
@@ -29,7 +26,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Merge, and say what came of it."""
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.models.remake.merge import merge_lora
     from outdraft.options.shown import shown
 
@@ -42,11 +39,9 @@ def run(options: Options) -> int:
         raise ConfigError(f"--out {out} exists: name a new directory")
     adapter = merge_lora(options.model, options.lora, out)
     made_for = f", which names {shown(adapter.base)} as its model" if adapter.base else ""
-    make_console().print(
+    say(
+        make_console(),
         f"{out}: {options.model} with {len(adapter.modules)} matrices changed by {options.lora}{made_for}; next: "
         f"outdraft generate TEXT --model {out}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
     )
     return 0

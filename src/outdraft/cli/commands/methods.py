@@ -5,10 +5,14 @@ stand those to begin with: the default, the two that gain most and need nothing,
 or a draft model. Plug-ins of other packages stand beside ours, with the module that they come from.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
+from outdraft.options.errors import ConfigError
+from outdraft.options.near_miss import near_miss
 
 if TYPE_CHECKING:
     from outdraft.core.registry import AnyMethod
@@ -23,6 +27,7 @@ EPILOG = """examples:
 RECIPE = "recipe"
 FIRST = "begin with these"
 DEFAULT = {"summary": "the default: look-ups, and the head or draft that is there; measured cost chooses"}
+_TRAINS_TARGET = " (the paper trains the target too)"
 _TITLES = {
     FIRST: "",
     "nothing": "drafters that need nothing but the model",
@@ -47,24 +52,10 @@ class Options:
 
 def run(options: Options) -> int:
     """Print the table, or JSON."""
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.core.registry import installed
-    from outdraft.options.errors import ConfigError
-    from outdraft.options.near_miss import near_miss
 
-    if options.name is not None and ":" in options.name:
-        entries = [_of_module(options.name)]
-    else:
-        entries = catalogue(options.kind, with_options=options.options and options.name is None)
-    if options.name is not None and ":" not in options.name:
-        known = [entry["name"] for entry in entries]
-        also = {other: entry["name"] for entry in entries for other in entry.get("also_called", ())}
-        name = options.name if options.name in known else also.get(options.name, options.name)
-        entries = catalogue(options.kind, with_options=True, only=name)
-        if not entries:
-            kind = options.kind or "method"
-            miss = near_miss(options.name.lower(), [*known, *also])
-            raise ConfigError(f"there is no {kind} {options.name!r}{miss}; `outdraft methods` lists them")
+    entries = _asked(options)
     if options.json:
         write_json(entries)
         return 0
@@ -76,7 +67,7 @@ def run(options: Options) -> int:
     console = make_console()
     if options.name is not None:
         for entry in entries:
-            console.print("\n".join(_told(entry, console.width)), markup=False, soft_wrap=True)
+            say(console, "\n".join(_told(entry, console.width)))
         return 0
     measured = read_measured()
     for title, shown in _groups(entries, whole=options.kind is None and not options.options):
@@ -92,8 +83,28 @@ def run(options: Options) -> int:
         console.print()
     for one in installed():  # a plug-in that cannot be used is reported, and the others are listed
         if isinstance(one.found, ConfigError):
-            console.print(f"left out: {one.found}", style="dim", markup=False, soft_wrap=True)
+            say(console, f"left out: {one.found}", style="dim")
     return 0
+
+
+def _asked(options: Options) -> list[dict[str, Any]]:
+    """What is to be shown. Raises `ConfigError` for a name that no method has."""
+    from outdraft.core.registry import load
+
+    if options.name is None:
+        return catalogue(options.kind, with_options=options.options)
+    if ":" in options.name:  # package.module:METHOD
+        method = load(options.name, f"method {options.name!r}")
+        return [_entry(options.name, options.name, method, with_options=True)]
+    listed = catalogue(options.kind)
+    known = {entry["name"]: entry["name"] for entry in listed}
+    also = {other: entry["name"] for entry in listed for other in entry.get("also_called", ())}
+    if (name := {**also, **known}.get(options.name)) is None:
+        miss = near_miss(options.name.lower(), [*known, *also])
+        raise ConfigError(
+            f"there is no {options.kind or 'method'} {options.name!r}{miss}; `outdraft methods` lists them"
+        )
+    return catalogue(options.kind, with_options=True, only=name)
 
 
 def _groups(entries: list[dict[str, Any]], *, whole: bool) -> "list[tuple[str, list[dict[str, Any]]]]":
@@ -110,8 +121,6 @@ def _groups(entries: list[dict[str, Any]], *, whole: bool) -> "list[tuple[str, l
 
 def _best(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that gain over all sets of prompts together, the most first."""
-    from statistics import fmean
-
     mean = {
         one["name"]: fmean(row["speedup"] for row in one["measured"].values()) for one in entries if one["measured"]
     }
@@ -119,18 +128,9 @@ def _best(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(gaining, key=lambda entry: -mean[entry["name"]])
 
 
-def _of_module(place: str) -> dict[str, Any]:
-    """The entry of "package.module:METHOD"."""
-    from outdraft.core.registry import load
-
-    method = load(place, f"method {place!r}")
-    return _entry(place, place, method, with_options=True)
-
-
 def catalogue(kind: str | None = None, *, with_options: bool = False, only: str | None = None) -> list[dict[str, Any]]:
     """One plain record for each method, or for each of the name `only`: reading what options mean takes a while."""
     from outdraft.core.registry import KINDS, find, installed, names
-    from outdraft.options.errors import ConfigError
 
     listed = [(name, "outdraft", find(one, name)) for one in KINDS for name in names(one)]
     listed += [(one.name, one.place, one.found) for one in installed() if not isinstance(one.found, ConfigError)]
@@ -142,8 +142,6 @@ def catalogue(kind: str | None = None, *, with_options: bool = False, only: str 
 
 
 def _entry(name: str, place: str, method: "AnyMethod", *, with_options: bool) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from outdraft.bench.measured import gains
     from outdraft.core.registry import option_defaults
     from outdraft.engine.naming.needs import needs_of
@@ -171,8 +169,6 @@ def _about(method: "AnyMethod", prefix: str = "") -> dict[str, dict[str, Any]]:
 
 def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
     """The same of each recipe: drafter, shape, verifier and policy in the summary's place."""
-    from dataclasses import asdict
-
     from outdraft.bench.measured import gains
     from outdraft.core.registry import KINDS, find
     from outdraft.engine.naming.recipe import read_recipe, recipe_names
@@ -183,14 +179,18 @@ def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
             continue
         recipe = read_recipe(name)
         parts = {"drafter": recipe.drafter, "verifier": recipe.verifier, "policy": recipe.policy}
-        entry: dict[str, Any] = {"name": name, "kind": RECIPE, "lossless": recipe.lossless}
-        entry["measured"] = gains(name)
-        entry["paper"] = asdict(recipe.paper) if recipe.paper else None
-        entry |= {kind: part.name for kind, part in parts.items()}
-        entry |= {"shape": recipe.shape, "modifies_target": recipe.modifies_target}
-        entry["summary"] = f"{recipe.drafter.name} x {recipe.shape} x {recipe.verifier.name} x {recipe.policy.name}"
-        if recipe.modifies_target:
-            entry["summary"] += " (the paper trains the target too)"
+        summary = f"{recipe.drafter.name} x {recipe.shape} x {recipe.verifier.name} x {recipe.policy.name}"
+        entry: dict[str, Any] = {
+            "name": name,
+            "kind": RECIPE,
+            "lossless": recipe.lossless,
+            "measured": gains(name),
+            "paper": asdict(recipe.paper) if recipe.paper else None,
+            **{kind: part.name for kind, part in parts.items()},
+            "shape": recipe.shape,
+            "modifies_target": recipe.modifies_target,
+            "summary": summary + _TRAINS_TARGET * recipe.modifies_target,
+        }
         if with_options:
             entry["options"] = {
                 f"{kind}.{key}": value for kind, part in parts.items() for key, value in part.options.items()
@@ -243,17 +243,9 @@ def _heading(entry: dict[str, Any]) -> str:
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    from textwrap import wrap
-
-    margin = " " * indent
-    return wrap(
-        text,
-        max(width, 40),
-        initial_indent=margin,
-        subsequent_indent=margin + "  " * (indent < 8),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    lines = TextWrapper(max(width, 40), break_long_words=False, break_on_hyphens=False)
+    lines.initial_indent, lines.subsequent_indent = " " * indent, " " * (indent + 2 * (indent < 8))
+    return lines.wrap(text)
 
 
 def _summary(entry: dict[str, Any]) -> str:
@@ -261,7 +253,7 @@ def _summary(entry: dict[str, Any]) -> str:
     if entry["kind"] != RECIPE:
         return str(entry["summary"])
     parts = [f"{part} {entry[part]}" for part in ("drafter", "shape", "verifier", "policy")]
-    return ", ".join(parts) + (" (the paper trains the target too)" if entry["modifies_target"] else "")
+    return ", ".join(parts) + (_TRAINS_TARGET if entry["modifies_target"] else "")
 
 
 def _what(entry: dict[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""`outdraft pull`: download a model before it is needed, or go on with a download that was interrupted.
-
-The command reads flags and shows; the work is `weights/pull.py`, and `weights/known.py` for a short name.
-"""
+"""`outdraft pull`: download a model before it is needed, or go on with a download that was interrupted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +26,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Download, and say what to do next."""
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.options.near_miss import near_miss
     from outdraft.options.sizes import size_text
     from outdraft.weights.hub import is_hub_name
@@ -55,12 +52,11 @@ def run(options: Options) -> int:
     told += f"\nnext: {_next(name, path, revision)}"
     if drafts := find_published(name):
         told += f"\npublic drafts for it: {', '.join(drafts)}"
-    make_console().print(told, markup=False, highlight=False, soft_wrap=True)
+    say(make_console(), told)
     return 0
 
 
 def _next(name: str, path: Path, revision: str | None) -> str:
-    """How a model or a head is used."""
     from outdraft.models.files.foreign_heads import drafter_of, recognise
 
     kind = recognise(path) if path.is_dir() else None

@@ -1,16 +1,17 @@
 """`outdraft quantize`: write a model again with its weights on few bits, and say what that changed.
 
 The command plans, shows and writes; rounding is `models/remake/quantize.py`, the layout `docs/quantization.md`. With
-`--type` it writes a GGUF file (`cli/gguf_file.py`).
+`--type` it writes one GGUF file in llama.cpp's block formats (`models/remake/gguf_round.py`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.options import argument, default_of, flag, flag_name
+from outdraft.cli.options import argument, flag, flag_name, given_names
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
@@ -84,9 +85,8 @@ def run(options: Options) -> int:
     if options.json:
         write_json(report)
         return 0
-    before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
     console.print(f"{options.model} -> {out}  ({report['variant']})", markup=False)
-    console.print(f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})", markup=False)
+    _show_sizes(report, console)
     if not (out / "tokenizer.json").is_file() and not (out / "vocab.json").is_file():
         console.print(
             f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}", markup=False
@@ -103,20 +103,33 @@ def run(options: Options) -> int:
 
 
 def _write_gguf(options: Options, out: Path, console: "Console") -> int:
-    from outdraft.cli.console import write_json
-    from outdraft.cli.gguf_file import round_to_gguf, show
+    from outdraft.cli.console import say, write_json
+    from outdraft.models.remake.gguf_round import write_rounded_gguf
+    from outdraft.weights.hub import resolve
 
-    given = {one.name for one in fields(options) if getattr(options, one.name) != default_of(one)}
-    if others := sorted(given - {"model", "out", "type", "json"}):
+    if others := sorted({*given_names(options)} - {"model", "out", "type", "json"}):
         raise ConfigError(
             f"--{flag_name(others[0])} is for a directory of outdraft's own layout: leave it out, or leave --type out"
         )
-    report = round_to_gguf(str(options.model), out, str(options.type), console)
+    source, mixture = resolve(str(options.model)), str(options.type)
+    with console.status("loading") as status:
+        kinds = write_rounded_gguf(
+            source, out, mixture, lambda done, count: status.update(f"rounding, {100 * done // count} % done")
+        )
+    tensors = dict(Counter(kinds.values()).most_common())
+    sizes = {"bytes_before": _weight_bytes(source), "bytes_after": out.stat().st_size}
     if options.json:
-        write_json(report)
-    else:
-        show(report, console)
+        write_json({"model": options.model, "out": str(out), "type": mixture, "tensors": tensors, **sizes})
+        return 0
+    held = ", ".join(f"{count} {kind}" for kind, count in tensors.items())
+    say(console, f"{options.model} -> {out}  ({mixture}: {held})")
+    _show_sizes(sizes, console)
     return 0
+
+
+def _show_sizes(report: Mapping[str, Any], console: "Console") -> None:
+    before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
+    console.print(f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})", markup=False)
 
 
 def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
@@ -140,12 +153,13 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         small = calibrate_decoder(original, config, windows[0], rounding)
     else:
         small = quantize_decoder(original, config, rounding)
-    divergence = native_divergence = None
+    measured: dict[str, Any] = {"divergence": None, "native_divergence": None}
     if windows is not None:
         tell("measuring")
-        divergence = compare_distributions(original, small, windows[1])
+        measured["divergence"] = asdict(compare_distributions(original, small, windows[1]))
         if can_pack(small.config, small.dtype, small.device):
-            native_divergence = compare_distributions(original, NativeDecoder(small), windows[1])
+            native = NativeDecoder(small)
+            measured["native_divergence"] = asdict(compare_distributions(original, native, windows[1]))
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
@@ -160,8 +174,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         "quantization_config": config.to_json(),
         "bytes_before": _weight_bytes(source),
         "bytes_after": _weight_bytes(out),
-        "divergence": None if divergence is None else asdict(divergence),
-        "native_divergence": None if native_divergence is None else asdict(native_divergence),
+        **measured,
     }
 
 

@@ -66,7 +66,7 @@ def run(options: Options) -> int:
             f"{len(trace.passes)} passes\nseconds from a request's arrival; medians and 99th percentiles",
             columns=_COLUMNS,
             rows=[[label, *_cells(one)] for label, one in found],
-            notes=_notes(found),
+            notes=(_note(found[0][1], found[1][1]),),
         ),
     )
     return 0
@@ -78,13 +78,11 @@ def _cells(one: "Summary") -> list[str]:
     return [f"{one.tokens_per_second:.1f}", *shown, str(one.num_refused), str(one.num_late)]
 
 
-def _notes(found: "list[tuple[str, Summary]]") -> tuple[str, ...]:
-    recorded, again = found[0][1], found[1][1]
-    return (
-        f"the replay as it was against the recording: tokens a second "
-        f"{again.tokens_per_second / max(recorded.tokens_per_second, 1e-9):.2f}x, first token "
-        f"{(again.first_median or 0.0) / max(recorded.first_median or 0.0, 1e-9):.2f}x; trust the others about as far",
-    )
+def _note(recorded: "Summary", again: "Summary") -> str:
+    speed = again.tokens_per_second / max(recorded.tokens_per_second, 1e-9)
+    first = (again.first_median or 0.0) / max(recorded.first_median or 0.0, 1e-9)
+    told = f"tokens a second {speed:.2f}x, first token {first:.2f}x; trust the others about as far"
+    return f"the replay as it was against the recording: {told}"
 
 
 def _replays(options: Options, trace: "Trace") -> "Iterator[tuple[str, Summary]]":

@@ -23,7 +23,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Ask, remove, and say what was freed."""
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.options.sizes import size_text
     from outdraft.weights.kept import plan_removal
 
@@ -39,5 +39,5 @@ def run(options: Options) -> int:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return 0
     remove()
-    console.print(f"{options.name}: {size} freed", markup=False, soft_wrap=True)
+    say(console, f"{options.name}: {size} freed")
     return 0

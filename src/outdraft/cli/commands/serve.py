@@ -2,13 +2,13 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.flags import KeepingFlags, read_file
-from outdraft.cli.options import argument, default_of, flag, flag_name
+from outdraft.cli.options import argument, flag, flag_name, given_names
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 
@@ -68,9 +68,8 @@ class ServerFlags:
     trust_request_chat_template: bool = flag(False, "a request may bring a chat template of its own")
     special_tokens_in_messages: str = flag(
         "never",
-        "whether the name of a control token in a message (<|im_end|>) is "
-        "that token, and not text: never, always, or asked: where the request "
-        "says so",
+        "whether the name of a control token in a message (<|im_end|>) is that token, and not text: never, always, or "
+        "asked: where the request says so",
         metavar="NAME",
     )
     tool_call_parser: str = flag(
@@ -139,9 +138,8 @@ class RayFlags:
 
     def check_unused(self) -> None:
         """Without --ray, raise `ConfigError` for what means nothing there."""
-        for one in fields(self):
-            if one.name != "ray" and getattr(self, one.name) != default_of(one):
-                raise ConfigError(f"--{flag_name(one.name)} is for several engines: add --ray, or leave it out")
+        for name in given_names(self):
+            raise ConfigError(f"--{flag_name(name)} is for several engines: add --ray, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +162,7 @@ def run(options: Options) -> int:
         from outdraft.server.serve import check_address, serve
     except ImportError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'outdraft[server]'") from error
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
     from outdraft.server.service import Service
 
     options = replace(options, place=None, engine=options.engine.naming(options.place))
@@ -172,29 +170,20 @@ def run(options: Options) -> int:
     settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
-
-    def ready(address: str) -> None:
-        console.print(f"{name} is served at {address}", markup=False, soft_wrap=True)
-
+    where: dict[str, Any] = {"host": options.server.host, "port": options.server.port, "certificate": certificate}
+    where["ready"] = lambda address: say(console, f"{name} is served at {address}")
     if options.ray.ray:
-        _run_on_ray(options, settings, certificate, ready)
+        _run_on_ray(options, settings, where)
         return 0
     options.ray.check_unused()
     check_address(options.server.host, options.server.port)
     with options.engine.load(**options.adapt.settings()) as llm:
-        serve(
-            Service(llm, settings),
-            host=options.server.host,
-            port=options.server.port,
-            certificate=certificate,
-            ready=ready,
-        )
+        serve(Service(llm, settings), **where)
     return 0
 
 
-def _run_on_ray(
-    options: Options, settings: "ServerSettings", certificate: "Certificate | None", ready: Callable[[str], None]
-) -> None:
+def _run_on_ray(options: Options, settings: "ServerSettings", where: Mapping[str, Any]) -> None:
+    """`where`: the address, the certificate, and what is called when requests are taken."""
     try:
         from outdraft.server.fleet.on_ray.serve import serve_on_ray
     except ImportError as error:
@@ -205,16 +194,8 @@ def _run_on_ray(
     check_address(options.server.host, options.server.port)
     if options.engine.no_cache:
         os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it
-    serve_on_ray(
-        {**from_anywhere(options.engine.settings()), **options.adapt.settings()},
-        settings,
-        scale,
-        address=options.ray.ray_address,
-        host=options.server.host,
-        port=options.server.port,
-        certificate=certificate,
-        ready=ready,
-    )
+    engine = {**from_anywhere(options.engine.settings()), **options.adapt.settings()}
+    serve_on_ray(engine, settings, scale, address=options.ray.ray_address, **where)
 
 
 def from_anywhere(engine: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,30 +217,17 @@ def _check_speculation(options: Options) -> None:
 def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
-    given = options.server
-    ours = {
-        "host",
-        "port",
-        "served_model_name",
-        "api_key",
-        "api_key_file",
-        "request_timeout",
-        "ssl_certfile",
-        "ssl_keyfile",
-    }
-    return ServerSettings(
-        served_model_name=given.served_model_name or (_name_of(options.engine.model),),
-        api_keys=_keys(given),
-        model_path="" if given.served_model_name else options.engine.model,
-        timeout=given.request_timeout,
-        **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in ours},
-    )
-
-
-def _name_of(model: str) -> str:
-    """Of a model on this machine its own name: where it lies is nothing for clients, and less for /metrics."""
+    given, model = options.server, options.engine.model
     path = user_path(model)
-    return path.resolve().name if path.exists() else model
+    own_name = path.resolve().name if path.exists() else model  # where it lies is nothing for clients, or for /metrics
+    named_alike = {one.name: getattr(given, one.name) for one in fields(ServerSettings) if hasattr(given, one.name)}
+    own = {
+        "served_model_name": given.served_model_name or (own_name,),
+        "api_keys": _keys(given),
+        "model_path": "" if given.served_model_name else model,
+        "timeout": given.request_timeout,
+    }
+    return ServerSettings(**{**named_alike, **own})
 
 
 def _keys(given: ServerFlags) -> tuple[str, ...]:

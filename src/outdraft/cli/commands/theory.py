@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 from outdraft.cli.options import flag
 from outdraft.options.errors import ConfigError
 from outdraft.options.paths import user_path
 from outdraft.options.ranges import check_range
-
-if TYPE_CHECKING:
-    from outdraft.analysis.records import Records
 
 SUMMARY = "predict the best draft length and speed-up from acceptance and cost"
 EPILOG = """examples:
@@ -40,6 +36,8 @@ class Options:
 def run(options: Options) -> int:
     """Print the tables."""
     from outdraft.analysis.predict import predict
+    from outdraft.analysis.records import read_records
+    from outdraft.analysis.theory import flat
     from outdraft.analysis.theory_sheets import ALPHAS, COSTS, best, prediction_sheet, theory_sheet
     from outdraft.analysis.words import what_measured, where_measured
     from outdraft.cli.console import make_console, write_json
@@ -50,8 +48,11 @@ def run(options: Options) -> int:
     if inf in options.cost:
         raise ConfigError("cost=inf: it must be a number of at least 0")
     alphas, costs = options.alpha or ALPHAS, options.cost or COSTS
-    records = _read(options.from_)
-    pass_cost, longest = _measured_cost(records)
+    records = None if options.from_ is None else read_records(user_path(options.from_))
+    pass_cost: Callable[[int], float] = flat
+    longest = 32  # draft tokens of which the cost is known
+    if records is not None and records.curve is not None:
+        pass_cost, longest = records.curve.pass_cost, min(longest, records.curve.rows[-1] - 1)
     predictions = predict(records) if records is not None else []
     console = make_console(stderr=options.json)
     show_sheet(console, theory_sheet(alphas, costs, pass_cost=pass_cost, longest=longest))
@@ -60,26 +61,6 @@ def run(options: Options) -> int:
         show_sheet(console, prediction_sheet(predictions))
     if options.json:
         cells = [(alpha, cost, *best(alpha, cost, pass_cost, longest)) for cost in costs for alpha in alphas]
-        names = ("alpha", "cost", "best_k", "speedup")
-        write_json(
-            {
-                "cells": [dict(zip(names, cell, strict=True)) for cell in cells],
-                "methods": [asdict(one) for one in predictions],
-            }
-        )
+        named = [dict(zip(("alpha", "cost", "best_k", "speedup"), cell, strict=True)) for cell in cells]
+        write_json({"cells": named, "methods": [asdict(one) for one in predictions]})
     return 0
-
-
-def _read(path: str | None) -> "Records | None":
-    from outdraft.analysis.records import read_records
-
-    return read_records(user_path(path)) if path is not None else None
-
-
-def _measured_cost(records: "Records | None") -> tuple[Callable[[int], float], int]:
-    """Cost of a pass by its rows, and the longest draft that it is known for."""
-    from outdraft.analysis.theory import flat
-
-    if records is None or records.curve is None:
-        return flat, 32
-    return records.curve.pass_cost, min(32, records.curve.rows[-1] - 1)

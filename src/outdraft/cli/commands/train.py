@@ -1,15 +1,13 @@
-"""`outdraft train`: train a draft for a target, or check one: does it do in the engine what its trainer promised?
-
-The command reads flags and shows; the work is `training/train.py` and `training/check.py`.
-"""
+"""`outdraft train`: train a draft for a target, or check one: does it do in the engine what its trainer promised?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from outdraft.cli.options import argument, flag
+from outdraft.cli.options import argument, flag, flag_name, given_names
 from outdraft.options.errors import ConfigError
+from outdraft.options.paths import user_path
 
 SUMMARY = "train a draft for a target, check one, or let the target write training texts"
 EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
@@ -77,18 +75,7 @@ class Options:
 
 TAKES = {  # what the actions read of the options, beside the kind itself
     "check": {"directory", "target", "dtype", "device", "json"},
-    "answers": {
-        "target",
-        "data",
-        "out",
-        "dtype",
-        "device",
-        "seed",
-        "temperature",
-        "max_tokens",
-        "prompt_tokens",
-        "json",
-    },
+    "answers": set("target data out dtype device seed temperature max_tokens prompt_tokens json".split()),
     "tree": {"directory", "target", "data", "nodes", "json"},
 }
 _NOT_A_KINDS = {"max_tokens", "prompt_tokens", "nodes"}
@@ -98,11 +85,9 @@ def _require_meant(options: Options) -> None:
     """Raise `ConfigError` for a flag that what was asked for does not read."""
     known = {one.name for one in fields(options)} - {"kind"}
     takes = TAKES.get(options.kind or "", known - _NOT_A_KINDS)
-    unasked = Options()
-    for name in sorted(known - takes):
-        if getattr(options, name) != getattr(unasked, name):
-            said = repr(options.directory) if name == "directory" else "--" + name.replace("_", "-")
-            raise ConfigError(f"train {options.kind} does not take {said}: leave it out (outdraft train --help)")
+    for name in sorted({*given_names(options)} & (known - takes)):
+        said = repr(options.directory) if name == "directory" else f"--{flag_name(name)}"
+        raise ConfigError(f"train {options.kind} does not take {said}: leave it out (outdraft train --help)")
 
 
 def run(options: Options) -> int:
@@ -115,7 +100,7 @@ def run(options: Options) -> int:
 
 
 def _train(options: Options) -> int:
-    from outdraft.cli.console import make_console, taps_line, write_json
+    from outdraft.cli.console import make_console, say, taps_line, write_json
     from outdraft.training.course import prepare
     from outdraft.training.plan import PLAN_FIELDS, make_plan, merged, read_plan
     from outdraft.training.team import join_team
@@ -133,7 +118,7 @@ def _train(options: Options) -> int:
 
         def tell(line: str) -> None:
             if team.leads:
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                say(console, line)
 
         course = prepare(plan, tell, team)
         told, loop = course.accounts, course.loop.config
@@ -169,12 +154,9 @@ def _train(options: Options) -> int:
 
 
 def _answers(options: Options) -> int:
-    from dataclasses import asdict
-
     from outdraft.cli.console import make_console, write_json
     from outdraft.engine.llm import LLM
     from outdraft.models.files.load import load_model
-    from outdraft.options.paths import user_path
     from outdraft.training.answers import Asking, prompts_of, write_answers
     from outdraft.training.examples import find_files
     from outdraft.training.record import fingerprint
@@ -214,9 +196,7 @@ def _answers(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from dataclasses import asdict
-
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.training.check import check_directory, compare_specimen
 
     if options.directory is None or options.target is None:
@@ -227,7 +207,7 @@ def _check(options: Options) -> int:
         shown = compare_specimen(Path(options.directory), options.target, dtype=options.dtype, device=device)
     wrong = [one for one in shown if one.evidence.is_alarm]
     for fault in wrong:
-        console.print(f"BROKEN  {fault.sentence}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"BROKEN  {fault.sentence}")
     if wrong:
         if options.json:
             write_json([asdict(fault) for fault in wrong])
@@ -238,13 +218,13 @@ def _check(options: Options) -> int:
         write_json([one.told() for one in found])
     else:
         for one in found:
-            console.print(one.line, markup=False, highlight=False, soft_wrap=True)
+            say(console, one.line)
     outcomes = {one.outcome for one in found}
     return 1 if "broken" in outcomes else 3 if "too few rounds" in outcomes else 0
 
 
 def _tree(options: Options) -> int:
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.training.tree import measure_tree
 
     if options.directory is None or options.target is None:
@@ -256,24 +236,15 @@ def _tree(options: Options) -> int:
         found = measure_tree(Path(options.directory), options.target, options.data, nodes=options.nodes)
     told = found.template
     if options.json:
-        write_json(
-            {
-                "path": str(found.path),
-                "expected": found.expected,
-                "guesses": found.guesses,
-                "paths": [list(one) for one in told.paths],
-                "accuracies": [list(row) for row in told.accuracies],
-            }
-        )
+        shape = {"paths": list(map(list, told.paths)), "accuracies": list(map(list, told.accuracies))}
+        write_json({"path": str(found.path), "expected": found.expected, "guesses": found.guesses, **shape})
         return 0
     for head, row in enumerate(told.accuracies, 1):
         ranks = " ".join(f"{rate:.3f}" for rate in row)
-        console.print(f"{head} ahead, ranks 1, 2, ...: {ranks}", markup=False, highlight=False, soft_wrap=True)
-    console.print(
+        say(console, f"{head} ahead, ranks 1, 2, ...: {ranks}")
+    say(
+        console,
         f"{found.path}: {len(told.paths)} nodes, {max(map(len, told.paths))} deep; {found.expected:.2f} tokens a pass "
         f"if heads were right independently ({found.guesses} guesses); drafts with --drafter-options tree={found.path}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
     )
     return 0

@@ -51,7 +51,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Search, write, and say what was found."""
-    from outdraft.cli.console import make_console, progress_bar, write_json
+    from outdraft.cli.console import make_console, progress_bar, say, write_json
     from outdraft.drafters.draft_verify import Tuned, tune
     from outdraft.drafters.shared.own_layers.skip_sets import save_skip
     from outdraft.engine.assembly.variant import network_of
@@ -94,11 +94,10 @@ def run(options: Options) -> int:
     if options.json:
         write_json({"out": str(out), **notes, "attention": sorted(best.skip.attention), "mlp": sorted(best.skip.mlp)})
     else:
-        console.print(
+        say(
+            console,
             f"{out}: {len(best.skip)} of {2 * config.num_layers} sublayers left out, {options.objective} "
             f"{best.score:.3f} after {best.num_trials} trials",
-            markup=False,
-            soft_wrap=True,
         )
     return 0
 
@@ -112,16 +111,11 @@ def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Ski
     drafter = llm.engine.parts.drafter
     assert isinstance(drafter, DraftVerifyDrafter)
     params = SamplingParams(max_tokens=options.max_tokens, ignore_eos=True)
-    prompts: list[Any] = (
-        list(read_prompts(options.prompts))
-        if options.prompts
-        else [
-            {"prompt_token_ids": ids}
-            for ids in identity_prompts(
-                llm.tokenizer, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
-            )
-        ]
-    )
+    prompts: list[Any] = read_prompts(options.prompts) if options.prompts else []
+    if not prompts:
+        limits = {"vocab_size": config.vocab_size, "max_len": config.max_len // 4}
+        ids = identity_prompts(llm.tokenizer, options.num_prompts, **limits)
+        prompts = [{"prompt_token_ids": one} for one in ids]
 
     def worth(skip: "Skip") -> float:
         drafter.skip = skip

@@ -21,8 +21,8 @@ _OURS = {  # of outdraft's servers: sources, a chunk for each pass, and figures 
 
 
 def served_model(server: RemoteServer) -> dict[str, Any]:
-    """What is served there, the first model. Raises as `RemoteServer.get` does."""
-    told = server.get("/v1/models")
+    """What is served there, the first model. Raises as `RemoteServer.ask` does."""
+    told = server.ask("/v1/models")
     listed = told.get("data") if isinstance(told, dict) else None
     found: dict[str, Any] = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     return found

@@ -1,11 +1,11 @@
 """Flags of a running server, and how the flags of an engine and of sampling are said in a request to one."""
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from outdraft.cli.flags import EngineFlags, SamplingFlags
-from outdraft.cli.options import default_of, flag, flag_name
+from outdraft.cli.options import flag, flag_name, given_names
 from outdraft.options.errors import ConfigError
 
 _SPECULATIVE = {  # flag -> key of `speculative`
@@ -33,23 +33,17 @@ class RemoteFlags:
 def asked(engine: EngineFlags, sampling: SamplingFlags, references: Seq[str]) -> dict[str, Any]:
     """The fields of a request. Raises `ConfigError` naming a flag of an engine, which the server has of its own."""
     body: dict[str, Any] = {"references": list(references)} if references else {}
-    for one in fields(sampling):
-        value = getattr(sampling, one.name)
-        if one.name in _ALWAYS or value != default_of(one):
-            body[one.name] = value
+    body |= {name: getattr(sampling, name) for name in (*_ALWAYS, *given_names(sampling))}
     told: dict[str, Any] = {}
-    for one in fields(engine):
-        value = getattr(engine, one.name)
-        if value == default_of(one):
-            continue
-        if one.name == "model":
-            body["model"] = value
-        elif one.name in _SPECULATIVE:
-            told[_SPECULATIVE[one.name]] = value
+    for name in given_names(engine):
+        if name == "model":
+            body["model"] = engine.model
+        elif name in _SPECULATIVE:
+            told[_SPECULATIVE[name]] = getattr(engine, name)
         else:
             raise ConfigError(
-                f"--{flag_name(one.name)} is of an engine, and the server has its own: leave it out, or "
-                "give it to `outdraft serve`"
+                f"--{flag_name(name)} is of an engine, and the server has its own: leave it out, or give it to "
+                "`outdraft serve`"
             )
     if told:
         body["speculative"] = False if told.get("method") == "none" else told

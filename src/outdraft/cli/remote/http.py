@@ -28,19 +28,20 @@ class RemoteServer:
             raise ConfigError("api_key holds a sign that no header can: give the key as the server knows it")
         self._headers = {"Authorization": f"Bearer {known}"} if known else {}
 
-    def get(self, path: str) -> Any:
-        """Raises `ConfigError` where the server is not there, or `RequestError` with what it says."""
-        with self._asked("GET", path) as reply:
-            return self._json(reply)
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The whole reply to a GET, or with a body to a POST.
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The whole reply. Raises as `get` does."""
-        with self._asked("POST", path, body) as reply:
-            return self._json(reply)
+        Raises `ConfigError` where the server is not there, or `RequestError` with what it says.
+        """
+        with self._asked(path, body) as reply:
+            try:
+                return json.loads(reply.read())
+            except ValueError as error:
+                raise self._stranger() from error
 
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The pieces of a streamed reply, up to its end. Raises as `get` does; leaving it ends the request."""
-        with self._asked("POST", path, {**body, "stream": True}) as reply:
+        """The pieces of a streamed reply, up to its end. Raises as `ask` does; leaving it ends the request."""
+        with self._asked(path, {**body, "stream": True}) as reply:
             for line in iter(reply.readline, b""):
                 name, _, data = line.decode().strip().partition(":")
                 if name != "data":
@@ -54,13 +55,13 @@ class RemoteServer:
         raise RequestError(f"the connection to {self.url} ended before the answer did: ask again")
 
     @contextmanager
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Iterator[HTTPResponse]:
+    def _asked(self, path: str, body: Mapping[str, Any] | None) -> Iterator[HTTPResponse]:
         kind = HTTPSConnection if self._at.scheme == "https" else HTTPConnection
         connection = kind(self._at.hostname or "", self._at.port, timeout=PATIENCE)
         try:
             data = None if body is None else json.dumps(body)
             headers = {**self._headers, **({} if body is None else {"Content-Type": "application/json"})}
-            connection.request(method, f"{self._at.path}{path}", data, headers)
+            connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", data, headers)
             reply = connection.getresponse()
             if reply.status != 200:
                 self._refuse(reply)
@@ -79,12 +80,6 @@ class RemoteServer:
             ) from error
         finally:
             connection.close()
-
-    def _json(self, reply: HTTPResponse) -> Any:
-        try:
-            return json.loads(reply.read())
-        except ValueError as error:
-            raise self._stranger() from error
 
     def _refuse(self, reply: HTTPResponse) -> None:
         try:

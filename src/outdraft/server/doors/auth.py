@@ -23,7 +23,7 @@ class Auth:
 
     def __init__(self, app: ASGIApp, keys: Seq[str], secret: bytes | None = None) -> None:
         self._app = app
-        self._hashes = [_hash(key) for key in keys]
+        self._hashes = [sha256(key.encode("utf-8", "surrogateescape")).digest() for key in keys]
         self._secret = secret or os.urandom(16)  # so that a salt shows nothing of its key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,10 +50,6 @@ class Auth:
             if compare_digest(one, hashed):  # no early exit
                 found = one
         return found if kind.lower() == "bearer" else None
-
-
-def _hash(key: str) -> bytes:
-    return sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
 def _is_guarded(path: str) -> bool:

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outdraft.server.connection import error_reply
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import ApiError, overloaded
 
 SIZE = "outdraft.body_size"  # in the scope: bytes of the body that have come
 _BODIES = 64
@@ -46,7 +46,12 @@ class BodyLimit:
             try:
                 message = await asyncio.wait_for(receive(), max(0.0, end - monotonic()))
             except TimeoutError:
-                raise self._too_slow() from None
+                raise ApiError(
+                    408,
+                    f"the body did not come within {self._seconds:g} seconds: send it at once",
+                    code="body_too_slow",
+                    headers={"Connection": "close"},
+                ) from None
             come = len(message.get("body", b""))
             size, self._held = size + come, self._held + come
             scope[SIZE] = size
@@ -54,14 +59,14 @@ class BodyLimit:
             if size > self._most:
                 raise self._too_large()
             if come and coding:
-                raise self._compressed(coding)
-            if self._held > self._most * _BODIES:
                 raise ApiError(
-                    503,
-                    "the bodies of all requests together are as large as the server takes: come later",
-                    code="overloaded",
-                    headers={"Retry-After": "1"},
+                    415,
+                    f"a body with Content-Encoding: {coding:.40} is not read here: send it as it is, without that "
+                    "header",
+                    headers={"Accept-Encoding": "identity"},
                 )
+            if self._held > self._most * _BODIES:
+                raise overloaded("the bodies of all requests together are as large as the server takes: come later")
             return message
 
         try:
@@ -72,19 +77,4 @@ class BodyLimit:
     def _too_large(self) -> ApiError:
         return ApiError(
             413, f"the body is larger than the {self._most} bytes that this server takes", code="body_too_large"
-        )
-
-    def _compressed(self, coding: str) -> ApiError:
-        return ApiError(
-            415,
-            f"a body with Content-Encoding: {coding:.40} is not read here: send it as it is, without that header",
-            headers={"Accept-Encoding": "identity"},
-        )
-
-    def _too_slow(self) -> ApiError:
-        return ApiError(
-            408,
-            f"the body did not come within {self._seconds:g} seconds: send it at once",
-            code="body_too_slow",
-            headers={"Connection": "close"},
         )

@@ -1,12 +1,8 @@
-"""What the endpoints that write text have in common: queue the request, then one reply, or a stream of pieces.
-
-ReplyShape.whole(results)    the body of a whole reply
-ReplyShape.events(answers)   the pieces of a stream, as bytes
-"""
+"""What the endpoints that write text have in common: queue the request, then one reply, or a stream of pieces."""
 
 from collections.abc import AsyncIterator, Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from time import time
 from typing import Any, ClassVar
@@ -21,25 +17,18 @@ from outdraft.options.errors import RequestError
 from outdraft.options.params import SamplingParams
 from outdraft.server.connection import DONE, EventStream, JsonReply, event, unless_gone
 from outdraft.server.doors.request_log import ANSWERS
-from outdraft.server.errors import ApiError, renamed, told
+from outdraft.server.errors import renamed, told, wrong_field
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.service import Service, new_id
+from outdraft.server.wire.tokens import TokensTold, draft_tree
 from outdraft.server.wire.usage import count_usage, metrics, usage
 
 
-async def answer(
-    request: Request,
-    service: Service,
-    body: SamplingFields,
-    prompts: Seq[Prompt],
-    params: SamplingParams,
-    shape: "ReplyShape",
-) -> Response:
+async def answer(request: Request, shape: "ReplyShape", prompts: Seq[Prompt], params: SamplingParams) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
+    service, body = shape.service, shape.body
     if body.stream_options is not None and not body.stream:
-        raise ApiError(
-            400, "stream_options is for a stream: send stream: true, or leave it out", param="stream_options"
-        )
+        raise wrong_field("stream_options is for a stream: send stream: true, or leave it out")
     try:
         with body.told_by_field():
             answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
@@ -70,8 +59,9 @@ class ReplyShape:
         """`prefix`: of the id. `writes`: tokens that the engine has written are shown, and count."""
         self.id = f"{prefix}{body.request_id}" if body.request_id else new_id(prefix)
         self.created, self.model = int(time()), body.model or service.name
-        self.service, self.writes = service, writes
+        self.service, self.body, self.writes = service, body, writes
         self._options = body.stream_options
+        self._tokens = TokensTold(service.llm.tokenizer)
         self._num_written = self._num_read = 0  # tokens
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
@@ -102,6 +92,13 @@ class ReplyShape:
         """Tokens of thoughts."""
         return 0
 
+    def tokens_told(self, text: Chunk | Result, index: int) -> dict[str, Any]:
+        """Its tokens, and the draft of its last round, where the request asks for them. `index`: among all texts."""
+        told = self._tokens.of(text, index) if self.body.return_token_ids else {}
+        if self.body.return_draft_tree:
+            told["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.tokenizer)
+        return told
+
     def head(self, kind: str) -> dict[str, Any]:
         """What every reply and piece begins with."""
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
@@ -128,6 +125,12 @@ class ReplyShape:
         self._num_read = self._num_read or sum(len(one.prompt_token_ids) for one in answers.requests)
         wanted = self._options.continuous_usage_stats
         return {"usage": count_usage(self._num_read, self._num_written, 0, 0, 0) if wanted else None}
+
+
+def as_chunk(text: Result, **more: Any) -> Chunk:
+    """All of a text as one piece. `more`: fields of it that are to differ."""
+    alike = {one.name: getattr(text, one.name) for one in fields(Chunk) if hasattr(text, one.name)}
+    return Chunk(**{**alike, "logprobs": text.logprobs or (), **more})
 
 
 def reason(chunk: Chunk | Result) -> tuple[str | None, str | int | None]:

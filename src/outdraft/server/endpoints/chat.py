@@ -19,7 +19,6 @@ from outdraft.server.parsers.message import MessageReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import of_chat, of_ids
-from outdraft.server.wire.tokens import TokensTold, draft_tree
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -28,7 +27,7 @@ def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions", tags=["text"], summary="Answer a conversation")
     async def chat(body: ChatRequest, request: Request) -> Response:
         asked = await service.reading.read(request.scope.get(SIZE, 0), converse, service, body)
-        return await answer(request, service, body, [asked.prompt], asked.params, ChatShape(service, body, asked))
+        return await answer(request, ChatShape(service, body, asked), [asked.prompt], asked.params)
 
 
 class ChatShape(ReplyShape):
@@ -39,8 +38,7 @@ class ChatShape(ReplyShape):
     def __init__(self, service: Service, body: ChatRequest, asked: Conversation) -> None:
         super().__init__(service, body, "chatcmpl-")
         self._body, self._asked = body, asked
-        self._tokens = TokensTold(service.llm.tokenizer)
-        self._deltas: dict[int, Deltas] = {}  # of each text
+        self._readers: dict[int, MessageReader] = {}  # of each text
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         (one,) = results
@@ -50,15 +48,15 @@ class ChatShape(ReplyShape):
 
     def begin(self, answers: Answers) -> Iterator[dict[str, Any]]:
         for index in range(answers.requests[0].params.n):
-            self._deltas[index] = Deltas(self._asked.reader())
+            self._readers[index] = self._asked.reader()
             delta = {"role": "assistant", "content": ""}
             first = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
             prompt = answers.requests[0].prompt_token_ids if index == 0 else None
             yield self.told(answers, Chunk(text=""), first, **self._of_prompt(ids=prompt))
 
     def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any] | None:
-        deltas = self._deltas[chunk.index]
-        delta = deltas.delta(chunk)
+        reader = self._readers[chunk.index]
+        delta = _delta(reader, chunk)
         read = self._of_prompt(logprobs=chunk.prompt_logprobs if chunk.index == 0 else None)
         tells = chunk.logprobs or read or self._body.return_token_ids or self._body.return_draft_tree
         if not (delta or chunk.finish_reason is not None or tells):
@@ -69,8 +67,8 @@ class ChatShape(ReplyShape):
             "index": chunk.index,
             "delta": delta,
             "logprobs": self._logprobs(chunk.logprobs),
-            "finish_reason": "tool_calls" if deltas.num_calls and ended == "stop" else ended,
-            **self._ids(chunk),
+            "finish_reason": "tool_calls" if reader.num_calls and ended == "stop" else ended,
+            **self.tokens_told(chunk, chunk.index),
             **({} if ended is None else {"stop_reason": stopped}),
         }
         return self.told(answers, chunk, choice, **read)
@@ -92,14 +90,8 @@ class ChatShape(ReplyShape):
             "logprobs": self._logprobs(text.logprobs or ()),
             "finish_reason": "tool_calls" if said.calls and ended == "stop" else ended,
             "stop_reason": stopped,
-            **self._ids(text),
+            **self.tokens_told(text, text.index),
         }
-
-    def _ids(self, text: Chunk | Result) -> dict[str, Any]:
-        fields = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
-        if self._body.return_draft_tree:
-            fields["draft_tree"] = draft_tree(text.draft_tree, self.service.llm.tokenizer)
-        return fields
 
     def _of_prompt(
         self, ids: Seq[int] | None = None, logprobs: Seq[TokenLogprobs | None] | None = None
@@ -118,25 +110,18 @@ class ChatShape(ReplyShape):
         return of_chat(tokens, self.service.codec, self._body.top_logprobs or 0)
 
 
-class Deltas:
-    """The deltas of one answer. A call is one delta, because it is sent when it is complete."""
-
-    def __init__(self, reader: MessageReader) -> None:
-        self._reader = reader
-        self.num_calls = 0
-
-    def delta(self, chunk: Chunk) -> dict[str, Any]:
-        """What a piece adds; empty while nothing is certain."""
-        said = self._reader.push(chunk.text, chunk.token_ids, final=chunk.finish_reason is not None)
-        delta: dict[str, Any] = {}
-        if said.reasoning:
-            delta["reasoning_content"] = said.reasoning
-        if said.content:
-            delta["content"] = said.content
-        if said.calls:
-            delta["tool_calls"] = [{"index": self.num_calls + i, **_called(one)} for i, one in enumerate(said.calls)]
-            self.num_calls += len(said.calls)
-        return delta
+def _delta(reader: MessageReader, chunk: Chunk) -> dict[str, Any]:
+    """What a piece adds; empty while nothing is certain. A call is one delta, as it is sent when it is complete."""
+    said = reader.push(chunk.text, chunk.token_ids, final=chunk.finish_reason is not None)
+    delta: dict[str, Any] = {}
+    if said.reasoning:
+        delta["reasoning_content"] = said.reasoning
+    if said.content:
+        delta["content"] = said.content
+    if said.calls:
+        first = reader.num_calls - len(said.calls)
+        delta["tool_calls"] = [{"index": i, **_called(one)} for i, one in enumerate(said.calls, first)]
+    return delta
 
 
 def _called(call: WrittenCall) -> dict[str, Any]:

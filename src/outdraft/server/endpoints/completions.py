@@ -9,15 +9,14 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Chunk, Result
-from outdraft.server.endpoints.answering import ReplyShape, answer, reason
+from outdraft.server.endpoints.answering import ReplyShape, answer, as_chunk, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import Offsets, of_completion, of_ids
-from outdraft.server.wire.tokens import TokensTold, draft_tree, spelled
+from outdraft.server.wire.tokens import spelled
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -26,7 +25,7 @@ def add(app: FastAPI, service: Service) -> None:
     @app.post("/v1/completions", tags=["text"], summary="Continue a text, or several")
     async def complete(body: CompletionRequest, request: Request) -> Response:
         params, prompts = body.params(), body.prompts()
-        return await answer(request, service, body, prompts, params, Completion(service, body, prompts))
+        return await answer(request, Completion(service, body, prompts), prompts, params)
 
 
 class Completion(ReplyShape):
@@ -37,33 +36,18 @@ class Completion(ReplyShape):
     def __init__(self, service: Service, body: CompletionRequest, prompts: Seq[Prompt]) -> None:
         super().__init__(service, body, "cmpl-", writes=body.max_tokens != 0)
         self._body, self._prompts = body, prompts
-        self._tokens = TokensTold(service.llm.tokenizer)
         self._begun: set[int] = set()  # texts of which a piece was sent
         self._offsets: dict[int, Offsets] = {}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
-        texts = [(text, one.prompt_logprobs) for one in results for text in one.outputs]
-        choices = [self._choice(text, i, of_prompt) for i, (text, of_prompt) in enumerate(texts)]
+        # the engine gives the log probabilities of a prompt with the first of its texts alone
+        texts = [(text, as_chunk(text, prompt_logprobs=one.prompt_logprobs)) for one in results for text in one.outputs]
+        choices = [self._piece(chunk, i, text.prompt_token_ids) for i, (text, chunk) in enumerate(texts)]
         return {**self.head(self.kind), "choices": choices, **self.foot(results)}
 
     def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any]:
         at = place.prompt * answers.requests[0].params.n + place.index
-        choice = self._piece(chunk, at, answers.requests[place.prompt].prompt_token_ids)
-        return self.told(answers, chunk, choice)
-
-    def _choice(self, text: Result, index: int, of_prompt: tuple[TokenLogprobs | None, ...] | None) -> dict[str, Any]:
-        """`of_prompt`: its log probabilities, which the engine gives with the first of a prompt's texts alone."""
-        chunk = Chunk(
-            text=text.text,
-            token_ids=text.token_ids,
-            sources=text.sources,
-            logprobs=text.logprobs or (),
-            finish_reason=text.finish_reason,
-            stop_reason=text.stop_reason,
-            prompt_logprobs=of_prompt,
-            draft_tree=text.draft_tree,
-        )
-        return self._piece(chunk, index, text.prompt_token_ids)
+        return self.told(answers, chunk, self._piece(chunk, at, answers.requests[place.prompt].prompt_token_ids))
 
     def _piece(self, chunk: Chunk, index: int, prompt: tuple[int, ...]) -> dict[str, Any]:
         """One piece of a text, or all of it; the prompt before the first where it is to be echoed."""
@@ -74,7 +58,10 @@ class Completion(ReplyShape):
             chunk = replace(
                 chunk, text="", token_ids=(), sources=(), logprobs=(), finish_reason=ended, stop_reason=None
             )
-        before = self._echo(index, prompt) if body.echo and begins else ""
+        before = ""
+        if body.echo and begins:  # as it was given; of token ids their text, with the names of special tokens
+            given = self._given(index)
+            before = "".join(spelled(prompt, self.service.codec)) if given is None else given
         told, stopped = reason(chunk)
         choice: dict[str, Any] = {
             "index": index,
@@ -85,11 +72,9 @@ class Completion(ReplyShape):
         }
         if body.prompt_logprobs is not None and chunk.prompt_logprobs is not None:
             choice["prompt_logprobs"] = of_ids(chunk.prompt_logprobs)
-        if body.return_token_ids:
-            choice |= self._tokens.of(chunk, index)
-            choice |= {"prompt_token_ids": list(prompt)} if begins else {}
-        if body.return_draft_tree:
-            choice["draft_tree"] = draft_tree(chunk.draft_tree, self.service.llm.tokenizer)
+        choice |= self.tokens_told(chunk, index)
+        if body.return_token_ids and begins:
+            choice["prompt_token_ids"] = list(prompt)
         return choice
 
     def _given(self, index: int) -> str | None:
@@ -97,13 +82,8 @@ class Completion(ReplyShape):
         prompt = self._prompts[index // self._body.in_force("n")]
         return prompt if isinstance(prompt, str) else None
 
-    def _echo(self, index: int, prompt: tuple[int, ...]) -> str:
-        """The prompt as it was given; of token ids their text, with the names of special tokens."""
-        given = self._given(index)
-        return "".join(spelled(prompt, self.service.codec)) if given is None else given
-
     def _begins(self, index: int, prompt: tuple[int, ...]) -> list[int]:
-        """Where the tokens of the prompt begin in that."""
+        """Where the tokens of the prompt begin in what is echoed of it."""
         given, codec = self._given(index), self.service.codec
         if given is None:
             return [*accumulate(map(len, spelled(prompt, codec)), initial=0)]

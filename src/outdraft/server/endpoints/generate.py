@@ -31,7 +31,7 @@ def add(app: FastAPI, service: Service) -> None:
         prompts = [{"prompt_token_ids": body.token_ids}]
         try:
             settings, params = body.sampling(), body.params()
-            return await answer(request, service, settings, prompts, params, Generation(service, settings))
+            return await answer(request, Generation(service, settings), prompts, params)
         except (ApiError, OutdraftError) as error:
             raise renamed(told(error), _CALLED) from error
 

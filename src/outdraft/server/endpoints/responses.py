@@ -20,7 +20,7 @@ from outdraft.options.errors import OutdraftError
 from outdraft.server.connection import event
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.endpoints.answering import ReplyShape, answer, reason
+from outdraft.server.endpoints.answering import ReplyShape, answer, as_chunk, reason
 from outdraft.server.errors import ApiError, broke_off, renamed, told
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.responses import LOGPROBS, SEALED, ResponsesRequest
@@ -47,8 +47,7 @@ def add(app: FastAPI, service: Service) -> None:
         try:
             chat = body.chat()
             asked = await service.reading.read(request.scope.get(SIZE, 0), converse, service, chat)
-            shape = Responding(service, body, chat, asked)
-            return await answer(request, service, chat, [asked.prompt], asked.params, shape)
+            return await answer(request, Responding(service, body, chat, asked), [asked.prompt], asked.params)
         except (ApiError, OutdraftError) as error:
             raise renamed(told(error), _CALLED) from error
 
@@ -66,10 +65,7 @@ class Responding(ReplyShape):
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         (text,) = results
-        piece = Chunk(
-            text=text.text, token_ids=text.token_ids, logprobs=text.logprobs or (), finish_reason=text.finish_reason
-        )
-        for _ in self._written(piece):
+        for _ in self._written(as_chunk(text)):
             pass
         return self._ended(results)
 

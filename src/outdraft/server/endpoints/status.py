@@ -1,11 +1,6 @@
 """What the server says of itself: its models, its health, its load, and what its cache holds.
 
-/v1/models    the names that are served, and what each can do
-/live         200 as long as the process answers, also while it drains
-/ready        200 while new requests are taken       /health   the same
-/metrics      counters and times for Prometheus; /load has the same in short
-/v1/adapt     how a draft that learns fares; if the server has one
-/kv_events    which prefixes the key/value cache holds, as lines of JSON, for routers; if it is turned on
+/live is answered with 200 also while the server drains, /ready and /health while new requests are taken.
 
 Balancers, orchestrators and scrapers have no key, so /live, /ready, /health and /metrics need none: they hold numbers
 and the model's name. A router asks /kv_events with `since`, the last id that it knows, and `wait`, seconds in which
@@ -25,7 +20,6 @@ from starlette.responses import Response
 
 from outdraft.cache.page_events import PageEvent
 from outdraft.core.cache import PAGE
-from outdraft.server.adapting import adapt_status
 from outdraft.server.connection import JsonReply
 from outdraft.server.errors import ApiError
 from outdraft.server.service import Service
@@ -71,7 +65,8 @@ def add(app: FastAPI, service: Service) -> None:
     def adapt() -> Response:
         if service.llm.adapting is None:
             raise ApiError(404, "the draft of this server does not learn: start it with --adapt")
-        return JsonReply(adapt_status(service.llm.adapting))
+        told = service.llm.adapting.status().items()  # without places of this machine, and without other tenants
+        return JsonReply({key: value for key, value in told if key not in ("room", "tenants")})
 
     @app.get("/load", tags=["health"], summary="How much is under way")
     async def load() -> Response:

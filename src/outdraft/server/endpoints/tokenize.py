@@ -12,7 +12,7 @@ from starlette.responses import Response
 from outdraft.server.connection import JsonReply
 from outdraft.server.conversation import converse
 from outdraft.server.doors.body_limit import SIZE
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.tokens import spelled
@@ -32,15 +32,19 @@ def add(app: FastAPI, service: Service) -> None:
         codec = service.codec
         for one in body.tokens:
             if one >= codec.num_ids:
-                raise ApiError(
-                    400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}", param="tokens"
+                raise wrong_field(
+                    f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}", "tokens"
                 )
         skips, ids = body.skip_special_tokens, body.tokens
         return JsonReply({"prompt": codec.decode(ids) if skips else "".join(spelled(ids, codec))})
 
 
 def _tokenized(service: Service, body: TokenizeRequest) -> Response:
-    ids, codec = _read(service, body), service.codec
+    chat, codec = body.conversation(), service.codec
+    if chat is not None:
+        ids = list(service.llm.encode(converse(service, chat).prompt))
+    else:
+        ids = codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)
     told: dict[str, Any] = {
         "count": len(ids),
         "max_model_len": service.llm.config["max_model_len"],
@@ -48,10 +52,3 @@ def _tokenized(service: Service, body: TokenizeRequest) -> Response:
         "token_strs": [codec.token_text(one) for one in ids] if body.return_token_strs else None,
     }
     return JsonReply(told)
-
-
-def _read(service: Service, body: TokenizeRequest) -> list[int]:
-    chat = body.conversation()
-    if chat is not None:
-        return list(service.llm.encode(converse(service, chat).prompt))
-    return service.codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)

@@ -14,31 +14,20 @@ https://arxiv.org/abs/2407.00023. Data in: keys and the names of replicas; data 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from hashlib import blake2b
 
-from outdraft.options.checked import check_fields
-from outdraft.options.ranges import check_range
 from outdraft.server.fleet.route_key import RouteKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AffinitySettings:
-    """Raises `ConfigError` naming what is out of range."""
-
-    most_ahead: int = 4  # requests that a warm replica may have under way beyond the one with the least
-    most_pages: int = 200_000  # pages and groups that are remembered, for all replicas together
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_range(self, "most_ahead", "most_pages", least=1)
-
-
 class Affinity:
-    """One router's memory. `sent` and `done` belong to every request."""
+    """One router's memory. `sent` and `done` belong to every request.
 
-    def __init__(self, settings: AffinitySettings | None = None) -> None:
-        self._settings = settings or AffinitySettings()
+    `most_ahead`: requests that a warm replica may have under way beyond the one with the least. `most_pages`: pages and
+    groups that are remembered, for all replicas together.
+    """
+
+    def __init__(self, *, most_ahead: int = 4, most_pages: int = 200_000) -> None:
+        self._most_ahead, self._most_pages = most_ahead, most_pages
         self._holders: OrderedDict[int, dict[str, None]] = OrderedDict()  # of a page or a group, the latest one last
         self._under_way: Counter[str] = Counter()
         self._known: set[str] = set()  # replicas that hold or do anything
@@ -51,7 +40,7 @@ class Affinity:
 
         def order(one: str) -> tuple[bool, int, bool, int, int]:
             load = self._under_way[one]
-            is_ahead = load - least >= self._settings.most_ahead
+            is_ahead = load - least >= self._most_ahead
             return is_ahead, -self.num_held(key, one), one != home, load, _lot(start, one)
 
         return sorted(replicas, key=order)
@@ -69,23 +58,20 @@ class Affinity:
         self.stored(replica, [*key.pages, *([] if key.group is None else [key.group])])
 
     def done(self, replica: str) -> None:
-        """A request that went there is over."""
         if self._under_way[replica]:
             self._under_way[replica] -= 1
 
     def stored(self, replica: str, pages: Iterable[int]) -> None:
-        """The replica holds these pages."""
         self._known.add(replica)
         for page in pages:
             holders = self._holders.setdefault(page, {})
             holders.pop(replica, None)
             holders[replica] = None
             self._holders.move_to_end(page)
-        while len(self._holders) > self._settings.most_pages:
+        while len(self._holders) > self._most_pages:
             self._holders.popitem(last=False)
 
     def removed(self, replica: str, pages: Iterable[int]) -> None:
-        """The replica holds these pages no longer."""
         for page in pages:
             if (holders := self._holders.get(page)) is not None:
                 holders.pop(replica, None)

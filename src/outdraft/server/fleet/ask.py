@@ -40,7 +40,6 @@ class Head:
 
     @property
     def is_stream(self) -> bool:
-        """Whether server-sent events follow."""
         return self.status == 200 and any(
             name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in self.headers
         )

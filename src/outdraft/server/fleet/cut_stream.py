@@ -40,7 +40,8 @@ class CutStream:
             self._body["sampling_params"] = settings
         given = self._body.get("resume_token_ids") or []  # the client goes on with a stream itself
         self._given = {i: list(ids) for i, ids in enumerate(given) if isinstance(ids, list)}
-        self._num_texts = max(1, _count(settings.get("n"))) * _num_prompts(body)
+        n = settings.get("n")
+        self._num_texts = max(1, n if isinstance(n, int) else 1) * _num_prompts(body)
         self._written: dict[int, list[int]] = {}  # token ids of each text that the client has got
         self._headed: set[int] = set()  # texts whose first event, without tokens, has been sent
         self._over: set[int] = set()  # texts whose end has been sent
@@ -57,7 +58,6 @@ class CutStream:
             self._body["resume_token_ids"] = resumed
 
     def body(self) -> bytes:
-        """The request that makes the next replica go on, as JSON."""
         return orjson.dumps(self._body)
 
     def take(self, event: dict[str, Any]) -> dict[str, Any] | None:
@@ -104,10 +104,6 @@ class CutStream:
         if choice.get("delta") != {} or choice.get("finish_reason") is not None:
             return True
         return bool(choice.get("logprobs") or event.get("prompt_logprobs"))
-
-
-def _count(n: Any) -> int:
-    return n if isinstance(n, int) else 1
 
 
 def _num_prompts(body: dict[str, Any]) -> int:

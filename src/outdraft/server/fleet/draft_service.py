@@ -63,7 +63,6 @@ class DraftService:
         return [one.tokens[one.length :][: ask.depth] for one, ask in zip(running, asks, strict=True)]
 
     def end(self, text_ids: Seq[str]) -> None:
-        """These texts are over."""
         for text_id in text_ids:
             if (one := self._open.pop(text_id, None)) is not None:
                 _close(one)

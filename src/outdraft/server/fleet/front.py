@@ -12,7 +12,6 @@ here.
 import asyncio
 import logging
 from dataclasses import asdict
-from typing import Any
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -88,7 +87,10 @@ class Front:
 
     async def _answer(self, request: Request) -> Response:
         body = await request.body()
-        read = _read(body)
+        try:
+            read = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            read = None  # the replica says what is wrong with it
         ask = ProxiedRequest(
             method=request.method,
             path=request.url.path,
@@ -116,10 +118,3 @@ class Front:
         except BaseException:
             await relay.close()
             raise
-
-
-def _read(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None  # the replica says what is wrong with it

@@ -82,7 +82,6 @@ class Relay:
             await self.close()
 
     async def close(self) -> None:
-        """Nothing more is wanted."""
         pieces, self._pieces = self._pieces, None
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
@@ -101,7 +100,6 @@ class Relay:
             raise ApiError(503, _LOST, code="engine_lost", headers={"Retry-After": "5"}) from error
 
     def _new(self, one: bytes) -> bytes | None:
-        """What the client gets of an event of a replica's."""
         if self._stream is None or not one.startswith(b"data: {"):
             return one
         told = self._stream.take(orjson.loads(one[6:]))

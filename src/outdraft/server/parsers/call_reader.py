@@ -35,7 +35,6 @@ class CallReader:
         return list(self._read(final=False))
 
     def finish(self) -> list[Piece]:
-        """What is left at the end."""
         return list(self._read(final=True))
 
     def _read(self, *, final: bool) -> Iterator[Piece]:

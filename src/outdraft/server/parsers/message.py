@@ -9,6 +9,7 @@ Marks that a tokenizer keeps as special tokens are put back into the text where 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import groupby
 
 from outdraft.codecs.text import TextCodec
 from outdraft.server.parsers.call_reader import CallReader, Piece
@@ -25,12 +26,10 @@ class Said:
 
     @property
     def content(self) -> str:
-        """The texts between and around the calls, joined."""
         return "".join(part for part in self.parts if isinstance(part, str))
 
     @property
     def calls(self) -> tuple[WrittenCall, ...]:
-        """The calls, in the order in which they were written."""
         return tuple(part for part in self.parts if isinstance(part, WrittenCall))
 
 
@@ -50,7 +49,7 @@ class MessageReader:
         self._marked = MarkedText(codec, marks)
         self._thinking, self._calls = thinking, calls
         self._many = many
-        self._num_calls = 0
+        self.num_calls = 0  # that were handed out
 
     def push(self, text: str, token_ids: Seq[int], *, final: bool) -> Said:
         """A piece, and the tokens that came with it. `final`: it is the last one."""
@@ -67,31 +66,25 @@ class MessageReader:
         return Said(reasoning=reasoning, parts=tuple(_joined(self._wanted(pieces))))
 
     def whole(self, text: str, token_ids: Seq[int]) -> Said:
-        """All of an answer at once."""
         return self.push(text, token_ids, final=True)
 
     def _wanted(self, pieces: Iterable[Piece]) -> Iterable[Piece]:
         for piece in pieces:
             if isinstance(piece, str):
                 yield piece
-            elif self._many or not self._num_calls:
-                self._num_calls += 1
+            elif self._many or not self.num_calls:
+                self.num_calls += 1
                 yield piece
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterable[Piece]:
     """Without empty texts, and texts side by side as one."""
-    text = ""
-    for piece in pieces:
-        if isinstance(piece, str):
-            text += piece
-            continue
-        if text:
+    for _, run in groupby(pieces, key=type):
+        first, *others = run
+        if not isinstance(first, str):
+            yield from (first, *others)
+        elif text := "".join(map(str, (first, *others))):
             yield text
-        text = ""
-        yield piece
-    if text:
-        yield text
 
 
 class Thoughts:

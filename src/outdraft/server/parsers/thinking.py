@@ -29,7 +29,6 @@ class ReasoningFormat:
         return self.open, self.close
 
     def fits(self, template: str) -> bool:
-        """Whether a chat template was written for it."""
         return all(one in template for one in self.template_has)
 
     def reader(self, prompt: str, message: str | None = None) -> "ThinkingReader":
@@ -97,7 +96,6 @@ class ThinkingReader:
         return self._read(text, final=False)
 
     def finish(self) -> tuple[str, str]:
-        """What is left at the end."""
         return self._read("", final=True)
 
     def _read(self, text: str, *, final: bool) -> tuple[str, str]:

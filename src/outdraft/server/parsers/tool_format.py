@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from outdraft.codecs.grammar.spelling import WHITESPACE, read_schema
 from outdraft.options.errors import RequestError
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.parsers.call_reader import CallReader
 
 
@@ -82,7 +82,7 @@ def _of_arguments(function: FunctionAsked, place: int) -> dict[str, object]:
         read_schema(schema)
     except RequestError as error:
         message = str(error).replace("json of structured_outputs", f"the schema of {function.name}")
-        raise ApiError(400, message, param=f"tools.{place}.function.parameters") from error
+        raise wrong_field(message, f"tools.{place}.function.parameters") from error
     if "$ref" not in schema:
         schema = {**schema, "type": "object"}
     return {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}

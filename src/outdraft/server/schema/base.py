@@ -1,6 +1,5 @@
 """`Body`: a request's body. Every field is used or refused by name; nothing is dropped in silence.
 
-`ACCEPTED` are the fields of OpenAI's API that mean nothing to one model on one machine and may be sent all the same;
 `ELSEWHERE` are fields that other servers know, with what to send in their place.
 """
 
@@ -28,9 +27,8 @@ from outdraft.options.foreign_params import CALLED, REFUSED
 from outdraft.options.limits import LONGEST_NAME, MOST_METADATA
 from outdraft.options.near_miss import near_miss
 from outdraft.options.shown import shown
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import ApiError, wrong_field
 
-ACCEPTED = ("user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key")
 ELSEWHERE = {
     "suffix": "text is written from left to right here: leave it out",
     "functions": "send tools",
@@ -110,13 +108,20 @@ class JsonTable(BaseModel):
         if not isinstance(given, dict):
             return given
         if cls.TYPE_CURE:
-            _check_type(given.get("type"), get_args(cls.model_fields["type"].annotation), cls.TYPE_CURE)
+            kind, taken = given.get("type"), get_args(cls.model_fields["type"].annotation)
+            if isinstance(kind, str) and kind not in taken:
+                told = {"kind": shown(kind), "known": ", ".join(taken), "cure": cls.TYPE_CURE}
+                raise PydanticCustomError(
+                    "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
+                )
         if given.keys() <= _names(cls).keys():  # as most are: there may be very many tables
             return given
         known = [*_names(cls)]
         cures = {**ELSEWHERE, **REFUSED, **cls.CURES}
         kept = {
-            name: value for name, value in given.items() if name in known or name not in cures or not _is_empty(value)
+            name: value
+            for name, value in given.items()
+            if name in known or name not in cures or value not in (None, "", [], {})
         }
         for name in kept:
             if name not in known:
@@ -125,21 +130,9 @@ class JsonTable(BaseModel):
         return kept
 
 
-def _check_type(kind: Any, known: Seq[str], cure: str) -> None:
-    if isinstance(kind, str) and kind not in known:
-        told = {"kind": shown(kind), "known": ", ".join(known), "cure": cure}
-        raise PydanticCustomError(
-            "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
-        )
-
-
 @cache
 def _names(table: type[JsonTable]) -> dict[str, None]:
     return dict.fromkeys(field.alias or name for name, field in table.model_fields.items())
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str | list | dict) and not value)
 
 
 def _is_short(given: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +156,7 @@ Metadata = Annotated[dict[str, Any], AfterValidator(_is_short)]
 
 
 class Body(JsonTable):
-    """A request's body."""
+    """A request's body. These fields of OpenAI's API mean nothing to one model on one machine, and may all be sent."""
 
     user: Name | None = None
     metadata: Metadata | None = None
@@ -204,25 +197,14 @@ def refuse(found: Seq[Mapping[str, Any]]) -> ApiError:
             name, cure = one["ctx"]["name"], one["ctx"]["cure"]
             path = _path(one["loc"])
             where, param = (f" in {path}", f"{path}.{name:.100}") if path else ("", f"{name:.100}")
-            return ApiError(400, f"there is no field {shown(name)}{where}{cure}", param=param, code="unknown_field")
-    return _wrong(found)
-
-
-def _cure(name: str, cures: Mapping[str, str], known: Seq[str]) -> str:
-    if name in cures:
-        return f": {cures[name]}"
-    called = CALLED.get(name)
-    return f": here it is called {called}" if called in known else near_miss(name, known)
-
-
-def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
-    """Of a field that may be one of several types there is an error for each. The deepest one knows best, of those the
-    one that has read most of a list, and of those one that is not about the type."""
+            return wrong_field(f"there is no field {shown(name)}{where}{cure}", param, code="unknown_field")
 
     def knows(error: Mapping[str, Any]) -> tuple[int, list[int], bool]:
         at = [part for part in error["loc"] if isinstance(part, int)]
         return len(error["loc"]), at, not error["type"].endswith(("_type", "literal_error"))
 
+    # Of a field that may be one of several types there is an error for each. The deepest one knows best, of those the
+    # one that has read most of a list, and of those one that is not about the type.
     one = max(found, key=knows)
     if one["type"] == "json_invalid":
         return ApiError(
@@ -230,11 +212,16 @@ def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
         )
     path = _path(one["loc"])
     if one["type"] == "missing":
-        return ApiError(400, f"{path or 'the body'} is missing", param=path or None, code="missing_field")
+        return wrong_field(f"{path or 'the body'} is missing", path or None, code="missing_field")
     told = one["msg"][0].lower() + one["msg"][1:]
-    return ApiError(
-        400, f"{path or 'the body'}={shown(one['input'])}: {told}", param=path or None, code="invalid_value"
-    )
+    return wrong_field(f"{path or 'the body'}={shown(one['input'])}: {told}", path or None, code="invalid_value")
+
+
+def _cure(name: str, cures: Mapping[str, str], known: Seq[str]) -> str:
+    if name in cures:
+        return f": {cures[name]}"
+    called = CALLED.get(name)
+    return f": here it is called {called}" if called in known else near_miss(name, known)
 
 
 def _path(place: Iterable[Any]) -> str:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from outdraft.options.limits import MOST_PARTS
 from outdraft.options.params import SamplingParams
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.base import NO_BREAKPOINT, JsonTable, Name, No, otherwise
 from outdraft.server.schema.conversation_size import CallId, Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import SamplingFields
@@ -136,7 +136,6 @@ class Prediction(JsonTable):
     content: str | Annotated[list[TextPart], Field(max_length=MOST_PARTS)]
 
     def text(self) -> str:
-        """The text of all parts, joined."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
@@ -166,7 +165,7 @@ class ChatRequest(SamplingFields):
         limit = min(filter(None, (self.max_tokens, self.max_completion_tokens)), default=None)
         logprobs = (self.top_logprobs or 0) if self.logprobs else None
         if self.top_logprobs is not None and not self.logprobs:
-            raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
+            raise wrong_field("top_logprobs needs logprobs: true")
         return self.sampling(max_tokens=limit, logprobs=logprobs, **{"stop": (*asked, *stop), **more})
 
     def beside(self) -> Mapping[str, Any]:

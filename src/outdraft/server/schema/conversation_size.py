@@ -11,16 +11,7 @@ import orjson
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from outdraft.options.limits import (
-    ALL_TOOLS,
-    ALL_VARIABLES,
-    DEEPEST,
-    LONGEST_CALL_ID,
-    LONGEST_TEMPLATE,
-    MOST_PARTS,
-    MOST_TOOLS,
-    MOST_VARIABLES,
-)
+from outdraft.options import limits
 from outdraft.server.schema.base import too_long
 
 
@@ -28,8 +19,8 @@ def _count(given: Any) -> Any:
     if not isinstance(given, list):
         return given
     within = (part for one in given if isinstance(one, dict) for part in one.values() if isinstance(part, list))
-    if (count := len(given) + sum(map(len, within))) > MOST_PARTS:
-        raise too_long(f"with its parts and calls it has {count}", MOST_PARTS, "send a shorter conversation")
+    if (count := len(given) + sum(map(len, within))) > limits.MOST_PARTS:
+        raise too_long(f"with its parts and calls it has {count}", limits.MOST_PARTS, "send a shorter conversation")
     return given
 
 
@@ -41,8 +32,8 @@ def _limit(most: int, most_bytes: int) -> Callable[[Any], Any]:
             return given
         if len(given) > most:
             raise too_long(f"it has {len(given)} entries", most, "send fewer")
-        if _levels(given) > DEEPEST:
-            raise PydanticCustomError("too_deep", "it is nested deeper than {most} levels", {"most": DEEPEST})
+        if _levels(given) > limits.DEEPEST:
+            raise PydanticCustomError("too_deep", "it is nested deeper than {most} levels", {"most": limits.DEEPEST})
         try:
             size = len(orjson.dumps(given))
         except orjson.JSONEncodeError:  # it comes from a request that was checked
@@ -56,14 +47,14 @@ def _limit(most: int, most_bytes: int) -> Callable[[Any], Any]:
 
 def _levels(value: Any) -> int:
     level, count = [value], 0
-    while level and count <= DEEPEST:
+    while level and count <= limits.DEEPEST:
         tables = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, list | dict)]
         level, count = [one for table in tables for one in table], count + 1
     return count
 
 
 Counted = BeforeValidator(_count)
-FewTools = BeforeValidator(_limit(MOST_TOOLS, ALL_TOOLS))
-Variables = Annotated[dict[str, Any], BeforeValidator(_limit(MOST_VARIABLES, ALL_VARIABLES))]
-CallId = Annotated[str, Field(max_length=LONGEST_CALL_ID)]
-Template = Annotated[str, Field(max_length=LONGEST_TEMPLATE)]
+FewTools = BeforeValidator(_limit(limits.MOST_TOOLS, limits.ALL_TOOLS))
+Variables = Annotated[dict[str, Any], BeforeValidator(_limit(limits.MOST_VARIABLES, limits.ALL_VARIABLES))]
+CallId = Annotated[str, Field(max_length=limits.LONGEST_CALL_ID)]
+Template = Annotated[str, Field(max_length=limits.LONGEST_TEMPLATE)]

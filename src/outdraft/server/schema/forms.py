@@ -7,7 +7,7 @@ from pydantic import Field
 
 from outdraft.options.errors import RequestError
 from outdraft.options.structured import ELSEWHERE, StructuredOutputsParams
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.base import JsonTable, Name
 
 
@@ -27,13 +27,10 @@ class StructuredOutputs(JsonTable):
     def params(self) -> StructuredOutputsParams:
         """Raises `ApiError` unless it is exactly one."""
         given = {one: getattr(self, one) for one in StructuredOutputs.model_fields}
-        choice = given.pop("choice")
         try:
-            return StructuredOutputsParams(
-                json=given.pop("json_"), choice=None if choice is None else tuple(choice), **given
-            )
+            return StructuredOutputsParams(json=given.pop("json_"), **given)
         except RequestError as error:
-            raise ApiError(400, str(error), param="structured_outputs") from error
+            raise wrong_field(str(error), "structured_outputs") from error
 
 
 class JsonSchema(JsonTable):
@@ -58,27 +55,12 @@ class ResponseFormat(JsonTable):
         """None: any text. Raises `ApiError` where the type and the schema do not go together."""
         if (self.type == "json_schema") != (self.json_schema is not None):
             needs = "needs" if self.json_schema is None else "takes no"
-            raise ApiError(
-                400,
+            raise wrong_field(
                 f"response_format of type {self.type} {needs} json_schema: {{schema: {{...}}}}",
-                param="response_format.json_schema",
+                "response_format.json_schema",
             )
         if self.type == "text":
             return None
         if self.json_schema is None:
             return StructuredOutputsParams(json_object=True)
         return StructuredOutputsParams(json=self.json_schema.schema_)
-
-
-def form_of(asked: ResponseFormat | None, structured: StructuredOutputs | None) -> StructuredOutputsParams | None:
-    """The form that is asked for, in either spelling. Raises `ApiError` for both at once."""
-    form = None if asked is None else asked.params()
-    if structured is None:
-        return form
-    if form is not None:
-        raise ApiError(
-            400,
-            "response_format and structured_outputs both say what may be written: send one",
-            param="response_format",
-        )
-    return structured.params()

@@ -8,12 +8,12 @@ item brings from an earlier answer are read and mean nothing: nothing is stored 
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.base import NO_BREAKPOINT, JsonTable, Name
 from outdraft.server.schema.chat import Called, Message, ToolCall
 
@@ -124,73 +124,42 @@ def opened(given: str) -> str:
             return data[len(_MARK) :].decode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
         pass
-    raise ApiError(
-        400,
-        "input: the encrypted_content of a reasoning item comes from another server: leave the item "
-        "out, or send its content",
-        param="input",
+    raise wrong_field(
+        "input: the encrypted_content of a reasoning item comes from another server: leave the item out, or send its "
+        "content"
     )
 
 
 def messages_of(items: Iterable[Any]) -> list[Message]:
     """As a chat has them."""
-    return [one if isinstance(one, Message) else one.message() for one in _turns(items)]
+    messages = list[Message]()
+    turn: dict[
+        str, Any
+    ] = {}  # fields of the assistant's message that may go on: thought, text and calls, in this order
 
+    def end_turn() -> None:
+        if turn:
+            messages.append(Message(role="assistant", **{"content": "", **turn}))
+            turn.clear()
 
-def _turns(items: Iterable[Any]) -> "Iterator[Message | _Turn]":
-    turn: _Turn | None = None
     for item in items:
-        if turn is not None and not turn.takes(item):
-            yield turn
-            turn = None
+        by_model = isinstance(item, CallItem | ReasoningItem) or getattr(item, "role", "") == "assistant"
+        if not by_model or (not isinstance(item, CallItem) and turn.keys() & {"content", "tool_calls"}):
+            end_turn()
         match item:
-            case OutputItem():
-                yield Message(role="tool", tool_call_id=item.call_id, content=_text(item.output))
-            case MessageItem() if item.role != "assistant":
-                yield Message(role=item.role, content=_text(item.content))
-            case _:
-                turn = turn or _Turn()
-                turn.add(item)
-    if turn is not None:
-        yield turn
-
-
-class _Turn:
-    """What the model wrote between two messages of others."""
-
-    def __init__(self) -> None:
-        self._reasoning = ""
-        self._content: str | None = None
-        self._calls: list[ToolCall] = []
-
-    def takes(self, item: Any) -> bool:
-        """Whether the item belongs to it: thought, text and calls come in this order."""
-        match item:
-            case CallItem():
-                return True
-            case MessageItem(role="assistant"):
-                return self._content is None and not self._calls
             case ReasoningItem():
-                return self._content is None and not self._calls
-        return False
-
-    def add(self, item: Any) -> None:
-        match item:
+                turn["reasoning_content"] = (turn.get("reasoning_content") or "") + item.text() or None
+            case MessageItem(role="assistant"):
+                turn["content"] = _text(item.content)
             case CallItem():
                 called = Called(name=item.name, arguments=item.arguments)
-                self._calls.append(ToolCall(id=item.call_id, function=called))
+                turn.setdefault("tool_calls", []).append(ToolCall(id=item.call_id, function=called))
             case MessageItem():
-                self._content = _text(item.content)
-            case ReasoningItem():
-                self._reasoning += item.text()
-
-    def message(self) -> Message:
-        return Message(
-            role="assistant",
-            content=self._content or "",
-            tool_calls=self._calls or None,
-            reasoning_content=self._reasoning or None,
-        )
+                messages.append(Message(role=item.role, content=_text(item.content)))
+            case OutputItem():
+                messages.append(Message(role="tool", tool_call_id=item.call_id, content=_text(item.output)))
+    end_turn()
+    return messages
 
 
 def _text(content: str | list[Part]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from outdraft.options.limits import MOST_PARTS
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.base import JsonTable, Metadata, Name, No, otherwise
 from outdraft.server.schema.chat import CHOOSE, ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.conversation_size import Counted, FewTools, Variables
@@ -19,6 +19,7 @@ from outdraft.server.schema.sampling import ChoiceFields, ObfuscationOptions, St
 
 LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
 _Included = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
+_ALIKE = ("parallel_tool_calls", "chat_template_kwargs", "special_tokens_in_messages", "top_logprobs")
 _NO_TOOLS = "there are no tools on this server: send functions, which you call yourself"
 _LENGTH = "how long the text becomes is said in instructions: leave it out"
 _NO_MEMORY = "nothing is stored here: send the whole conversation in input"
@@ -41,7 +42,6 @@ class FunctionTool(JsonTable):
     strict: bool | None = None
 
     def tool(self) -> Tool:
-        """As a chat has it."""
         told = {name: getattr(self, name) for name in Function.model_fields}
         return Tool(type="function", function=Function(**told))
 
@@ -70,7 +70,7 @@ class TextFormat(JsonTable):
         """As a chat has it. Raises `ApiError` where the type and the schema do not go together."""
         if (self.type == "json_schema") != (self.schema_ is not None):
             needs = "needs" if self.schema_ is None else "takes no"
-            raise ApiError(400, f"text.format of type {self.type} {needs} schema", param="text.format.schema")
+            raise wrong_field(f"text.format of type {self.type} {needs} schema", "text.format.schema")
         form = None
         if self.schema_ is not None:
             form = JsonSchema.model_validate({"name": self.name, "schema": self.schema_, "strict": self.strict})
@@ -137,13 +137,12 @@ class ResponsesRequest(ChoiceFields):
     store: Annotated[No | None, otherwise("nothing is stored here: send false, or leave it out")] = None
 
     def wants(self, more: str) -> bool:
-        """Whether this is to be given too."""
         return more in (self.include or ())
 
     def chat(self) -> ChatRequest:
         """The same in a chat's words. Raises `ApiError` for what does not go together."""
         if self.top_logprobs is not None and not self.wants(LOGPROBS):
-            raise ApiError(400, f'top_logprobs needs include: ["{LOGPROBS}"]', param="top_logprobs")
+            raise wrong_field(f'top_logprobs needs include: ["{LOGPROBS}"]')
         given = {name: getattr(self, name) for name in ChoiceFields.model_fields if name in self.model_fields_set}
         form = self.text.format if self.text is not None else None
         return ChatRequest(
@@ -153,12 +152,9 @@ class ResponsesRequest(ChoiceFields):
             response_format=None if form is None else form.response_format(),
             tools=None if self.tools is None else [tool.tool() for tool in self.tools],
             tool_choice=self._choice(),
-            parallel_tool_calls=self.parallel_tool_calls,
-            chat_template_kwargs=self.chat_template_kwargs,
-            special_tokens_in_messages=self.special_tokens_in_messages,
+            **{name: getattr(self, name) for name in _ALIKE},
             reasoning_effort=None if self.reasoning is None else self.reasoning.effort,
             logprobs=self.wants(LOGPROBS),
-            top_logprobs=self.top_logprobs,
             stream_options=None if self.stream_options is None else StreamOptions(),  # for a stream alone, as there
         )
 
@@ -168,8 +164,9 @@ class ResponsesRequest(ChoiceFields):
             return [*before, Message(role="user", content=self.input)]
         messages = [*before, *messages_of(self.input)]
         if (count := len(messages)) > MOST_PARTS:
-            told = f"input: with instructions it has {count} messages: {MOST_PARTS} are the most; send fewer"
-            raise ApiError(400, told, param="input")
+            raise wrong_field(
+                f"input: with instructions it has {count} messages: {MOST_PARTS} are the most; send fewer"
+            )
         return messages
 
     def _choice(self) -> Literal["none", "auto", "required"] | ToolChoice | None:

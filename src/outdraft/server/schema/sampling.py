@@ -7,67 +7,35 @@ Data out: `SamplingParams`, and the settings of the request beside them.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from math import inf
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from outdraft.options import limits
 from outdraft.options.errors import ContextLengthError, RequestError
-from outdraft.options.limits import (
-    ALL_REFERENCES,
-    LONGEST_BAD_WORD,
-    LONGEST_PREFIX,
-    LONGEST_STOP,
-    MOST_BAD_WORDS,
-    MOST_BIASES,
-    MOST_IDS,
-    MOST_REFERENCES,
-    MOST_STOPS,
-    PLAIN_ID,
-)
 from outdraft.options.params import SamplingParams
 from outdraft.options.ranges import MOST_NODES
 from outdraft.options.shown import shown
 from outdraft.options.structured import StructuredOutputsParams
-from outdraft.server.errors import TOO_LONG, ApiError, clean
+from outdraft.server.errors import TOO_LONG, clean, wrong_field
 from outdraft.server.schema.base import Body, JsonTable, Name, No, otherwise, too_long
-from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of
+from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs
 
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Id = Annotated[int, Field(ge=0)]
-_Ids = Annotated[list[_Id], Field(max_length=MOST_IDS)]
-_Stop = Annotated[str, Field(max_length=LONGEST_STOP)]  # it is looked for behind every token
-_Word = Annotated[str, Field(max_length=LONGEST_BAD_WORD)]  # likewise
-_SETTINGS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "typical_p",
-    "seed",
-    "n",
-    "min_tokens",
-    "stop",
-    "stop_token_ids",
-    "ignore_eos",
-    "banned_token_ids",
-    "allowed_token_ids",
-    "bad_words",
-    "forced_prefix",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "guidance_scale",
-    "prompt_logprobs",
-)
+_Ids = Annotated[list[_Id], Field(max_length=limits.MOST_IDS)]
+_Stop = Annotated[str, Field(max_length=limits.LONGEST_STOP)]  # it is looked for behind every token
+_Word = Annotated[str, Field(max_length=limits.LONGEST_BAD_WORD)]  # likewise
 
 
 def _numbers(given: Any) -> Any:
     """The first wrong value of a table says enough, and an error for each takes memory."""
-    if isinstance(given, dict) and len(given) > MOST_BIASES:
-        raise too_long(f"it has {len(given)} tokens", MOST_BIASES)
+    if isinstance(given, dict) and len(given) > limits.MOST_BIASES:
+        raise too_long(f"it has {len(given)} tokens", limits.MOST_BIASES)
     wrong = [key for key, one in given.items() if type(one) not in (int, float)] if isinstance(given, dict) else []
     if wrong:
         told = {"key": shown(wrong[0]), "value": shown(given[wrong[0]])}
@@ -75,8 +43,8 @@ def _numbers(given: Any) -> Any:
     return given
 
 
-_Biases = Annotated[dict[str, float], Field(max_length=MOST_BIASES), BeforeValidator(_numbers)]
-_Reference = Annotated[str, Field(max_length=ALL_REFERENCES)]
+_Biases = Annotated[dict[str, float], Field(max_length=limits.MOST_BIASES), BeforeValidator(_numbers)]
+_Reference = Annotated[str, Field(max_length=limits.ALL_REFERENCES)]
 _TOKEN_ID = re.compile(r"0|-?[1-9][0-9]{0,11}")
 _OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
 _GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server made means nothing to the reader
@@ -110,14 +78,16 @@ class AskFields(Body):
     """What belongs to a request beside the choice of its tokens: fields of all endpoints that write."""
 
     model: Name | None = None
-    references: Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)] | None = None  # that drafters copy from
+    references: Annotated[list[_Reference], Field(max_length=limits.MOST_REFERENCES)] | None = (
+        None  # that drafters copy from
+    )
     speculative: SpeculativeFields | No | None = None  # False: plain decoding
     priority: int | None = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
     cache_salt: Name | None = None
     adapt: bool | None = None  # whether the draft may learn from it, where the server has one that does
     resume_token_ids: list[list[_Id]] | None = None  # what each text had written when its stream was cut off
-    request_id: Annotated[str, Field(pattern=PLAIN_ID)] | None = None  # it stands in every chunk
+    request_id: Annotated[str, Field(pattern=limits.PLAIN_ID)] | None = None  # it stands in every chunk
     stream: bool | None = False
     stream_interval: Annotated[int, Field(ge=0)] | None = None  # tokens of a chunk; 0: what each pass has written
 
@@ -132,14 +102,14 @@ class ChoiceFields(AskFields):
     typical_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     seed: int | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = 0
-    stop: _Stop | Annotated[list[_Stop], Field(max_length=MOST_STOPS)] | None = None
+    stop: _Stop | Annotated[list[_Stop], Field(max_length=limits.MOST_STOPS)] | None = None
     stop_token_ids: _Ids | None = None
     ignore_eos: bool | None = False
     logit_bias: _Biases | None = None
     banned_token_ids: _Ids | None = None
     allowed_token_ids: _Ids | None = None
-    bad_words: Annotated[list[_Word], Field(max_length=MOST_BAD_WORDS)] | None = None
-    forced_prefix: Annotated[str, Field(max_length=LONGEST_PREFIX)] | None = None
+    bad_words: Annotated[list[_Word], Field(max_length=limits.MOST_BAD_WORDS)] | None = None
+    forced_prefix: Annotated[str, Field(max_length=limits.LONGEST_PREFIX)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0)] | None = 1.0
     presence_penalty: _Penalty | None = 0.0
     frequency_penalty: _Penalty | None = 0.0
@@ -171,8 +141,7 @@ class ChoiceFields(AskFields):
         """The ids are JSON's keys, so they are text; -100, which OpenAI's users send for a ban, is one."""
         given = self.logit_bias or {}
         if (wrong := next((one for one in given if not _TOKEN_ID.fullmatch(one)), None)) is not None:
-            told = f"logit_bias has the key {shown(wrong)}: its keys are token ids, in digits alone"
-            raise ApiError(400, told, param="logit_bias")
+            raise wrong_field(f"logit_bias has the key {shown(wrong)}: its keys are token ids, in digits alone")
         return {int(token): -inf if bias <= -100 else bias for token, bias in given.items()} or None
 
 
@@ -187,7 +156,6 @@ class SamplingFields(ChoiceFields):
     stream_options: StreamOptions | None = None
 
     def beside(self) -> Mapping[str, Any]:
-        """With what is reported of each round."""
         return {**super().beside(), "return_draft_tree": bool(self.return_draft_tree)}
 
     def sampling(self, **more: Any) -> SamplingParams:
@@ -196,17 +164,20 @@ class SamplingFields(ChoiceFields):
         return SamplingParams(**{**settings, "logit_bias": self.biases(), "structured_outputs": self.form(), **more})
 
     def form(self) -> StructuredOutputsParams | None:
-        """The form that is asked for, in either spelling."""
-        return form_of(self.response_format, self.structured_outputs)
+        """The form that is asked for, in either spelling. Raises `ApiError` for both at once."""
+        form = None if self.response_format is None else self.response_format.params()
+        if self.structured_outputs is None:
+            return form
+        if form is not None:
+            raise wrong_field("response_format and structured_outputs both say what may be written: send one")
+        return self.structured_outputs.params()
 
     @property
     def form_field(self) -> str:
-        """Where that form stands."""
         return "response_format" if self.structured_outputs is None else "structured_outputs"
 
     @property
     def prompt_field(self) -> str:
-        """Where this endpoint's prompt stands."""
         return next((name for name in ("messages", "prompt") if name in type(self).model_fields), "token_ids")
 
     @contextmanager
@@ -219,7 +190,7 @@ class SamplingFields(ChoiceFields):
             yield
         except ContextLengthError as error:
             param = "negative_prompt" if "negative prompt" in str(error) else self.prompt_field
-            raise ApiError(400, clean(error), param=param, code=TOO_LONG) from error
+            raise wrong_field(clean(error), param, code=TOO_LONG) from error
         except RequestError as error:
             found = _OF_FORM.match(str(error))
             if found is None:
@@ -228,8 +199,11 @@ class SamplingFields(ChoiceFields):
             if self.structured_outputs is not None:
                 kind = self.structured_outputs.params().kind
                 said = clean(error) if kind == "grammar" else f"{kind} of structured_outputs {why}"
-                raise ApiError(400, said, param="structured_outputs") from error
+                raise wrong_field(said, "structured_outputs") from error
             form = self.response_format is not None and self.response_format.type != "text"
             given = {"response_format": form, "tools": getattr(self, "tools", None)}
-            fields = [name for name, is_given in given.items() if is_given]
-            raise ApiError(400, f"{' or '.join(fields)}: its schema {why}", param=fields[0]) from error
+            named = [name for name, is_given in given.items() if is_given]
+            raise wrong_field(f"{' or '.join(named)}: its schema {why}", named[0]) from error
+
+
+_SETTINGS = SamplingFields.model_fields.keys() & {one.name for one in fields(SamplingParams)}

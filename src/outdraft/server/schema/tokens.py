@@ -9,7 +9,7 @@ from pydantic import Field
 
 from outdraft.options.limits import MOST_IDS
 from outdraft.options.params import SamplingParams
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import wrong_field
 from outdraft.server.schema.base import JsonTable, Name
 from outdraft.server.schema.chat import ChatRequest, Message, Tool
 from outdraft.server.schema.conversation_size import Counted, FewTools, Template, Variables
@@ -37,22 +37,13 @@ class TokenizeRequest(JsonTable):
     def conversation(self) -> ChatRequest | None:
         """The conversation, if it is one. Raises `ApiError` where both are given, or neither."""
         if (self.prompt is None) == (self.messages is None):
-            raise ApiError(
-                400, "send one of prompt and messages: the text, or the conversation, to be read", param="prompt"
-            )
-        names = (
-            "add_generation_prompt",
-            "continue_final_message",
-            "chat_template",
-            "chat_template_kwargs",
-            "tools",
-            "special_tokens_in_messages",
-        )
-        given = {name: getattr(self, name) for name in names if name in self.model_fields_set}
+            raise wrong_field("send one of prompt and messages: the text, or the conversation, to be read", "prompt")
+        of_a_chat = [name for name in ChatRequest.model_fields if name in self.model_fields_set - {"model", "messages"}]
+        given = {name: getattr(self, name) for name in of_a_chat}
         wrong = next(iter(given if self.messages is None else {"add_special_tokens"} & self.model_fields_set), None)
         if wrong is not None:
-            raise ApiError(
-                400, f"{wrong} is for {'messages' if self.messages is None else 'a prompt'}: leave it out", param=wrong
+            raise wrong_field(
+                f"{wrong} is for {'messages' if self.messages is None else 'a prompt'}: leave it out", wrong
             )
         return None if self.messages is None else ChatRequest(messages=self.messages, **given)
 
@@ -88,16 +79,14 @@ class GenerateRequest(AskFields):
         inner = self.sampling_params
         for name in _BESIDE:
             if name in inner.model_fields_set:
-                raise ApiError(
-                    400,
+                raise wrong_field(
                     f"sampling_params.{name} is no sampling setting: send it beside sampling_params, or leave it out",
-                    param=f"sampling_params.{name}",
+                    f"sampling_params.{name}",
                 )
         if "return_token_ids" in inner.model_fields_set:
-            raise ApiError(
-                400,
+            raise wrong_field(
                 "sampling_params.return_token_ids: token ids are always given here, so leave it out",
-                param="sampling_params.return_token_ids",
+                "sampling_params.return_token_ids",
             )
         outer = {name: getattr(self, name) for name in _BESIDE if name in self.model_fields_set}
         return inner.model_copy(update=outer)

@@ -21,7 +21,6 @@ class Offsets:
         self._stream, self._length = stream, begin
 
     def of(self, ids: Iterable[int]) -> list[int]:
-        """Of the next tokens of the text."""
         found = []
         for token in ids:
             found.append(self._length)
@@ -31,7 +30,11 @@ class Offsets:
 
 def of_chat(tokens: Seq[TokenLogprobs], codec: TextCodec, count: int) -> dict[str, Any]:
     """`choices[i].logprobs` of a chat: for each token of the answer the `count` best in its place."""
-    return {"content": [_entry(one, codec, count) for one in tokens], "refusal": None}
+    content = [
+        {**_told(one.token, one.logprob, codec), "top_logprobs": [_told(*best, codec) for best in one.top[:count]]}
+        for one in tokens
+    ]
+    return {"content": content, "refusal": None}
 
 
 def of_completion(tokens: Seq[tuple[int, int, TokenLogprobs | None]], codec: TextCodec, count: int) -> dict[str, Any]:
@@ -66,11 +69,6 @@ def _name(token: int, codec: TextCodec) -> str:
         return data.decode() or codec.token_text(token)
     except UnicodeDecodeError:
         return "bytes:" + "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}" for byte in data)
-
-
-def _entry(one: TokenLogprobs, codec: TextCodec, count: int) -> dict[str, Any]:
-    listed = [_told(token, value, codec) for token, value in one.top[:count]]
-    return {**_told(one.token, one.logprob, codec), "top_logprobs": listed}
 
 
 def _told(token: int, value: float, codec: TextCodec) -> dict[str, Any]:

@@ -31,7 +31,6 @@ class ResponseItems:
         self._waiting: Logprobs = []  # of tokens whose text is not certain yet
 
     def push(self, said: Said, logprobs: Logprobs) -> Iterator[Event]:
-        """What a piece of the answer adds."""
         self._waiting += logprobs
         if said.reasoning:
             yield from self._write("reasoning", said.reasoning)
@@ -63,7 +62,6 @@ class ResponseItems:
         yield delta
 
     def _open(self, kind: str) -> Iterator[Event]:
-        """An item that holds one part."""
         if kind == "message":
             item: dict[str, Any] = {"id": new_id("msg_"), "type": kind, "role": "assistant", "content": []}
             part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}

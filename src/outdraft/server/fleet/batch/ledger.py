@@ -36,7 +36,6 @@ class Account:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every request has its answer."""
         return self.done + self.failed + self.skipped == self.total
 
 

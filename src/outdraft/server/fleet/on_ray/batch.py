@@ -49,7 +49,7 @@ def answer_batch(
     jobs, ledger = [job.seeded(seed) for job in read_jobs(source)], Ledger(folder, engine)
     todo = ledger.missing(jobs, retry_failed=retry_failed)
     if todo:
-        rows = [{"job": orjson.dumps(_plain(job)).decode()} for job in todo]
+        rows = [{"job": orjson.dumps(job).decode()} for job in todo]
         made = ray.data.from_items(rows).map_batches(
             BatchActor,
             fn_constructor_args=({**engine}, str(Path(folder).resolve())),
@@ -60,7 +60,3 @@ def answer_batch(
         for _ in made.iter_batches(batch_size=None):
             pass  # answers are on disk; nothing is gathered here
     return ledger.finish(jobs, todo)
-
-
-def _plain(job: BatchJob) -> dict[str, Any]:
-    return {"custom_id": job.custom_id, "url": job.url, "body": job.body}

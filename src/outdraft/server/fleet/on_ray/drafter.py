@@ -36,19 +36,15 @@ class DraftActor:
         self._service = DraftService(LLM(**engine), ahead=ahead)
 
     def vocab_size(self) -> int:
-        """It must be the target's."""
         return self._service.vocab_size
 
     def num_opened(self) -> int:
-        """Streams that were begun."""
         return self._service.num_opened
 
     def draft(self, asks: Seq[DraftAsk]) -> list[list[int]]:
-        """See `DraftService`."""
         return self._service.draft(asks)
 
     def end(self, text_ids: Seq[str]) -> None:
-        """See `DraftService`."""
         self._service.end(text_ids)
 
 

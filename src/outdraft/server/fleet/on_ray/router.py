@@ -12,7 +12,6 @@ class AffinityRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
     """Ray asks for an order of replicas, and takes the first that has room for a request."""
 
     def initialize_state(self) -> None:
-        """Ray calls it once."""
         self._affinity = Affinity()
 
     async def choose_replicas(
@@ -24,11 +23,9 @@ class AffinityRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
         return [[named[one]] for one in self._affinity.rank(_key(pending_request), list(named))]
 
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
-        """Remember that this replica holds the prefix now."""
         self._affinity.sent(_key(pending_request), replica_id.unique_id)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """One request less is under way at this replica."""
         self._affinity.done(replica_id.unique_id)
 
 
