@@ -174,7 +174,7 @@ def learned(
 
 
 def joined(parts: Seq[Examples]) -> Examples:
-    return Examples(*(torch.cat(column) for column in zip(*(part.columns for part in parts), strict=True)))
+    return Examples(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 def written(asked: argparse.Namespace, place: Path) -> tuple[list[list[Chain]], dict[str, Any]]:
