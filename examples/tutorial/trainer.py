@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from outdraft.drafters.draft_model.learn import DraftLearner
 from outdraft.engine.callers.result import all_whole
 from outdraft.engine.llm import LLM
-from outdraft.learn.losses import LOSSES, weighted
+from outdraft.learn.losses import LOSSES, Weighted
 from outdraft.models.files.load import load_model, save_model
 from outdraft.options.errors import ConfigError
 from outdraft.options.near_miss import near_miss
@@ -78,7 +78,7 @@ class DraftModelTrainer:
                 "distillation needs one vocabulary"
             )
         learner, teacher = DraftLearner(self.draft, torch.float32), Teacher(target, ())
-        self.objective = DraftObjective(learner, teacher, weighted({loss: 1.0}), temperature=temperature)
+        self.objective = DraftObjective(learner, teacher, Weighted({loss: 1.0}), temperature=temperature)
         self.learning_rate = learning_rate
         self.acceptance: list[float] = []  # on held-out rows, of every training: before it, then after each epoch
 
