@@ -79,6 +79,13 @@ def test_heads_that_cannot_share_their_keys_are_refused():
         method.new(method.options(taps=(0, 1), num_heads=3, num_kv_heads=2), target, 0)
 
 
+@pytest.mark.parametrize("kind", ["dflash", "kangaroo", "mtp", "eagle3"])
+def test_heads_that_cannot_be_turned_in_pairs_are_refused(kind):
+    method, target = find_learner(kind), random_decoder(tiny_config(vocab=9, layers=2), dtype=torch.float32)
+    with pytest.raises(ConfigError, match=r"head_dim=7: .* in pairs: it must be even"):
+        method.new(method.options(head_dim=7), target, 0)
+
+
 def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():
     """The mean over a slot's rows is by their weights; the true token is among the candidates in any case."""
     torch.manual_seed(0)

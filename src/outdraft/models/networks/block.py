@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.config import ModelConfig, check_heads
 from outdraft.models.networks.parts import FeedForward, Mixer, PartPlace
 from outdraft.nn.activation import Bend
 from outdraft.nn.context import AttentionContext
@@ -26,7 +26,6 @@ from outdraft.nn.norm import LayerNorm, RMSNorm, WideRMSNorm
 from outdraft.nn.quant.block_linear import BlockEmbedding, BlockLinear
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rotation
-from outdraft.options.errors import ConfigError
 
 
 def make_norm(config: ModelConfig, dim: int, dtype: torch.dtype, device: torch.device) -> nn.Module:
@@ -68,15 +67,11 @@ def tie(head: LinearMap, embedding: nn.Parameter | BlockEmbedding) -> None:
 
 
 class Attention(nn.Module):
-    """The mixer of every architecture here. Raises `ConfigError` for heads that cannot share their keys."""
+    """The mixer of every architecture here. Raises as `check_heads` does."""
 
     def __init__(self, config: ModelConfig, place: PartPlace) -> None:
         super().__init__()
-        if config.num_heads % config.num_kv_heads:
-            raise ConfigError(
-                f"num_heads={config.num_heads}, num_kv_heads={config.num_kv_heads}: heads share keys and values in "
-                "equal groups, so the first must be a multiple of the second"
-            )
+        check_heads(config)
         self.index = place.index
         self.window = config.window(place.index)
         self.turns = config.rope_kind(place.index)

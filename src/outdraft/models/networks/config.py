@@ -113,6 +113,21 @@ class ModelConfig:
         )
 
 
+def check_heads(config: ModelConfig) -> ModelConfig:
+    """The same. Raises `ConfigError` for heads that cannot share their keys, or cannot be turned in pairs."""
+    if config.num_heads % config.num_kv_heads:
+        raise ConfigError(
+            f"num_heads={config.num_heads}, num_kv_heads={config.num_kv_heads}: heads share keys and values in equal "
+            "groups, so the first must be a multiple of the second"
+        )
+    for rope in config.rope_kinds():
+        if rope.dim % 2:
+            raise ConfigError(
+                f"head_dim={config.head_dim}: positions turn {rope.dim} numbers of a head, in pairs: it must be even"
+            )
+    return config
+
+
 def refuse_other_parts(config: ModelConfig, what: str) -> None:
     """Raise `ConfigError` where layers have other parts than attention and an MLP."""
     if config.mixers or config.feed_forwards:

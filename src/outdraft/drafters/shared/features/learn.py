@@ -26,7 +26,7 @@ from outdraft.drafters.shared.learning.states import states_beside, with_noise
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.drafters.shared.learning.vocab import choose_vocab, first_vocab
 from outdraft.models.networks.base import Decoder
-from outdraft.models.networks.config import ModelConfig
+from outdraft.models.networks.config import ModelConfig, check_heads
 from outdraft.nn.rope import RopeConfig
 from outdraft.options.errors import ConfigError
 from outdraft.options.ranges import check_range
@@ -56,20 +56,15 @@ class LayerLearning:
     def layers(self, target: ModelConfig, *, num_layers: int = 1, qk_norm: bool = False) -> ModelConfig:
         """Llama's layers (Qwen3's with `qk_norm`) of these sizes and the target's width.
 
-        Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly. Raises
-        `ConfigError` for heads that cannot share their keys.
+        Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly. Raises as
+        `check_heads` does.
         """
         size, heads = self.head_dim or target.head_dim, self.num_heads or target.num_heads
         kv_heads = self.num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads)
-        if heads % kv_heads:
-            raise ConfigError(
-                f"num_heads={heads}, num_kv_heads={kv_heads}: heads share keys and values in equal groups, so the "
-                "first must be a multiple of the second"
-            )
         rope = target.rope if target.rope is not None and target.rope.dim == size else RopeConfig(dim=size)
         if rope.kind == "longrope" or rope.query_growth:
             rope = RopeConfig(dim=size, theta=rope.theta)
-        return ModelConfig(
+        config = ModelConfig(
             architecture="qwen3" if qk_norm else "llama",
             vocab_size=target.vocab_size,
             hidden_size=target.hidden_size,
@@ -83,6 +78,7 @@ class LayerLearning:
             rope=rope,
             qk_norm=qk_norm,
         )
+        return check_heads(config)
 
 
 class FeatureLearner:
