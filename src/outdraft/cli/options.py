@@ -182,6 +182,6 @@ def _is_mapping(hint: Any) -> bool:
 
 def _help(text: str, default: Any) -> str:
     shown = text.replace("%", "%%")
-    return (
-        shown if default in (None, False, (), {}, "") else f"{shown} (default: {'yes' if default is True else default})"
-    )
+    if default in (None, False, (), {}, ""):
+        return shown
+    return f"{shown} (default: {'yes' if default is True else default})"

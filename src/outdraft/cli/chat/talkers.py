@@ -108,7 +108,7 @@ class Elsewhere:
 
 
 def _notes(*, is_taught: bool, warnings: list[Note]) -> list[Note]:
-    return warnings if is_taught else [(UNTAUGHT, "dim"), *warnings]
+    return [*warnings] if is_taught else [(UNTAUGHT, "dim"), *warnings]
 
 
 def _warnings(*, lossless: bool, verifier: str) -> list[Note]:

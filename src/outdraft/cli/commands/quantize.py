@@ -158,8 +158,8 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         tell("measuring")
         measured["divergence"] = asdict(compare_distributions(original, small, windows[1]))
         if can_pack(small.config, small.dtype, small.device):
-            native = NativeDecoder(small)
-            measured["native_divergence"] = asdict(compare_distributions(original, native, windows[1]))
+            found = compare_distributions(original, NativeDecoder(small), windows[1])
+            measured["native_divergence"] = asdict(found)
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:

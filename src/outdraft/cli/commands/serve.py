@@ -218,16 +218,20 @@ def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
     given, model = options.server, options.engine.model
+    others = "host port served_model_name api_key api_key_file request_timeout ssl_certfile ssl_keyfile".split()
+    return ServerSettings(
+        served_model_name=given.served_model_name or (_name_of(model),),
+        api_keys=_keys(given),
+        model_path="" if given.served_model_name else model,
+        timeout=given.request_timeout,
+        **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in others},
+    )
+
+
+def _name_of(model: str) -> str:
+    """Where it lies is nothing for clients, or for /metrics."""
     path = user_path(model)
-    own_name = path.resolve().name if path.exists() else model  # where it lies is nothing for clients, or for /metrics
-    named_alike = {one.name: getattr(given, one.name) for one in fields(ServerSettings) if hasattr(given, one.name)}
-    own = {
-        "served_model_name": given.served_model_name or (own_name,),
-        "api_keys": _keys(given),
-        "model_path": "" if given.served_model_name else model,
-        "timeout": given.request_timeout,
-    }
-    return ServerSettings(**{**named_alike, **own})
+    return path.resolve().name if path.exists() else model
 
 
 def _keys(given: ServerFlags) -> tuple[str, ...]:

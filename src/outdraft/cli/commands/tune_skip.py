@@ -111,8 +111,10 @@ def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Ski
     drafter = llm.engine.parts.drafter
     assert isinstance(drafter, DraftVerifyDrafter)
     params = SamplingParams(max_tokens=options.max_tokens, ignore_eos=True)
-    prompts: list[Any] = read_prompts(options.prompts) if options.prompts else []
-    if not prompts:
+    prompts: list[Any]
+    if options.prompts:
+        prompts = read_prompts(options.prompts)
+    else:
         limits = {"vocab_size": config.vocab_size, "max_len": config.max_len // 4}
         ids = identity_prompts(llm.tokenizer, options.num_prompts, **limits)
         prompts = [{"prompt_token_ids": one} for one in ids]

@@ -133,9 +133,7 @@ def opened(given: str) -> str:
 def messages_of(items: Iterable[Any]) -> list[Message]:
     """As a chat has them."""
     messages = list[Message]()
-    turn: dict[
-        str, Any
-    ] = {}  # fields of the assistant's message that may go on: thought, text and calls, in this order
+    turn = dict[str, Any]()  # of the assistant's message, which may go on: thought, text and calls, in this order
 
     def end_turn() -> None:
         if turn:
@@ -148,7 +146,7 @@ def messages_of(items: Iterable[Any]) -> list[Message]:
             end_turn()
         match item:
             case ReasoningItem():
-                turn["reasoning_content"] = (turn.get("reasoning_content") or "") + item.text() or None
+                turn["reasoning_content"] = ((turn.get("reasoning_content") or "") + item.text()) or None
             case MessageItem(role="assistant"):
                 turn["content"] = _text(item.content)
             case CallItem():

@@ -78,9 +78,8 @@ class AskFields(Body):
     """What belongs to a request beside the choice of its tokens: fields of all endpoints that write."""
 
     model: Name | None = None
-    references: Annotated[list[_Reference], Field(max_length=limits.MOST_REFERENCES)] | None = (
-        None  # that drafters copy from
-    )
+    # what drafters copy from
+    references: Annotated[list[_Reference], Field(max_length=limits.MOST_REFERENCES)] | None = None
     speculative: SpeculativeFields | No | None = None  # False: plain decoding
     priority: int | None = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
