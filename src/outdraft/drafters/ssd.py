@@ -121,7 +121,11 @@ class SsdDrafter:
         self.hits_by_rank = [0] * options.outcomes
         self._options = options
         self._rounds: dict[int, _Round] = {}
-        self.traits = Traits(ahead=self.ahead, inner=(inner,))
+
+    @property
+    def traits(self) -> Traits:
+        """It works beside the pass. Made anew: kept, they would hold what holds them, and the inner one's weights."""
+        return Traits(ahead=self.ahead, inner=(self.inner,))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Nothing is prepared, and nothing is known of what will be accepted."""
