@@ -7,9 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from outdraft.codecs.gguf import codec_from_gguf
-from outdraft.codecs.gguf_cuts import CUTS, pre_tokenizer_of
+from outdraft.codecs.gguf_cuts import CUTS, pre_of, pre_tokenizer_of
 from outdraft.codecs.spelling import byte_of_character
 from outdraft.options.errors import ModelLoadError
 
@@ -167,6 +168,31 @@ WAYS = {
 def test_a_text_is_cut_as_the_family_cuts_it(pre):
     pieces = pre_tokenizer_of(CUTS[pre]).pre_tokenize_str(TEXT)
     assert "|".join(TEXT[start:end] for _, (start, end) in pieces) == WAYS[pre]
+
+
+ENDS = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+PUBLISHED = {  # the patterns of Qwen2.5 and Qwen3, Qwen3.5, Llama 3, and its way without whole words; offsets trimmed or not
+    "qwen2": (r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"?\p{L}+|\p{N}|", False),
+    "qwen35": (r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", r"?[\p{L}\p{M}]+|\p{N}|", False),
+    "llama-bpe": (r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"?\p{L}+|\p{N}{1,3}|", True),
+    "dbrx": (r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"?\p{L}+|\p{N}{1,3}|", False),
+}
+
+
+@pytest.mark.parametrize("pre", PUBLISHED)
+def test_a_published_tokenizer_is_known_by_how_it_cuts(pre):
+    signs, letters, trims = PUBLISHED[pre]
+    pattern = rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]{letters}{signs}{ENDS}"
+    tokenizer = Tokenizer(models.BPE(ignore_merges=CUTS[pre].whole))
+    tokenizer.normalizer = normalizers.NFC() if CUTS[pre].nfc else None
+    steps = [
+        pre_tokenizers.Split(Regex(pattern), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=trims, use_regex=False),
+    ]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    assert pre_of(tokenizer) == pre
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps[:1])
+    assert pre_of(tokenizer) is None
 
 
 def test_deepseek_has_signs_of_other_scripts_and_letters_with_two_cases():

@@ -7,10 +7,11 @@ that the own tokenizers of the family have.
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from outdraft.codecs.tokenizer_file import described_part
+from outdraft.codecs.tokenizer_file import described_part, steps_of
 
 _GPT2, _DIGITS = "GPT-2's words", "digit by digit"  # steps that the library has under a name; the others are patterns
 
@@ -28,7 +29,8 @@ class Cut:
 def _english(digits: str = "", letters: str = r"\p{L}", ends: str = r"[\r\n]*") -> Cut:
     """English endings, words with the sign before them, digits, other signs, ends of lines, blanks. `digits`: how many
     stay together; `ends`: what stays with the signs before it."""
-    words = rf"{_ENDING}|[^\r\n\p{{L}}\p{{N}}]?[{letters}]+|\p{{N}}{digits}| ?[^\s{letters}\p{{N}}]+{ends}{_BLANKS}"
+    letter = letters if letters == r"\p{L}" else f"[{letters}]"  # as the families' own files write it
+    words = rf"{_ENDING}|[^\r\n\p{{L}}\p{{N}}]?{letter}+|\p{{N}}{digits}| ?[^\s{letters}\p{{N}}]+{ends}{_BLANKS}"
     return Cut((words,))
 
 
@@ -109,11 +111,17 @@ def byte_level(vocab: Mapping[str, int], merges: Seq[tuple[str, str]], cut: Cut)
 def pre_of(tokenizer: Tokenizer) -> str | None:
     """The value of tokenizer.ggml.pre by which the same vocabulary cuts texts alike; None: there is none here."""
     whole = bool(getattr(tokenizer.model, "ignore_merges", False))
-    own = described_part(tokenizer.pre_tokenizer), described_part(tokenizer.normalizer), whole
+    own = _cutting(tokenizer.pre_tokenizer), described_part(tokenizer.normalizer), whole
     for pre, cut in CUTS.items():
-        if own == (described_part(pre_tokenizer_of(cut)), {"type": "NFC"} if cut.nfc else None, cut.whole):
+        if own == (_cutting(pre_tokenizer_of(cut)), {"type": "NFC"} if cut.nfc else None, cut.whole):
             return pre
     return None
+
+
+def _cutting(part: pre_tokenizers.PreTokenizer | None) -> list[dict[str, Any]]:
+    """What its steps say of ids: `trim_offsets` is of places in the text alone, and families say it either way."""
+    steps = steps_of(described_part(part), "pretokenizers")
+    return [{key: value for key, value in step.items() if key != "trim_offsets"} for step in steps]
 
 
 def pre_tokenizer_of(cut: Cut) -> pre_tokenizers.PreTokenizer:

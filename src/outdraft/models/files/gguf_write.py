@@ -74,6 +74,7 @@ def write_file(writer: Any, tensors: Iterable[np.ndarray[Any, Any]]) -> None:
         writer.write_ti_data_to_file()
         for tensor in tensors:
             writer.write_tensor_data(tensor)
+            del tensor  # before the next one is made
 
 
 def _require_same(directory: Path, path: Path, config: ModelConfig) -> None:

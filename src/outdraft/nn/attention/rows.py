@@ -17,7 +17,6 @@ integers, which the host fills and sends in one copy.
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -99,50 +98,70 @@ class RowBuffers:
         self._dustbin = dustbin
         rows, seqs, words = bucket.rows, bucket.seqs, -(-bucket.rows // _WORD)
         blocks = seqs + rows // bucket.block
-        self._layout = {  # size of each part of the block of integers, and what fills up what is missing
-            "ids": (rows, 0),
-            "last": (seqs, 0),
-            "slots": (rows, dustbin * PAGE),
-            "positions": (rows, 0),
-            "owners": (rows, _PADDING),
-            "sees": (rows * words, 0),
-            "bases": (seqs, 0),
-            "starts": (seqs, 0),
-            "counts": (seqs, 0),
-            "tables": (seqs * bucket.pages, dustbin),
-            "block_seqs": (blocks, _PADDING),
-            "block_rows": (blocks, 0),
-        }
-        sizes = [size for size, _ in self._layout.values()]
+        sizes = [rows, seqs, rows, rows, rows, rows * words, seqs, seqs, seqs, seqs * bucket.pages, blocks, blocks]
         self.memory = StaticInts(sum(sizes), device)
-        parts = dict(zip(self._layout, torch.split(self.memory.tensor, sizes), strict=True))
-        self.ids, self.last = parts.pop("ids"), parts.pop("last")
-        parts |= {"sees": parts["sees"].view(rows, words), "tables": parts["tables"].view(seqs, bucket.pages)}
-        self.rows = PagedRows(**parts, block=bucket.block)
+        ids, last, slots, positions, owners, sees, bases, starts, counts, tables, block_seqs, block_rows = torch.split(
+            self.memory.tensor, sizes
+        )
+        self.ids, self.last = ids, last
+        self.rows = PagedRows(
+            slots=slots,
+            positions=positions,
+            owners=owners,
+            sees=sees.view(rows, words),
+            bases=bases,
+            starts=starts,
+            counts=counts,
+            tables=tables.view(seqs, bucket.pages),
+            block_seqs=block_seqs,
+            block_rows=block_rows,
+            block=bucket.block,
+        )
 
     def fill(self, parts: Seq[NewRows], new_ids: Tensor | None = None) -> None:
         """Take these sequences' rows; the rest is padding. `new_ids` [rows]: tokens that are on the device already."""
-        bucket, words = self.bucket, -(-self.bucket.rows // _WORD)
-        values: dict[str, list[int]] = {name: [] for name in self._layout}
+        bucket, bin_slot = self.bucket, self._dustbin * PAGE
+        words = -(-bucket.rows // _WORD)
+        ids: list[int] = []
+        slots: list[int] = []
+        positions: list[int] = []
+        owners: list[int] = []
+        sees: list[int] = []
+        starts: list[int] = []
+        tables: list[int] = []
+        block_seqs: list[int] = []
+        block_rows: list[int] = []
         for owner, part in enumerate(parts):
-            n, start = len(part.ids), len(values["ids"])
-            values["starts"].append(start)
-            values["counts"].append(n)
-            values["bases"].append(part.base)
-            values["last"].append(start + n - 1)
-            values["ids"] += part.ids
-            values["positions"] += part.positions
-            values["owners"] += [owner] * n
-            slots = range(part.base, part.base + n)
-            values["slots"] += [part.pages[slot // PAGE] * PAGE + slot % PAGE for slot in slots]
+            n = len(part.ids)
+            starts.append(len(ids))
+            ids += part.ids
+            positions += part.positions
+            owners += [owner] * n
+            slots += [part.pages[slot // PAGE] * PAGE + slot % PAGE for slot in range(part.base, part.base + n)]
             for bits in part.sees:
-                values["sees"] += [_signed(bits >> _WORD * word) for word in range(words)]
-            values["tables"] += padded(part.pages, bucket.pages, self._dustbin)
-            firsts = range(0, n, bucket.block)
-            values["block_seqs"] += [owner] * len(firsts)
-            values["block_rows"] += firsts
-        whole = (padded(values[name], size, filler) for name, (size, filler) in self._layout.items())
-        self.memory.send([*chain.from_iterable(whole)])
+                sees += [_signed(bits >> _WORD * word) for word in range(words)]
+            tables += padded(part.pages, bucket.pages, self._dustbin)
+            for first in range(0, n, bucket.block):
+                block_seqs.append(owner)
+                block_rows.append(first)
+        counts = [len(part.ids) for part in parts]
+        rows, seqs, blocks = bucket.rows, bucket.seqs, bucket.seqs + bucket.rows // bucket.block
+        self.memory.send(
+            [
+                *padded(ids, rows, 0),
+                *padded([start + count - 1 for start, count in zip(starts, counts, strict=True)], seqs, 0),
+                *padded(slots, rows, bin_slot),
+                *padded(positions, rows, 0),
+                *padded(owners, rows, _PADDING),
+                *padded(sees, rows * words, 0),
+                *padded([part.base for part in parts], seqs, 0),
+                *padded(starts, seqs, 0),
+                *padded(counts, seqs, 0),
+                *padded(tables, seqs * bucket.pages, self._dustbin),
+                *padded(block_seqs, blocks, _PADDING),
+                *padded(block_rows, blocks, 0),
+            ]
+        )
         if new_ids is not None:
             self.ids[: len(new_ids)] = new_ids
 
