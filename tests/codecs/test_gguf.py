@@ -171,7 +171,7 @@ def test_a_text_is_cut_as_the_family_cuts_it(pre):
 
 
 ENDS = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-PUBLISHED = {  # the patterns of Qwen2.5 and Qwen3, Qwen3.5, Llama 3, and its way without whole words; offsets trimmed or not
+PUBLISHED = {  # patterns of Qwen2.5 and Qwen3, Qwen3.5, Llama 3, and its way without whole words; and what they trim
     "qwen2": (r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"?\p{L}+|\p{N}|", False),
     "qwen35": (r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*", r"?[\p{L}\p{M}]+|\p{N}|", False),
     "llama-bpe": (r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"?\p{L}+|\p{N}{1,3}|", True),
