@@ -10,6 +10,7 @@ from outdraft import zoo
 from outdraft.adapt.lock import one_at_a_time
 from outdraft.adapt.room import SHARED, AdaptRoom, Pair
 from outdraft.adapt.spool import SpoolWriter
+from outdraft.training import live_learner
 
 
 @pytest.fixture
@@ -72,12 +73,15 @@ def test_the_only_room_of_the_cache_need_not_be_named(outdraft, room: AdaptRoom,
     assert ran.code == 2 and "holds 2 rooms" in ran.err and "two" in ran.err
 
 
-def test_what_is_no_room_and_a_second_learner_are_refused(outdraft, room: AdaptRoom, tmp_path: Path):
+def test_what_is_no_room_and_a_second_learner_are_refused(outdraft, room: AdaptRoom, tmp_path: Path, monkeypatch):
+    lowered = []  # this process is to stay as quick as it is
+    monkeypatch.setattr(live_learner, "lower_priority", lambda **given: lowered.append(given))
     ran = outdraft("adapt", "status", tmp_path)
     assert ran.code == 2 and "is no room of a draft that learns" in ran.err
     with one_at_a_time(room.path / "learner.lock", "taken"):
         ran = outdraft("adapt", "learn", room.path)
     assert ran.code == 2 and "has a learner already" in ran.err
+    assert lowered == [{"ends_with_parent": False}]
 
 
 def test_info_shows_the_drafts_that_learn(outdraft, room: AdaptRoom, tmp_path: Path, monkeypatch):
