@@ -3,7 +3,6 @@
     listen       hear what it does (`core/watch.py`)
     adopt        hand its drafter other weights (`core/drafter.py`)
     while_idle   have something done while no request runs, a slice at a time
-    page_events  hear which pages its prefix cache holds (`cache/page_events.py`)
 
 No text depends on any of them.
 """
@@ -15,10 +14,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from outdraft.cache.page_events import PageEvents
 from outdraft.core.watch import Watch
-from outdraft.engine.assembly.elastic import ElasticEngine
-from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.callers.adoption import hand_over
 from outdraft.engine.loop import Engine, Idle
 from outdraft.options.errors import CapabilityError
@@ -66,27 +62,3 @@ def while_idle(llm: "LLM", work: Idle | None) -> None:
     rests, until the next request is over.
     """
     llm._thread.ask(lambda engine: setattr(engine, "idle", work))
-
-
-def page_events(llm: "LLM") -> PageEvents:
-    """The log of its target's pages, from now on, in place of an earlier one.
-
-    Raises `CapabilityError` where no page is ever shared, or pages go with their weights.
-    """
-    events = PageEvents()
-
-    def begin(engine: Engine) -> None:
-        if isinstance(engine, ElasticEngine):
-            raise CapabilityError(
-                "precision='elastic' changes the weights, and all pages with them, so there is no log of pages: name "
-                "another precision, or leave the log out (kv_events, --kv-events)"
-            )
-        if (shared := runner_of(engine.parts).shared) is None:
-            raise CapabilityError(
-                "this engine shares no pages between texts, so there is nothing to report of them: turn prefix caching "
-                "on (enable_prefix_caching=True, --enable-prefix-caching)"
-            )
-        shared.cache.store.listen(events)
-
-    llm._thread.ask(begin)
-    return events

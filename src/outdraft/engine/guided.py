@@ -27,8 +27,22 @@ class GuidedRoom:
     def __init__(self, room: Room, target: GuidedTarget) -> None:
         self._room = room
         self._target = target
-        self.mixes, self.slices, self.capacity, self.cuts = room.mixes, room.slices, room.capacity, room.cuts
-        self.awaits, self.forget = room.awaits, room.forget
+
+    @property
+    def mixes(self) -> bool:
+        return self._room.mixes
+
+    @property
+    def slices(self) -> int:
+        return self._room.slices
+
+    @property
+    def capacity(self) -> int | None:
+        return self._room.capacity
+
+    @property
+    def cuts(self) -> bool:
+        return self._room.cuts
 
     @property
     def free(self) -> int:
@@ -37,6 +51,9 @@ class GuidedRoom:
     def wanted(self, seq: Sequence) -> int:
         own = self._room.wanted(seq)
         return own + self._room.wanted(shadow_of(seq)) if seq.request.params.guides else own
+
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        return self._room.awaits(seq, reader)
 
     def missing(self, seq: Sequence, num_rows: int) -> int:
         own, shadow = self._room.missing(seq, num_rows), self._target.shadow(seq)
@@ -50,3 +67,6 @@ class GuidedRoom:
     def held(self, seq: Sequence) -> int:
         own, shadow = self._room.held(seq), self._target.shadow(seq)
         return own if shadow is None else own + self._room.held(shadow)
+
+    def forget(self) -> None:
+        self._room.forget()

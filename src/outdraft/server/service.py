@@ -13,10 +13,11 @@ from uuid import uuid4
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import inner
-from outdraft.engine.between_steps import listen, page_events
+from outdraft.engine.between_steps import listen
 from outdraft.engine.callers.answers import Answers
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.llm import LLM
+from outdraft.engine.page_events import page_events
 from outdraft.engine.requests.beside import check_size
 from outdraft.options.errors import CapabilityError, RequestError
 from outdraft.options.limits import ALL_REFERENCES

@@ -41,15 +41,25 @@ class Conversational(OneProcess):
         raise NotImplementedError  # `LLM` writes the texts
 
     @overload
-    def chat(self, messages: Seq[Message], params: SamplingParams | None = None, **others: Any) -> Result: ...
-    @overload
-    def chat(
-        self, messages: Seq[Seq[Message]], params: SamplingParams | Seq[SamplingParams] | None = None, **others: Any
-    ) -> list[Result]: ...
     def chat(
         self,
-        messages: Any,
-        params: Any = None,
+        messages: Seq[Message],
+        params: SamplingParams | None = None,
+        *,
+        sampling_params: SamplingParams | None = None,
+        use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        special_tokens_in_messages: bool = False,
+        **per_request: Any,
+    ) -> Result: ...
+    @overload
+    def chat(
+        self,
+        messages: Seq[Seq[Message]],
+        params: SamplingParams | Seq[SamplingParams] | None = None,
         *,
         sampling_params: SamplingParams | Seq[SamplingParams] | None = None,
         use_tqdm: bool | None = None,
@@ -57,6 +67,20 @@ class Conversational(OneProcess):
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        special_tokens_in_messages: bool = False,
+        **per_request: Any,
+    ) -> list[Result]: ...
+    def chat(
+        self,
+        messages: Any,
+        params: Any = None,
+        *,
+        sampling_params: Any = None,
+        use_tqdm: Any = None,
+        tools: Any = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Any = None,
         special_tokens_in_messages: bool = False,
         **per_request: Any,
     ) -> Any:
