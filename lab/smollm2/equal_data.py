@@ -89,7 +89,8 @@ def taught(kind: str, asked: argparse.Namespace) -> dict[str, Any] | None:
     record = make_record(course, [])
     write_record(out, record)
     count = sum(one.numel() for one in course.learner.module.parameters() if one.requires_grad)
-    figures = {"parameters": count, "options": OPTIONS[kind], **{key: record[key] for key in ("tokens", "seconds")}}
+    figures = {"parameters": count, "options": OPTIONS[kind], "dtype": asked.dtype}
+    figures |= {key: record[key] for key in ("tokens", "seconds")}
     return {"kind": kind, **figures, **exams(course, out)}
 
 
