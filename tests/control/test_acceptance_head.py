@@ -276,11 +276,12 @@ def test_what_is_saved_says_the_same(scene, tmp_path):
     assert torch.equal(again.chances(states, told), again.chances(states, told / 2))  # it does not read them
     assert again.chances(states * 7, told).allclose(again.chances(states, told), atol=1e-5)  # whatever the states' size
     assert again.chances(states, told).std() > 0.05
-    with torch.no_grad():
-        again.out.bias.fill_(float("nan"))
-    save_acceptance(again, tmp_path)
-    with pytest.raises(ModelLoadError, match="no numbers"):
-        load_acceptance(tmp_path)
+    for value, why in (("nan", "hold NaN"), ("-inf", "infinite weights")):
+        with torch.no_grad():
+            again.out.bias.fill_(float(value))
+        save_acceptance(again, tmp_path)
+        with pytest.raises(ModelLoadError, match=why):
+            load_acceptance(tmp_path)
 
 
 def test_a_rejection_weighs_what_was_asked(scene):

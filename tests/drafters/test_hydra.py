@@ -124,7 +124,7 @@ def test_files_of_before_are_read(tmp_path):
     [
         ({"stem_heads": 0}, "are impossible"),
         ({"stem_kv_heads": 3}, "are impossible"),
-        ({"stem_inner": 7}, "another shape"),
+        ({"stem_inner": 7}, r"has shape \(96, 32\); its config.json asks for \(14, 32\)"),
         ({"scale": float("inf")}, "scale=inf of its config.json must be a finite number"),
         ({"stem_rope_theta": float("nan")}, "stem_rope_theta=nan"),
     ],

@@ -80,6 +80,6 @@ def load_acceptance(directory: Path) -> AcceptanceNet:
         model_type=MODEL_TYPE,
         what="acceptance head",
     )
-    if not all(bool(torch.isfinite(parameter).all()) for parameter in net.parameters()):
-        raise ModelLoadError(f"{directory}: the acceptance head has weights that are no numbers: train it again")
+    if any(bool(torch.isinf(parameter).any()) for parameter in net.parameters()):
+        raise ModelLoadError(f"{directory}: the acceptance head has infinite weights: train it again")
     return net
