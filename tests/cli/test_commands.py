@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from warm import started
 
 from outdraft import zoo
 from outdraft.cli.commands.demo import Options, sentence
-from outdraft.core.registry import KINDS, names
+from outdraft.core.registry import KINDS, find, names
 from outdraft.engine.naming import default as default_choice
 from outdraft.engine.naming.recipe import recipe_names
 from outdraft.engine.naming.roles import read_companions
@@ -211,6 +212,12 @@ def test_a_method_is_listed_with_all_its_options(outdraft, monkeypatch, name: st
     assert ("= '@draft_model' (what you give with --draft-model)" in told) == (name in ("draft_model", "sequoia"))
 
 
+def test_a_summary_is_no_markup(outdraft, monkeypatch):
+    own = replace(find("policy", "fixed"), name="odd", summary="reads [red] files[/]")
+    monkeypatch.setattr("outdraft.core.registry.installed", lambda: [SimpleNamespace(name="odd", place="x", found=own)])
+    assert "reads [red] files[/]" in outdraft("methods", "--kind", "policy").out
+
+
 def test_a_method_is_found_by_what_peers_call_it(outdraft):
     assert outdraft("methods", "ngram_gpu").out == outdraft("methods", "ngram").out
 
@@ -243,6 +250,9 @@ def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
     ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0 and "\x1b" not in ran.out
     assert "class Stack" in ran.out and "identical" in ran.out and "lookahead" in ran.out and "this machine" in ran.out
+    assert len(last := ran.out.splitlines()[-1]) > 80 and last.startswith(
+        "this machine, "
+    )  # what is said is not folded
 
 
 def test_the_demo_ends_with_what_the_default_gains_here():

@@ -8,6 +8,7 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.policy import Budget
+from outdraft.drafters.early_exit.learn import LEARN
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
@@ -138,6 +139,17 @@ def test_a_head_is_not_asked_at_another_layer_than_its_own(head):
         make("early_exit", Runner(MODEL), exit_layer=1, model=head[1])
     for layer in (0, 2):
         assert make("early_exit", Runner(MODEL), exit_layer=layer, model=head[1]).exit_layer == 2
+
+
+def test_a_head_after_no_layer_is_refused(tmp_path):
+    net = EarlyExitHead(EarlyExitConfig(exit_layer=0, hidden_size=32, inner_size=8))
+    for parameter in net.parameters():
+        parameter.fill_(0.1)
+    save_exit_head(net, tmp_path)
+    with pytest.raises(CapabilityError, match="exit_layer=0 leaves nothing to draft or to verify with"):
+        make("early_exit", Runner(MODEL), model=str(tmp_path))
+    with pytest.raises(ConfigError, match="after 0 layers"):
+        LEARN.load(LEARN.options(), MODEL, tmp_path)
 
 
 def test_a_head_of_another_width_is_refused(tmp_path):

@@ -134,6 +134,8 @@ def test_the_generation_config_knows_the_ends_of_a_chat(folder):
     assert load_model(folder).config.eos_ids == (7, 9)
     (folder / "generation_config.json").write_text('{"eos_token_id": 11}')
     assert load_model(folder).config.eos_ids == (7, 11)  # the ends of both files
+    edit_config(folder, eos_token_id=True)
+    fails(folder, "eos_token_id=True", "an id or a list of ids")
 
 
 def test_not_a_directory(folder, tmp_path):

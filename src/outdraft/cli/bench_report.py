@@ -108,12 +108,13 @@ def report_load(console: "Console", path: Path, *, as_json: bool, like: str | No
 
 def _show(console: "Console", sheets: "list[Sheet]", stem: Path, others: str | None) -> list[Path]:
     """Tables on the terminal and beside the record. `others`: what is said of lines of another setup."""
+    from outdraft.cli.console import say
     from outdraft.cli.sheets import show_sheet, write_sheets
 
     for sheet in sheets:
         show_sheet(console, sheet)
     if others is not None:
-        console.print(others, style="dim", markup=False)
+        say(console, others, style="dim")
     return write_sheets(stem, sheets)
 
 

@@ -64,7 +64,7 @@ def replay(options: ReplayOptions) -> int:
     console = make_console(stderr=True)
     told = partial(console.print, style="dim", markup=False, soft_wrap=True)
     requests = read_served(user_path(options.trace), live.teacher.target.config.vocab_size, told)
-    console.print(f"{live.kind}; {live.line}; {len(requests)} requests", markup=False)
+    say(console, f"{live.kind}; {live.line}; {len(requests)} requests")
     found = diagnose(Observed(), findings=live.findings())
     if found.cure is not Cure.NOTHING:
         say(console, found.sentence)
@@ -79,7 +79,7 @@ def replay(options: ReplayOptions) -> int:
                 f"{len(points):6d} requests: the first draft {mean(one.first for one in some):.3f} accepted a round, "
                 f"{mean(one.serving for one in some):.3f} by version {some[-1].version}"
             )
-            console.print(line, markup=False)
+            say(console, line)
     pace = live.num_tokens / max(run.candidates.seconds, 1e-9)
     if out is not None and run.version:
         live.write(live.serving, out)
@@ -89,7 +89,7 @@ def replay(options: ReplayOptions) -> int:
         return 0
     for said in run.turns:
         told(said)
-    console.print(f"{live.num_steps} steps at {pace:.0f} tokens a second; version {run.version} serves", markup=False)
+    say(console, f"{live.num_steps} steps at {pace:.0f} tokens a second; version {run.version} serves")
     return 0
 
 

@@ -138,12 +138,13 @@ def measure_load(
     """Measure what is not in `path` yet, and show it."""
     from outdraft.bench.load.run import LoadBench
     from outdraft.bench.machine import busy_note
+    from outdraft.cli.console import say
 
     plan, absent = _plan(asked, flags, servers, neighbours)
     notes = [f"at most {plan.num_answers} answers of {plan.params.max_tokens} tokens or fewer", busy_note()]
     outcome = measure(console, path, absent, notes, plan.num_answers, "answers", partial(LoadBench, plan))
     if outcome.num_skipped:
-        console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
+        say(console, f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
     return report_load(console, path, as_json=as_json, like=outcome.key, absent=absent)
 
 

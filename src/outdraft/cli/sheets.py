@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outdraft.analysis.sheet import Sheet, to_csv, to_markdown
+from outdraft.cli.console import say
 
 _STYLES = {"FAILED": "bold red", "NO": "bold red", "yes": "green"}
 _WORDS = ("method", "suite", "by position", "identical")  # columns of words; the others are figures
@@ -27,7 +28,7 @@ def show_sheet(console: Console, sheet: Sheet) -> None:
     console.print(table, crop=False)  # a narrow terminal may fold a line, but no figure is cut off
     for note in sheet.notes:
         style = "bold red" if "FAILED" in note else "yellow" if "INCONCLUSIVE" in note else "dim"
-        console.print(note, style=style, markup=False)
+        say(console, note, style=style)
     console.print()
 
 

@@ -120,7 +120,7 @@ class Tally:
         say(console, str(self.stats))
         first = [f"the first token after {self._first - self._began:.2f} s"] if self._first is not None else []
         rates = " ".join(f"{rate:.2f}" for rate in self._counted.acceptance_by_position)
-        console.print("; ".join([*first, *([f"accepted by position: {rates}"] if rates else [])]))
+        say(console, "; ".join([*first, *([f"accepted by position: {rates}"] if rates else [])]))
 
 
 def write_stream(console: Console, pieces: Iterable[tuple[Chunk, Text]], *, colour: bool) -> Tally:

@@ -170,7 +170,7 @@ class Session:
             return
         self._last.show(self.console)
         for told, style in self.talker.warnings:
-            self.console.print(told, style=style, markup=False)
+            say(self.console, told, style=style)
 
     def do_quit(self, words: str) -> None:
         """leave (or Ctrl-D)"""

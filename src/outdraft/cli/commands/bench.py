@@ -159,6 +159,7 @@ def _check(options: Options) -> None:
 
 def _measure(console: "Console", options: Options, path: Path, join: "Join | None") -> int:
     from outdraft.bench.runner import Bench
+    from outdraft.cli.console import say
 
     plan, absent = make_plan(options, join)
     outcome = measure(console, path, absent, _forecast(plan), plan.num_texts, "texts", partial(Bench, plan))
@@ -168,10 +169,10 @@ def _measure(console: "Console", options: Options, path: Path, join: "Join | Non
             f"of {plan.subject.plain.config['max_model_len']} tokens; lower --max-tokens, or take another --suite"
         )
     if outcome.num_skipped:
-        console.print(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
+        say(console, f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new", style="dim")
     if outcome.too_long:
         note = f"{len(outcome.too_long)} prompts do not fit into the context, first: {outcome.too_long[0]}"
-        console.print(note, style="dim", markup=False)
+        say(console, note, style="dim")
     more = {"absent": absent, "too_long": outcome.too_long}
     return report_rows(
         console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, **more

@@ -73,7 +73,7 @@ def run(options: Options) -> int:
     """Read lines and answer them until the user leaves."""
     from outdraft.cli.chat.asking import Asker
     from outdraft.cli.chat.session import Session
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, say
 
     options = replace(options, place=None, engine=options.engine.naming(options.place))
     options.sampling.params()  # bad settings are reported before the model is loaded
@@ -81,7 +81,7 @@ def run(options: Options) -> int:
     console = make_console()
     session = Session(_talker(options, console), console, system=options.system)
     for note, style in session.talker.notes:
-        console.print(note, style=style, markup=False)
+        say(console, note, style=style)
     session.note(HELP)
     asker = Asker()
     try:

@@ -40,7 +40,7 @@ def run(options: Options) -> int:
         write_json(asdict(found))
         return 0
     console = make_console()
-    console.print(f"{options.out}: {found.kind}, read as {found.read_as}, written as {found.written_as}", markup=False)
+    say(console, f"{options.out}: {found.kind}, read as {found.read_as}, written as {found.written_as}")
     for line in (*([taps_line(found.taps)] if found.taps else []), *found.lines.values(), found.checks):
         say(console, line)
     return 0

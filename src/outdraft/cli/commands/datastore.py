@@ -89,10 +89,10 @@ def build(options: BuildOptions) -> int:
         return 0
     console = make_console()
     say(console, f"{path}  {_words(built.header)}")
-    console.print(
+    say(
+        console,
         f"{built.encode_seconds:.1f} s to read and encode {len(files)} files, {built.sort_seconds:.1f} s to sort; "
         f"at most {told['peak_rss_bytes'] / 1e6:,.0f} MB of memory, the mapped file included",
-        soft_wrap=True,
     )
     return 0
 

@@ -56,7 +56,7 @@ def run(options: Options) -> int:
     if not options.seconds >= 0:
         raise ConfigError(f"seconds={options.seconds:g}: it must be at least 0")
     from outdraft.bench.contest import hold
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.engine.llm import LLM
     from outdraft.testing.prompts import CODE, COPIES, PROSE
     from outdraft.weights.hub import resolve
@@ -74,7 +74,7 @@ def run(options: Options) -> int:
     rivals = family(resolve(model)) if options.all else lineup_of(model)
     notes = forecast(plain, len(rivals), len(kinds), options)
     for note in notes:
-        console.print(note, style="dim", markup=False)
+        say(console, note, style="dim")
     if options.live and not options.json:
         show_races(console, plain, kinds, ids, options)
     with console.status("measuring") as status:
@@ -127,11 +127,11 @@ def show_races(
     """
     from outdraft.bench.lineup import Rival
     from outdraft.bench.trial import join
-    from outdraft.cli.console import has_style, legend
+    from outdraft.cli.console import has_style, legend, say
     from outdraft.cli.race import race
 
     named = {rival.name: rival for rival in RIVALS}
-    console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold", markup=False)
+    say(console, f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
     answers = "chat" in kinds
@@ -155,6 +155,8 @@ def show_races(
 def show_table(console: "Console", contest: "Contest", options: Options) -> None:
     """One row for each drafter."""
     from rich.table import Table
+
+    from outdraft.cli.console import say
 
     kinds, shown = list(contest.scores[0].by_kind), [] if options.all else list(contest.scores[0].by_kind)
     title = (
@@ -187,8 +189,8 @@ def show_table(console: "Console", contest: "Contest", options: Options) -> None
     notes += ["ngram copies from prompt and output: it gains where the text repeats itself"]
     notes += [f"left out: {name} ({why})" for name, why in contest.absent.items()]
     for note in notes:
-        console.print(note, style="dim", markup=False)
-    console.print(sentence(contest, options), style="bold", markup=False)
+        say(console, note, style="dim")
+    say(console, sentence(contest, options), style="bold")
 
 
 def sentence(contest: "Contest", options: Options) -> str:

@@ -70,11 +70,11 @@ def run(options: Options) -> int:
 
 def _explain(options: Options, console: "Console", tally: "Tally", lossy: str | None) -> None:
     """What is said of the text, on stderr. `lossy`: the rule that did not keep the target's distribution."""
-    from outdraft.cli.console import has_style, legend, lossy_note, make_console
+    from outdraft.cli.console import has_style, legend, lossy_note, make_console, say
 
     errors = make_console(stderr=True)
     if lossy is not None:
-        errors.print(lossy_note(lossy), style="bold red", markup=False)
+        say(errors, lossy_note(lossy), style="bold red")
     if options.color and has_style(console):
         errors.print(legend())
     if options.stats:

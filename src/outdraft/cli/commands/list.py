@@ -43,7 +43,7 @@ def run(options: Options) -> int:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         say(console, line)
     if not kept:
-        console.print("no model is here but those of the zoo: outdraft pull NAME downloads one", markup=False)
+        say(console, "no model is here but those of the zoo: outdraft pull NAME downloads one")
     return 0
 
 

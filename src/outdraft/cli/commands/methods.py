@@ -60,6 +60,7 @@ def run(options: Options) -> int:
         write_json(entries)
         return 0
 
+    from rich.markup import escape
     from rich.table import Table
 
     from outdraft.bench.measured import in_words, read_measured
@@ -78,7 +79,7 @@ def run(options: Options) -> int:
         for entry in shown:
             best = in_words(entry.get("measured") or {}).partition(",")[0]
             lossless = "yes" if entry["lossless"] else "NO"
-            table.add_row(entry["name"], lossless, *([best] * gained), _what(entry), _paper(entry["paper"]))
+            table.add_row(entry["name"], lossless, *([best] * gained), escape(_what(entry)), _paper(entry["paper"]))
         console.print(table)
         console.print()
     for one in installed():  # a plug-in that cannot be used is reported, and the others are listed

@@ -59,7 +59,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Quantize, write, and report."""
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.nn.quant.config import QuantConfig
 
     if options.model is None or options.out is None:
@@ -85,19 +85,17 @@ def run(options: Options) -> int:
     if options.json:
         write_json(report)
         return 0
-    console.print(f"{options.model} -> {out}  ({report['variant']})", markup=False)
+    say(console, f"{options.model} -> {out}  ({report['variant']})")
     _show_sizes(report, console)
     if not (out / "tokenizer.json").is_file() and not (out / "vocab.json").is_file():
-        console.print(
-            f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}", markup=False
-        )
+        say(console, f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}")
     for key, computed in (("divergence", "the weights alone"), ("native_divergence", "on the native kernels")):
         far = report[key]
         if far is not None:
-            console.print(
+            say(
+                console,
                 f"from the original on {far['num_tokens']} tokens of {options.calibration}, {computed}:  "
                 f"mean KL {far['kl']:.5f} nats/token, same first choice {far['top1']:.2%}",
-                markup=False,
             )
     return 0
 
@@ -128,8 +126,10 @@ def _write_gguf(options: Options, out: Path, console: "Console") -> int:
 
 
 def _show_sizes(report: Mapping[str, Any], console: "Console") -> None:
+    from outdraft.cli.console import say
+
     before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
-    console.print(f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})", markup=False)
+    say(console, f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})")
 
 
 def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def run(options: Options) -> int:
     from outdraft.analysis.theory import flat
     from outdraft.analysis.theory_sheets import ALPHAS, COSTS, best, prediction_sheet, theory_sheet
     from outdraft.analysis.words import what_measured, where_measured
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.cli.sheets import show_sheet
 
     check_range(options, "alpha", least=0, most=1, note="a chance")
@@ -57,7 +57,7 @@ def run(options: Options) -> int:
     console = make_console(stderr=options.json)
     show_sheet(console, theory_sheet(alphas, costs, pass_cost=pass_cost, longest=longest))
     if records is not None:
-        console.print(f"{what_measured(records)}\n{where_measured(records)}", style="dim", markup=False)
+        say(console, f"{what_measured(records)}\n{where_measured(records)}", style="dim")
         show_sheet(console, prediction_sheet(predictions))
     if options.json:
         cells = [(alpha, cost, *best(alpha, cost, pass_cost, longest)) for cost in costs for alpha in alphas]

@@ -154,7 +154,7 @@ def _train(options: Options) -> int:
 
 
 def _answers(options: Options) -> int:
-    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.console import make_console, say, write_json
     from outdraft.engine.llm import LLM
     from outdraft.models.files.load import load_model
     from outdraft.training.answers import Asking, prompts_of, write_answers
@@ -187,10 +187,10 @@ def _answers(options: Options) -> int:
     if options.json:
         write_json(asdict(told))
     else:
-        console.print(
+        say(
+            console,
             f"{out}: {told.read} prompts: {told.done} answers of {told.tokens} tokens, {told.failed} failed, "
             f"{told.skipped} without a prompt",
-            markup=False,
         )
     return 0
 

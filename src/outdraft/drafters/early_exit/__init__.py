@@ -146,10 +146,10 @@ def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
                 "layers: leave exit_layer out, give model='' to draft without a head, or train a head for that layer "
                 "(outdraft train early_exit)"
             )
-    if layer >= port.facts.num_layers:
+    if not 0 < layer < port.facts.num_layers:
         raise CapabilityError(
-            f"exit_layer={layer} leaves nothing to verify with: the target has {port.facts.num_layers} layers; choose "
-            "fewer"
+            f"exit_layer={layer} leaves nothing to draft or to verify with: the target has {port.facts.num_layers} "
+            "layers; choose fewer, and at least one"
         )
     weights = () if head is None else (module_weights(head, native=port.layers.native is not None),)
     if port.layers.native is not None:

@@ -78,7 +78,7 @@ def new(options: EarlyExitLearning, target: Decoder, seed: int) -> EarlyExitLear
 def load(options: EarlyExitLearning, target: Decoder, directory: Path) -> EarlyExitLearner:
     """A head that was trained before. Raises `ConfigError` for one of another target."""
     head, known = load_exit_head(directory, torch.float32).to(target.device), target.config
-    if head.config.hidden_size != known.hidden_size or not head.config.exit_layer < known.num_layers:
+    if head.config.hidden_size != known.hidden_size or not 0 < head.config.exit_layer < known.num_layers:
         raise ConfigError(
             f"{directory} holds a head of width {head.config.hidden_size} after {head.config.exit_layer} layers; the "
             f"target has width {known.hidden_size} and {known.num_layers} layers: name its own"

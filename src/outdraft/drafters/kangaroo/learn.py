@@ -87,7 +87,7 @@ def load(options: KangarooLearning, target: Decoder, directory: Path) -> Kangaro
     """An adapter that was trained before. Raises `ConfigError` for one of another target."""
     known = target.config
     adapter = load_adapter(directory, known.vocab_size, torch.float32, target.device)
-    if adapter.config.hidden_size != known.hidden_size or not adapter.config.exit_layer < known.num_layers:
+    if adapter.config.hidden_size != known.hidden_size or not 0 < adapter.config.exit_layer < known.num_layers:
         raise ConfigError(
             f"{directory} holds an adapter of width {adapter.config.hidden_size} after {adapter.config.exit_layer} "
             f"layers; the target has width {known.hidden_size} and {known.num_layers} layers: name its own"

@@ -145,9 +145,9 @@ class Fields:
     def maybe_int(self, key: str) -> int | None:
         return self.get(key, int) if self.has(key) else None
 
-    def attention_biases(self, default: bool = False) -> dict[str, bool]:
+    def attention_biases(self) -> dict[str, bool]:
         """Of queries, keys and values, and of the map behind them."""
-        bias = self.get("attention_bias", bool, default)
+        bias = self.get("attention_bias", bool, False)
         return {"qkv_bias": bias, "out_bias": bias}
 
     def activation(self, key: str, default: str) -> str:
@@ -161,7 +161,7 @@ class Fields:
         """Zero, one or several ids that end a text."""
         value = self.look("eos_token_id")
         values = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(isinstance(item, int) for item in values):
+        if not all(type(item) is int for item in values):
             raise self.error("eos_token_id", value, "an id or a list of ids")
         return tuple(values)
 
