@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import survey
+from lab.smollm2.equal_table import HERE as EQUAL
+from lab.smollm2.equal_table import read
+from lab.smollm2.measure_methods import SETS
 from outdraft import zoo
 from outdraft.bench.measured import gains, in_words, read_measured
 from outdraft.core.learner_registry import learner_names
@@ -96,8 +99,30 @@ def _after(kind: str, name: str) -> Iterator[str]:
     if rows := gains(name):
         taus = ", ".join(f"{row['tau']:.2f} on {suite}" for suite, row in rows.items())
         yield f"On a real model, {measured}, times plain decoding: {in_words(rows)}; tokens a pass: {taus}."
+        yield from _equal(name)
     elif kind == "drafter" or name == "auto":
-        yield "On a real model: not measured yet."
+        yield from _equal(name) or ["On a real model: not measured yet."]
+
+
+def _equal(name: str) -> list[str]:
+    """What a head of this kind came to on equal data, if it was trained."""
+    if not (path := EQUAL / f"{name}.engine.json").exists():
+        return []
+    shapes = read(path)["tau"]
+    taus = (
+        " / ".join(f"{shapes[shape]['0'][one][0]:.2f}" for shape in ("chain", "tree") if shape in shapes)
+        for one in SETS
+    )
+    sets = (f"{made} on {one}" for made, one in zip(taus, SETS, strict=True))
+    gained = {}
+    for width, record in (("4 bits", path), ("bfloat16", EQUAL / f"{name}.bf16.json")):
+        if record.exists():
+            gained[width] = ", ".join(f"{read(record)['speedup'][one]:.2f}x" for one in SETS)
+    return [
+        "SmolLM2 with a head that learned from a million tokens ([all kinds](../training.md#kinds-on-equal-data)), "
+        f"greedy: {', '.join(sets)} tokens a pass{' (chain / tree)' * ('tree' in shapes)}; times plain decoding, by "
+        f"the default policy: {'; '.join(f'{times} in {width}' for width, times in gained.items())}."
+    ]
 
 
 def page(name: str, text: str) -> str:
