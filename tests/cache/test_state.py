@@ -11,8 +11,13 @@ from outdraft.cache.pool import PagePool
 from outdraft.cache.state import StateStore
 from outdraft.core.cache import PAGE
 from outdraft.options.errors import CacheFullError, CapabilityError
+from tests.helpers.state_copies import CopiedStates
 
 EMPTY = torch.zeros(2, 3, dtype=torch.float64)
+
+
+def store_of(slots):
+    return CopiedStates(EMPTY, pool=PagePool(num_pages=slots), poison=True)
 
 
 def state_of(tokens, salt=None):
@@ -29,7 +34,7 @@ def read(store, seq, tokens, n):
 class Machine(RuleBasedStateMachine):
     @initialize(slots=st.integers(1, 7))
     def begin(self, slots):
-        self.store = StateStore(EMPTY, num_slots=slots, poison=True)
+        self.store = store_of(slots)
         self.texts: dict[int, list[int]] = {}
         self.copies: dict[int, set[int]] = {}
         self.next_seq = 0
@@ -85,7 +90,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def forget(self):
         self.store.forget()
-        assert not self.store.num_published
+        assert not self.store._prefixes.kept
 
     @invariant()
     def every_state_is_its_own_texts(self):
@@ -111,7 +116,7 @@ def published(store, seq, tokens):
 
 
 def test_the_least_recently_used_copy_goes_first():
-    store = StateStore(EMPTY, num_slots=3, poison=True)
+    store = store_of(3)
     texts = [[stem] * PAGE for stem in (1, 2, 3)]
     published(store, 0, texts[0])
     published(store, 1, texts[1])
@@ -128,7 +133,7 @@ def test_the_least_recently_used_copy_goes_first():
 
 
 def test_another_salt_finds_nothing():
-    store = StateStore(EMPTY, num_slots=4)
+    store = store_of(4)
     published(store, 0, [1] * PAGE)
     store.add(1)
     assert store.adopt(1, "b", [1] * PAGE) == 0
@@ -137,16 +142,16 @@ def test_another_salt_finds_nothing():
 def test_a_pool_has_a_state_for_each_page_of_rows():
     pool = PagePool(num_bytes=10_000)
     rows = CacheConfig(layout="paged", pool=pool).build(1, 1, 4, torch.float32, "cpu", 64)
-    store = StateStore(EMPTY, pool=pool)
-    assert store.state_bytes == 48 and pool.bytes_each == rows.store.page_bytes + 48
+    store = CopiedStates(EMPTY, pool=pool)
+    assert pool.bytes_each == rows.store.page_bytes + EMPTY.numel() * 8
     assert store.num_slots == rows.num_pages == 10_000 // (rows.store.page_bytes + 48)
     published(store, 0, [1] * PAGE)
     pool.forget()
-    assert store.num_free == store.num_slots and not store.num_published
+    assert store.num_free == store.num_slots and not store._prefixes.kept
 
 
 def test_what_is_refused():
-    store = StateStore(EMPTY, num_slots=2)
+    store = store_of(2)
     store.add(0)
     with pytest.raises(CapabilityError, match="sequence 0 exists already"):
         store.add(0)
@@ -155,19 +160,19 @@ def test_what_is_refused():
     read(store, 0, [1] * 20, 17)
     with pytest.raises(CapabilityError, match="has read 17 rows and would publish 16"):
         store.publish(0, None, [1] * 16)
-    with pytest.raises(CapabilityError, match="num_slots=0 is out of range"):
-        StateStore(EMPTY, num_slots=0)
-    with pytest.raises(CapabilityError, match="give one of them"):
-        StateStore(EMPTY, num_slots=2, pool=PagePool(num_pages=2))
+    full = StateStore(EMPTY, pool=PagePool(num_pages=1))
+    full.add(0)
+    with pytest.raises(CacheFullError, match="all 1 slots are taken: run fewer"):
+        full.add(1)
 
 
 def test_check_finds_a_shared_slot_and_a_write_into_a_free_one():
-    store = StateStore(EMPTY, num_slots=3, poison=True)
+    store = StateStore(EMPTY, poison=True)
     store.add(0)
     store._states[store._free[-1]] = 1.0
     with pytest.raises(AssertionError, match="a free slot was written"):
         store.check()
-    store = StateStore(EMPTY, num_slots=3)
+    store = StateStore(EMPTY)
     store.add(0)
     store.add(1)
     store._entries[1].slot = store._entries[0].slot

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.pool import PagePool
-from outdraft.cache.state import StateStore
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft, HostTree
 from outdraft.core.packing import PackedDrafts
@@ -29,6 +28,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetOutput
 from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.options.shown import shown
+from tests.helpers.state_copies import CopiedStates
 
 COMMITS = ("inputs", "states", "tokens")
 
@@ -42,7 +42,7 @@ class _Pass:
 
 
 class RecurrentTarget:
-    """`core.target.Target` over a `StateStore`. `prefixes`: texts that begin alike begin from each other's states."""
+    """`core.target.Target` over `CopiedStates`. `prefixes`: texts that begin alike begin from each other's states."""
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class RecurrentTarget:
         commits: str = "inputs",
         prefixes: bool = False,
         num_slots: int = 64,
-        pool: PagePool | None = None,
     ) -> None:
         if commits not in COMMITS:
             raise ConfigError(f"commits={shown(commits)}: it is one of {', '.join(COMMITS)}")
@@ -70,7 +69,7 @@ class RecurrentTarget:
         self.maps = weights(num_layers, width, 3 * width + 1)  # to q, k, v and g
         self.head = weights(width, vocab_size) * 2
         empty = torch.zeros(num_layers, width, width, dtype=torch.float64)
-        self.states = StateStore(empty, num_slots=None if pool else num_slots, pool=pool, poison=True)
+        self.states = CopiedStates(empty, pool=PagePool(num_pages=num_slots), poison=True)
         self.num_kept = self.num_read = self.num_passes = 0
         self._passes: dict[int, _Pass] = {}
 

@@ -44,7 +44,6 @@ class Examined:
 
     @classmethod
     def total(cls, parts: Seq["Examined"]) -> "Examined":
-        """All of them together."""
         columns = {
             name: [sum(column) for column in zip_longest(*(getattr(one, name) for one in parts), fillvalue=0.0)]
             for name in _COLUMNS

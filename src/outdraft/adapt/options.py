@@ -44,10 +44,8 @@ class AdaptOptions:
 
     @property
     def learning(self) -> Learning:
-        """How the draft learns."""
         return read_options(Learning, self.learn, "adapt learn")
 
     @property
     def gating(self) -> GateOptions:
-        """When a candidate passes."""
         return read_options(GateOptions, self.gate, "adapt gate")

@@ -75,7 +75,6 @@ class TenantRoom:
 
     @property
     def requests(self) -> Path:
-        """The folder of its requests."""
         return self.path / "requests"
 
     @property
@@ -91,7 +90,6 @@ class TenantRoom:
         return self.place(self.version) if self.version else None
 
     def place(self, version: int) -> Path:
-        """The folder of a version."""
         return self.path / "versions" / f"{version:06d}"
 
     def versions(self) -> list[int]:

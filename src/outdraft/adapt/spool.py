@@ -58,7 +58,6 @@ class SpoolWriter:
         clean_spool(self._folder, num_kept=self._num_kept, seconds=self._seconds)
 
     def close(self) -> None:
-        """Write nothing more."""
         if self._file is not None:
             self._file.close()
         self._file = None

@@ -43,7 +43,6 @@ class ServedMarks:
     marked: int = 0
 
     def add(self, prompt: Seq[int]) -> None:
-        """One served prompt."""
         self.prompts += 1
         self.marked += tuple(prompt[-len(self.marks) :]) == self.marks
 

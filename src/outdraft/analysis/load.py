@@ -49,11 +49,6 @@ class LoadRecords:
     num_others: int = 0  # lines of other setups or requests in the same file
 
     @property
-    def methods(self) -> list[str]:
-        """Labels in the order in which they were first measured."""
-        return list(dict.fromkeys(row.method for row in self.rows))
-
-    @property
     def levels(self) -> list[int]:
         """The numbers of clients that were measured, rising."""
         return sorted({row.clients for row in self.rows})

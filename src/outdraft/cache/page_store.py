@@ -82,7 +82,6 @@ class PageStore:
         return self._owners[page] > 1 or self.is_published(page)
 
     def is_published(self, page: int) -> bool:
-        """Whether the page is found by its text."""
         return self._prefixes.holds(page)
 
     def take(self, count: int) -> list[int]:
@@ -124,7 +123,6 @@ class PageStore:
                 self._free += self._emptied([page])
 
     def find(self, salt: Hashable, tokens: Seq[int]) -> list[int]:
-        """The pages of the longest published beginning of this text, in order."""
         return list(self._prefixes.find(salt, tokens))
 
     def publish(self, salt: Hashable, before: int | None, tokens: Seq[int], own: int) -> int:

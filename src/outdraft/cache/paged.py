@@ -74,12 +74,10 @@ class PagedCache(SlotCache[Pages]):
 
     @property
     def num_pages(self) -> int | None:
-        """How many there are; None where there will be as many as it takes."""
         return self.store.num_pages
 
     @property
     def num_free(self) -> int:
-        """Pages that no text has, those kept for later texts among them."""
         return self.store.num_free
 
     def num_missing(self, seq: int, n: int) -> int:

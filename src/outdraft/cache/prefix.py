@@ -56,7 +56,6 @@ class PrefixTree:
         return list(self._kept)
 
     def holds(self, page: int) -> bool:
-        """Whether the page is published."""
         return page in self._nodes
 
     def find(self, salt: Hashable, tokens: Seq[int]) -> Iterator[int]:

@@ -80,7 +80,6 @@ class Planes:
         return [x for x in (self.keys, self.values, self.key_scales, self.value_scales) if x is not None]
 
     def poison(self, index: Index) -> None:
-        """Make the rows at an index NaN."""
         for plane in self._marks():
             plane[index] = float("nan")
 

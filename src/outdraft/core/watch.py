@@ -30,9 +30,7 @@ class Watches:
     each: tuple[Watch, ...] = ()
 
     def add(self, watch: Watch) -> None:
-        """From now on it hears everything."""
         self.each = (*self.each, watch)
 
     def remove(self, watch: Watch) -> None:
-        """It hears nothing more."""
         self.each = tuple(one for one in self.each if one is not watch)

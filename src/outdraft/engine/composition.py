@@ -41,7 +41,6 @@ class Composition:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no parts are held."""
         return self._given is None
 
     def hold(self, parts: Parts, *, isolates: bool) -> None:

@@ -120,7 +120,6 @@ class Linear(LinearMap):
 
     @property
     def is_trained(self) -> bool:
-        """Whether the weight asks for a gradient."""
         return self.weight.requires_grad
 
     def matrix(self) -> Tensor:
@@ -128,7 +127,6 @@ class Linear(LinearMap):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many outputs and inputs."""
         return self.weight.shape[0], self.weight.shape[1]
 
     @property

@@ -30,7 +30,6 @@ class ReferenceRule:
         return True
 
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
-        """One verdict for each draft."""
         own = iter(coins)
         return [
             self._walk(tree, p[packed.node_slice(i)], next(own))
@@ -57,7 +56,6 @@ class ConstantPolicy:
     budget: Budget
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """One budget for each sequence."""
         plans = []
         for seq in seqs:
             wanted = seq.request.most_drafted

@@ -40,7 +40,6 @@ class DraftObjective:
 
     @property
     def module(self) -> nn.Module:
-        """The network that the learner trains."""
         return self.learner.module
 
     def total(self, rows: PackedRows) -> Tensor:

@@ -46,7 +46,6 @@ class RunJournal:
         return {"loss": self._loss / self._steps, "tokens_a_second": rate, "seconds_left": left}
 
     def say(self, line: str) -> None:
-        """Report the line."""
         if self._leads:
             self.report(line)
 

@@ -80,7 +80,6 @@ class GgufHeader:
         return kind, self._next("I") if kind == _LIST else None
 
     def names(self) -> Iterator[str]:
-        """All keys, as they stand there."""
         return iter(self._values)
 
     def _place(self) -> TensorPlace:

@@ -77,7 +77,6 @@ class Served:
 
     @property
     def num_tokens(self) -> int:
-        """Of all answers together."""
         return sum(answer.num_tokens for answer in self.answers.values())
 
 

@@ -40,7 +40,6 @@ class LoadPlan:
     neighbours: int = 0
 
     def jobs_at(self, clients: int) -> Seq[LoadJob]:
-        """The requests of a round with so many clients."""
         return self.jobs[: num_requests(clients, self.requests)]
 
     @property

@@ -31,7 +31,6 @@ class TracedRequest:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that the request wrote in all its rounds."""
         return sum(tokens for _, tokens in self.rounds)
 
     def saw(self, nodes: int, tokens: int, before: int, at: float) -> None:

@@ -87,5 +87,4 @@ class Doubts:
             self._left[arm] -= 1
 
     def drop(self, seq_id: int) -> None:
-        """The sequence is over."""
         self.due.pop(seq_id, None)

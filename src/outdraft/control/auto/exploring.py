@@ -64,7 +64,6 @@ class Probes:
         return probe
 
     def drop(self, seq_id: int) -> None:
-        """The sequence is over."""
         if self._next is not None and self._next.seq_id == seq_id:
             self._next = None
 

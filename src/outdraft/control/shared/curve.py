@@ -196,7 +196,6 @@ class DraftCost:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any seconds are known."""
         return bool(self._curves)
 
     def __call__(self, depth: int, crowd: int = 1) -> float:

@@ -53,7 +53,6 @@ def _new(options: EagleLearning, target: Decoder, seed: int) -> EagleNet:
 
 
 def _load(directory: Path, target: Decoder) -> EagleNet:
-    """A network that was trained before."""
     return load_eagle(directory, target, torch.float32).train().requires_grad_(True)
 
 

@@ -119,7 +119,6 @@ class EagleNet(FeatureNet):
         return self._target_head(normed) if self.lm_head is None else self.lm_head(normed)  # type: ignore[no-any-return]
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
-        """The same for the kernels."""
         config = self.config
         entrance = Entrance(
             num_taps=len(config.taps),

@@ -41,7 +41,6 @@ class FalconTexts(PairedTexts):
         self._net = net
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """An empty memory for each."""
         for seq in seqs:
             self.cache.add(seq.id)
             self.texts[seq.id] = PairedText(0)

@@ -97,7 +97,6 @@ class MtpNet(BorrowedHeadNet):
         return self.head(self.norm(g))
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
-        """The same for the kernels."""
         entrance = Entrance(
             num_taps=1,
             tap_width=self.shape.hidden_size,

@@ -26,7 +26,6 @@ class PerSalt(Generic[Memory]):
         self._memories: OrderedDict[str | None, Memory] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many memories there are."""
         return len(self._memories)
 
     def of(self, seq: Sequence) -> Memory:
@@ -40,5 +39,4 @@ class PerSalt(Generic[Memory]):
         return self._memories[salt]
 
     def forget(self) -> None:
-        """Nothing is known of any salt."""
         self._memories.clear()

@@ -52,7 +52,6 @@ class StateDrafter(PlainDrafter):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text is left."""
         return self._known.is_empty
 
     def begin(self, seqs: Seq[Sequence]) -> None:

@@ -41,7 +41,6 @@ class StateOptions(DrawOptions, NetworkOptions):
 
     @property
     def is_chain(self) -> bool:
-        """Whether a guess is a chain."""
         return self.width == 1
 
     @property

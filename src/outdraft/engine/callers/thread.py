@@ -122,7 +122,6 @@ class EngineThread(OneProcess):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the thread has work."""
         return self._worker is not None and self._worker.is_busy
 
     def settle(self) -> None:

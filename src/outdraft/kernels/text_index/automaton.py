@@ -49,7 +49,6 @@ class NativeAutomaton:
         return int(self._native.od_automaton_bytes(self._handle))
 
     def extend(self, tokens: Seq[int]) -> None:
-        """Enter the next tokens of the text."""
         address, length, _held = ids(tokens)
         check(self._native.od_automaton_extend(self._handle, address, length))
 

@@ -52,7 +52,6 @@ class TargetFacts:
     dtype: torch.dtype
     exact: bool  # a row's result is to be independent of the pass that it is computed in
     logit_cap: float | None = None
-    layers_apart: bool = True  # a pass may leave layers out, end early, begin in the middle or be tapped in a layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +70,7 @@ def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
     return network_facts(target, max_len=target.config.max_len, exact=target.exact)
 
 
-def network_facts(network: Network, *, max_len: int, exact: bool, layers_apart: bool = True) -> TargetFacts:
+def network_facts(network: Network, *, max_len: int, exact: bool) -> TargetFacts:
     """Of a network, and of the engine that it runs in."""
     config = network.config
     return TargetFacts(
@@ -85,7 +84,6 @@ def network_facts(network: Network, *, max_len: int, exact: bool, layers_apart: 
         dtype=network.dtype,
         exact=exact,
         logit_cap=config.logit_cap,
-        layers_apart=layers_apart,
     )
 
 

@@ -3,7 +3,6 @@
 from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import KVCache
 from outdraft.core.target import Recorder
-from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.networks.network import Network
 from outdraft.models.networks.port import TargetCosts, TargetLayers, TargetOrigin, TargetPort, TargetRows, network_facts
 
@@ -19,9 +18,8 @@ def open_port(
     own_rows: CacheConfig,
 ) -> TargetPort:
     """The door to a network that reads and writes this cache. `own_rows`: the cache of a drafter's own rows."""
-    is_adapted = isinstance(network, TransformersNetwork)
     return TargetPort(
-        facts=network_facts(network, max_len=max_len, exact=exact, layers_apart=not is_adapted),
+        facts=network_facts(network, max_len=max_len, exact=exact),
         layers=TargetLayers(network, exact=exact, record=record),
         rows=TargetRows(cache, exact=exact),
         costs=TargetCosts(network, exact=exact),

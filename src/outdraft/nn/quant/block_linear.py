@@ -109,7 +109,6 @@ class BlockEmbedding(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the activations."""
         return self.like.dtype
 
     @property

@@ -107,7 +107,6 @@ class RoundedMap(LinearMap):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the activations."""
         return self.like.dtype
 
     @property

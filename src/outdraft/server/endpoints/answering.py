@@ -69,7 +69,6 @@ class ReplyShape:
         raise NotImplementedError  # each subclass says it
 
     async def events(self, answers: Answers) -> AsyncIterator[bytes]:
-        """The events of a stream."""
         for first in self.begin(answers):
             yield event(first)
         async for place, chunk in answers:

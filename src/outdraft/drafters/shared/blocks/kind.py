@@ -88,7 +88,6 @@ class BlockKind(Generic[Own]):
     def net(
         self, config: BlockConfig, own: Own, dtype: torch.dtype, device: torch.device, vocab: Tensor | None
     ) -> BlockNet:
-        """An empty network."""
         parts = self.parts(config, own, dtype, device)
         return BlockNet(
             config, dtype, device, vocab, convolution=parts.convolution, correction=parts.correction, own=own

@@ -80,7 +80,6 @@ class HeadNet(nn.Module):
 
     @property
     def model_type(self) -> str:
-        """Of its config.json."""
         return f"outdraft_{self.kind}"
 
     def finish(self, g: Tensor) -> Tensor:

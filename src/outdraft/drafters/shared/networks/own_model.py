@@ -105,7 +105,6 @@ class DraftModel:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text is left."""
         return not self._texts
 
     def add(self, seq: int) -> None:

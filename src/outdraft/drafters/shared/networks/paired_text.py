@@ -116,7 +116,6 @@ class PairedTexts:
         return max(0, self.max_len + 1 - len(seq.tokens))
 
     def learn(self, one: Seen) -> None:
-        """What a pass showed of committed rows, and the tokens that follow them."""
         seq, text = one.seq, self.texts[one.seq.id]
         count = max(0, min(one.num_committed, self.max_len - 1 - one.start))  # rows within the network's own context
         outgrows = count < one.num_committed

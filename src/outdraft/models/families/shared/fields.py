@@ -90,7 +90,6 @@ class Fields:
                 raise self.error(key, self.raw[key], f"it must be {shown(value)}")
 
     def has(self, key: str) -> bool:
-        """Whether there is a value."""
         return self.look(key) is not None
 
     def error(self, key: str, value: object, supported: str) -> ModelLoadError:
@@ -136,7 +135,6 @@ class Fields:
         return heads, width // heads
 
     def kv_heads(self, key: str, heads: int) -> int:
-        """How many heads of keys and values."""
         kv_heads = self.size(key, heads)
         if heads % kv_heads:
             raise self.error(key, kv_heads, f"a divisor of the {heads} attention heads")
@@ -151,7 +149,6 @@ class Fields:
         return {"qkv_bias": bias, "out_bias": bias}
 
     def activation(self, key: str, default: str) -> str:
-        """The feed-forward's non-linearity."""
         name = self.get(key, str, default)
         if name not in ACTIVATIONS:
             raise self.error(key, name, f"supported: {', '.join(sorted(ACTIVATIONS))}")
