@@ -1,5 +1,6 @@
 """No work of one request, however much it asks for, keeps the event loop from the others."""
 
+import asyncio
 import threading
 from typing import Any
 
@@ -12,6 +13,8 @@ from outdraft.engine.callers.writer import Writer
 from outdraft.server.endpoints.answering import ReplyShape
 from outdraft.server.endpoints.chat import ChatShape
 from outdraft.server.endpoints.completions import Completion
+from outdraft.server.service import Service
+from outdraft.server.settings import ServerSettings
 
 COMPLETION: dict[str, Any] = {"prompt": "It was late when", "max_tokens": 24, "temperature": 1, "seed": 1}
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 24, "temperature": 1, "seed": 1}
@@ -85,3 +88,13 @@ def test_long_texts_are_decoded_beside_it(client: httpx.Client, monkeypatch: pyt
     monkeypatch.setattr(answers, "_MUCH", 16)
     ask(client, "/v1/completions", COMPLETION | {"ignore_eos": True})
     assert decoded and not decoded & on_loop
+
+
+def test_the_last_step_is_waited_for_beside_it(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a server ends, it still answers that it does."""
+    service, closed = Service(llm, ServerSettings(served_model_name=("target",), drain_timeout=0)), list[str]()
+    monkeypatch.setattr(llm, "close", lambda: closed.append(threading.current_thread().name))
+    service._idle.clear()  # a request is under way
+    asyncio.run(service.drain())
+    service.stop_listening()
+    assert closed and closed != [threading.current_thread().name]
