@@ -45,8 +45,8 @@ def resume(seq: Sequence, vocab_size: int) -> None:
             raise
         except DecodingError as error:
             raise RequestError(
-                f"resume_token_ids has token {token} at {i}, which the form of this request forbids there: give what was "
-                "written in the same form"
+                f"resume_token_ids has token {token} at {i}, which the form of this request forbids there: give what "
+                "was written in the same form"
             ) from error
         except anything_but_an_interrupt() as error:  # of the constraint, which allows no such text
             raise RequestError(
