@@ -118,6 +118,19 @@ def test_a_token_begins_with_its_space():
     assert codec.begins(text, ids) == [0, 1, 3, 8, 10, 12, 12, 13]
 
 
+def test_a_token_that_was_added_behind_the_text_begins_at_its_end():
+    names = ["<s>", "</s>", "<sep>", "hi", "there"]
+    tokenizer = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="there"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Whitespace(), decoders.ByteLevel()
+    tokenizer.add_special_tokens(names[:3])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A <sep>", special_tokens=[("<s>", 0), ("<sep>", 2)]
+    )
+    codec = TextCodec(tokenizer, config={"bos_token": "<s>", "eos_token": "</s>"})
+    assert codec.encode("hi there") == [0, 3, 4, 2]
+    assert codec.begins("hi there", [0, 3, 4, 2]) == [0, 0, 2, 8] and codec.begins("", [0, 2]) == [0, 0]
+
+
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_decoder_strips_what_it_says(start: int):
     mark = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}

@@ -34,17 +34,19 @@ def test_pieces_join_to_what_generate_writes() -> None:
     assert found == {(i, j): text.text for i, one in enumerate(whole) for j, text in enumerate(one.outputs)}
 
 
-def test_no_text_waits_for_one_that_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("awaits", [True, False])
+def test_no_text_waits_for_one_that_has_not_begun(monkeypatch: pytest.MonkeyPatch, awaits: bool) -> None:
     """The engine begins the second text only once all of the first has been read."""
-    is_read = Event()
+    is_read, found = Event(), list[int]()
 
-    async def order(llm: LLM) -> list[int]:
-        found: list[int] = []
+    def note(index: int) -> None:
+        found.append(index)
+        if len(found) == 6:
+            is_read.set()
+
+    async def read(llm: LLM) -> None:
         async for place, _ in await llm.open(PROMPTS, SamplingParams(max_tokens=6)):
-            found.append(place.prompt)
-            if len(found) == 6:
-                is_read.set()
-        return found
+            note(place.prompt)
 
     with LLM("zoo:target", drafter="none", max_num_seqs=1) as llm:
         step = llm.engine.step
@@ -54,7 +56,12 @@ def test_no_text_waits_for_one_that_has_not_begun(monkeypatch: pytest.MonkeyPatc
             return step()
 
         monkeypatch.setattr(llm.engine, "step", waiting)
-        assert asyncio.run(order(llm)) == [0] * 6 + [1] * 6
+        if awaits:
+            asyncio.run(read(llm))
+        else:
+            for chunk in llm.stream(PROMPTS[0], SamplingParams(max_tokens=6, n=2, temperature=1, ignore_eos=True)):
+                note(chunk.index)
+    assert found == [0] * 6 + [1] * 6
 
 
 def test_an_engine_that_is_as_quick_as_its_reader_does_not_keep_it_at_one_text() -> None:

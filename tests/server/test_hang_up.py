@@ -1,11 +1,15 @@
 """Clients that go away, streams that are silent, a request that breaks: no other client notices, nothing is left."""
 
 import asyncio
+import gc
 import json
+import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
 from time import monotonic, sleep
 from typing import Any
+from weakref import ref
 
 import httpx
 import pytest
@@ -14,8 +18,10 @@ from serving import opened, serving
 
 from lab.soak import runner_of
 from outdraft import LLM, SamplingParams
+from outdraft.engine.callers.answers import Answers
 from outdraft.server.connection import EventStream
 from outdraft.server.errors import ApiError
+from outdraft.server.protocol import LimitedProtocol
 from outdraft.server.service import Service
 
 LONG = {"prompt": "It was late when", "max_tokens": 1000, "ignore_eos": True, "temperature": 1, "seed": 1}
@@ -154,3 +160,42 @@ def test_a_silent_stream_sends_comments() -> None:
     assert pieces[:3] == [b"data: 1\n\n", b": keep-alive\n\n", b": keep-alive\n\n"]
     assert pieces[3:4] == [b"data: 2\n\n"] and pieces[-2:] == [b"data: [DONE]\n\n", b""] and closed == [True]
     assert b'"it broke"' in pieces[-3]
+
+
+def test_a_connection_that_is_kept_holds_no_answer(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log probabilities may take hundreds of megabytes, until the next request or the connection's end."""
+    made, make = list[ref[Answers]](), Answers.__init__
+
+    def noted(self: Answers, *given: Any, **words: Any) -> None:
+        made.append(ref(self))
+        make(self, *given, **words)
+
+    monkeypatch.setattr(Answers, "__init__", noted)
+    body = {"prompt": "It was late when", "max_tokens": 2, "logprobs": 1}
+    for asked in (body, body | {"stream": True}):
+        assert client.post("/v1/completions", json=asked).status_code == 200
+    assert len(made) == 2
+    for _ in range(100):  # until the last request is logged, and not until the connection ends by itself
+        gc.collect()
+        if made[0]() is made[1]() is None:
+            return
+        sleep(0.02)
+    raise AssertionError("the answers are held")
+
+
+def test_a_connection_that_is_reset_is_not_kept(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, over, end = list[LimitedProtocol](), threading.Event(), LimitedProtocol.connection_lost
+
+    def noted(self: LimitedProtocol, error: Exception | None) -> None:
+        end(self, error)
+        lost.append(self)
+        over.set()
+
+    monkeypatch.setattr(LimitedProtocol, "connection_lost", noted)
+    connection = opened(address, b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n")
+    reply = b""
+    while b'"ready"' not in reply:
+        reply += connection.recv(65536)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    assert over.wait(60) and lost[0].timeout_keep_alive_task is None

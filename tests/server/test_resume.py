@@ -58,3 +58,13 @@ def test_a_text_that_is_over_is_refused_by_name(client):
     reply = client.post(path, json={**body, "resume_token_ids": [[5] * 20]})
     assert reply.status_code == 400
     assert "resume_token_ids ends the text" in reply.json()["error"]["message"]
+
+
+def test_a_text_without_its_form_is_refused_by_name(client):
+    pytest.importorskip("llguidance")
+    path, body = COMPLETION
+    form = {"structured_outputs": {"json": {"type": "integer"}}, "resume_token_ids": [[65, 66]]}
+    reply = client.post(path, json={**body, **form})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"]) == (400, "resume_token_ids")
+    assert error["message"].startswith("resume_token_ids has token 65 at 0, which the form of this request forbids")

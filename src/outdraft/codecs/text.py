@@ -153,14 +153,17 @@ class TextCodec:
     def begins(self, text: str, ids: Seq[int]) -> list[int]:
         """Where each of the tokens that `encode` makes of `text` begins in it, in characters.
 
-        A token that was added before the text has no room in it; the parts of one character begin where it does.
+        A token that was added before or behind the text has no room in it; the parts of one character begin where it
+        does.
         """
         read = encoded(self._tokenizer, text, add_special=False, with_offsets=True)
-        found, end = [0] * (len(ids) - len(read.ids)), 0
+        size, num_added = len(read.ids), len(ids) - len(read.ids)
+        before = next((i for i in range(num_added + 1) if [*ids[i : i + size]] == read.ids), num_added)
+        found, end = [0] * before, 0
         for start, stop in read.offsets:
             found.append(min(start, end))  # a token that begins with spaces is said to begin behind them
             end = stop
-        return found
+        return [*found, *[len(text)] * (num_added - before)]
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, on all cores, without special tokens."""

@@ -35,6 +35,11 @@ class JsonReply(Response):
         return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
 
+def as_json(data: Any) -> orjson.Fragment:
+    """A part of a reply as JSON, so that what it was made of can go before the next part is made."""
+    return orjson.Fragment(orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS))
+
+
 def error_reply(error: ApiError, headers: Mapping[str, str] | None = None) -> JsonReply:
     """The reply that an error is."""
     return JsonReply(error.body, status_code=error.status, headers={**error.headers, **(headers or {})})

@@ -60,6 +60,7 @@ class LimitedProtocol(H11Protocol):
                 timer.cancel()
         self._lingering.end()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # of a connection that was reset, too: it would be held until then
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -1,6 +1,7 @@
 """Texts of requests are read beside the event loop; long ones one after another, and those that cannot fit not at all.
 
-A tokenizer takes hundreds of megabytes for a text of some megabytes, so that a few at once could take all memory.
+A tokenizer takes hundreds of megabytes for a text of some megabytes, so that a few at once could take all memory. Large
+replies are written in the same turn.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from outdraft.server.errors import TOO_LONG, wrong_field
 T = TypeVar("T")
 _SURE = 1 << 14  # characters; a shorter text is read
 _LONG = 1 << 17  # bytes of a body, or characters of a text
+_FEW = 1 << 11  # tokens and log probabilities, which are written in some milliseconds
 
 
 class LongTexts:
@@ -28,6 +30,12 @@ class LongTexts:
         """The result of `work`, which reads a body of `size` bytes."""
         if size < _LONG:
             return await asyncio.to_thread(work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._slowly, work, *given)
+
+    async def write(self, size: int, work: Callable[..., T], *given: Any) -> T:
+        """The result of `work`, which writes so many tokens and log probabilities; few are written at once."""
+        if size < _FEW:
+            return work(*given)
         return await asyncio.get_running_loop().run_in_executor(self._slowly, work, *given)
 
     def is_long(self, text: str) -> bool:

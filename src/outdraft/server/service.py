@@ -123,7 +123,7 @@ class Service:
         try:
             await asyncio.wait_for(self._idle.wait(), self.settings.drain_timeout)
         except TimeoutError:
-            self.llm.close()
+            await asyncio.to_thread(self.llm.close)  # which waits for the step under way
 
     @property
     def speculation(self) -> dict[str, Any]:

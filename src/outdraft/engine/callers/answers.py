@@ -23,6 +23,8 @@ from outdraft.engine.callers.result import Chunk, Result
 from outdraft.engine.callers.thread import EngineThread
 from outdraft.options.errors import BusyError, OutdraftError
 
+_MUCH = 1 << 11  # tokens, which take some milliseconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -33,9 +35,10 @@ class Place:
 
 
 class Answers(OneProcess):
-    """Queues its requests when it is made, in a running event loop. Raises what refuses one of them.
+    """Queues its requests when it is made, in any thread. Raises what refuses one of them.
 
-    `asked_at`: when the caller asked, by the engine's clock. `stream_interval`: tokens of a piece; 0: a pass's.
+    `loop`: where the caller waits. `asked_at`: when the caller asked, by the engine's clock. `stream_interval`: tokens
+    of a piece; 0: a pass's.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Answers(OneProcess):
         requests: Seq[Request],
         prompts: Seq[Prompt],
         *,
+        loop: asyncio.AbstractEventLoop,
         streams: bool,
         asked_at: float,
         stream_interval: int = 0,
@@ -57,7 +61,7 @@ class Answers(OneProcess):
             stream_interval=stream_interval,
             asked_at=asked_at,
             together=True,
-            wake=partial(asyncio.get_running_loop().call_soon_threadsafe, self._arrived.set),
+            wake=partial(loop.call_soon_threadsafe, self._arrived.set),
         )
 
     async def __aiter__(self) -> AsyncIterator[tuple[Place, Chunk]]:
@@ -101,9 +105,19 @@ class Answers(OneProcess):
             raise
 
     async def end(self) -> None:
-        """Wait until all texts are over."""
-        async for _ in self:
-            pass
+        """Wait until all texts are over; their pieces are left out. Much at once is read beside the event loop."""
+        while not all(call.finished for call in self._calls):
+            await self._arrived.wait()
+            self._arrived.clear()
+            if sum(call.num_unread for call in self._calls) < _MUCH:
+                self._read()
+            else:
+                await asyncio.to_thread(self._read)
+
+    @property
+    def num_written(self) -> int:
+        """Tokens of all texts that were read so far."""
+        return sum(call.writer.num_ids for call in self._calls)
 
     @property
     def error(self) -> OutdraftError | None:
@@ -118,6 +132,11 @@ class Answers(OneProcess):
     def results(self) -> list[Result]:
         """What has been written so far, one for each prompt."""
         return gathered(self.requests, [call.writer.result() for call in self._calls], self._prompts)
+
+    def _read(self) -> None:
+        for call in self._calls:
+            call.read()
+            call.take()
 
     def leave(self) -> None:
         """Nothing more is wanted: what is unfinished is cancelled. May be called more than once, from anywhere."""

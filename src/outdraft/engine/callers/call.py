@@ -98,6 +98,11 @@ class Call(OneProcess):
         """Whether its caller wants nothing more of it."""
         return self._has_left or self.finished
 
+    @property
+    def num_unread(self) -> int:
+        """Tokens that wait to be read; perhaps too many of a text that is still written."""
+        return 0 if self.outbox.queue.empty() else self.writer.seq.num_output - self.writer.num_ids
+
     def wait(self) -> None:
         """Block until there are events, and read them."""
         self._read(take_from(self.outbox.queue))

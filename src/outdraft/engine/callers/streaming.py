@@ -7,9 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 from outdraft.engine.callers.answers import Answers
+from outdraft.engine.callers.call import take_from
 from outdraft.engine.callers.conversational import Conversational
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Chunk, Result
@@ -31,11 +34,19 @@ class Streaming(Conversational):
         """
         asked_at, interval = self.engine.clock(), _checked(stream_interval)
         (request,) = self._prompts.requests([prompt], params, per_request)
-        calls = self._thread.submit(request.singles(), streams=True, stream_interval=interval, asked_at=asked_at)
+        arrived: SimpleQueue[None] = SimpleQueue()  # an entry for whatever comes, of any text
+        calls = self._thread.submit(
+            request.singles(),
+            streams=True,
+            stream_interval=interval,
+            asked_at=asked_at,
+            wake=partial(arrived.put, None),
+        )
         try:
-            while unfinished := [(index, call) for index, call in enumerate(calls) if not call.finished]:
-                for index, call in unfinished:
-                    call.wait()
+            while not all(call.finished for call in calls):
+                take_from(arrived)
+                for index, call in enumerate(calls):
+                    call.read()
                     for chunk in call.take():
                         yield replace(chunk, index=index) if index else chunk
             for call in calls:
@@ -59,8 +70,15 @@ class Streaming(Conversational):
         Raises `RequestError` for what is refused, and `BusyError` for a stream that finds no room.
         """
         asked_at, interval = self.engine.clock(), _checked(stream_interval)
-        requests = await asyncio.to_thread(self._prompts.requests, prompts, params, per_request)  # tokenizing may last
-        answers = Answers(self._thread, requests, prompts, streams=streams, stream_interval=interval, asked_at=asked_at)
+        loop = asyncio.get_running_loop()
+
+        def begin() -> Answers:
+            requests = self._prompts.requests(prompts, params, per_request)
+            return Answers(
+                self._thread, requests, prompts, loop=loop, streams=streams, stream_interval=interval, asked_at=asked_at
+            )
+
+        answers = await asyncio.to_thread(begin)  # to tokenize, and to check what is long, may last
         if streams:
             await answers.joined()
         return answers

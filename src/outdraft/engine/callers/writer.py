@@ -60,6 +60,11 @@ class Writer:
         if seq.num_output:
             self._resume(seq.output)
 
+    @property
+    def num_ids(self) -> int:
+        """Tokens that it was given."""
+        return len(self._ids)
+
     def push(self, event: StepEvent) -> None:
         self.stats.add(event)
         self._sources += event.sources

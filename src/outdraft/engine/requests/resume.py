@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 
 from outdraft.core.sequence import Sequence
 from outdraft.engine.requests.writable import require_in_vocabulary
-from outdraft.options.errors import OutdraftError, RequestError
+from outdraft.options.errors import DecodingError, RequestError
 from outdraft.options.foreign import anything_but_an_interrupt
 from outdraft.options.params import SamplingParams
 from outdraft.options.shown import told
@@ -41,8 +41,13 @@ def resume(seq: Sequence, vocab_size: int) -> None:
     for i, token in enumerate(ids):
         try:
             ended = seq.extend(token)
-        except OutdraftError:
+        except RequestError:  # a form that takes too much work
             raise
+        except DecodingError as error:
+            raise RequestError(
+                f"resume_token_ids has token {token} at {i}, which the form of this request forbids there: give what "
+                "was written in the same form"
+            ) from error
         except anything_but_an_interrupt() as error:  # of the constraint, which allows no such text
             raise RequestError(
                 f"resume_token_ids has token {token} at {i}, and the constraint broke: {told(error)}"

@@ -59,9 +59,10 @@ class RequestLog:
         try:
             await self._app(scope, receive, noted)
         finally:
+            answers = scope.pop(ANSWERS, None)  # the connection keeps the scope until its next request
             if scope["path"] not in _QUIET:
                 told["seconds"] = round(perf_counter() - began, 4)
-                if (answers := scope.get(ANSWERS)) is not None:
+                if answers is not None:
                     told |= _written(answers) | (self._texts(answers) if self._shows else {})
                 _log.info("%s", json.dumps(told))
 

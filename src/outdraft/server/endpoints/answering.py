@@ -41,7 +41,7 @@ async def answer(request: Request, shape: "ReplyShape", prompts: Seq[Prompt], pa
     try:
         await unless_gone(request, answers.end())
         answers.raise_error()
-        return JsonReply(shape.whole(answers.results()))
+        return await service.reading.write(shape.size(answers), lambda: JsonReply(shape.whole(answers.results())))
     finally:
         close()
 
@@ -54,6 +54,7 @@ class ReplyShape:
 
     kind: ClassVar[str] = ""  # OpenAI's name of a reply
     piece_kind: ClassVar[str] = ""  # and of a piece
+    echoes = False  # every text of a whole reply has its prompt before it
 
     def __init__(self, service: Service, body: SamplingFields, prefix: str, *, writes: bool = True) -> None:
         """`prefix`: of the id. `writes`: tokens that the engine has written are shown, and count."""
@@ -72,12 +73,28 @@ class ReplyShape:
         for first in self.begin(answers):
             yield event(first)
         async for place, chunk in answers:
-            if (piece := self.piece(answers, place, chunk)) is not None:
-                yield event(piece)
+            size = self.size(answers, chunk)
+            if (told := await self.service.reading.write(size, self._event, answers, place, chunk)) is not None:
+                yield told
         answers.raise_error()
         if self._options is not None and self._options.include_usage:
             yield event({**self.head(self.piece_kind), "choices": [], **self.foot(answers.results())})
         yield DONE
+
+    def _event(self, answers: Answers, place: Place, chunk: Chunk) -> bytes | None:
+        piece = self.piece(answers, place, chunk)
+        return None if piece is None else event(piece)
+
+    def size(self, answers: Answers, chunk: Chunk | None = None) -> int:
+        """Tokens and log probabilities of a piece, or of the whole reply."""
+        params = answers.requests[0].params
+        if chunk is not None:
+            written, read = len(chunk.token_ids), len(chunk.prompt_logprobs or ())
+        else:
+            shows = self.echoes or params.prompt_logprobs is not None
+            written = answers.num_written
+            read = sum(len(one.prompt_token_ids) for one in answers.requests) * params.n if shows else 0
+        return written * (1 + (params.logprobs or 0)) + read * (1 + (params.prompt_logprobs or 0))
 
     def begin(self, answers: Answers) -> Iterator[dict[str, Any]]:
         """The events before anything is written."""

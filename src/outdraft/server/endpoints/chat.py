@@ -11,6 +11,7 @@ from starlette.responses import Response
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
+from outdraft.server.connection import as_json
 from outdraft.server.conversation import Conversation, converse
 from outdraft.server.doors.body_limit import SIZE
 from outdraft.server.endpoints.answering import ReplyShape, answer, reason
@@ -42,7 +43,7 @@ class ChatShape(ReplyShape):
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         (one,) = results
-        choices = [self._choice(text) for text in one.outputs]
+        choices = [as_json(self._choice(text)) for text in one.outputs]
         read = self._of_prompt(one.prompt_token_ids, one.prompt_logprobs)
         return {**self.head(self.kind), "choices": choices, **read, **self.foot(results)}
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.prompts import Prompt
 from outdraft.engine.callers.result import Chunk, Result
+from outdraft.server.connection import as_json
 from outdraft.server.endpoints.answering import ReplyShape, answer, as_chunk, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
@@ -35,14 +36,14 @@ class Completion(ReplyShape):
 
     def __init__(self, service: Service, body: CompletionRequest, prompts: Seq[Prompt]) -> None:
         super().__init__(service, body, "cmpl-", writes=body.max_tokens != 0)
-        self._body, self._prompts = body, prompts
+        self._body, self._prompts, self.echoes = body, prompts, bool(body.echo)
         self._begun: set[int] = set()  # texts of which a piece was sent
         self._offsets: dict[int, Offsets] = {}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         # the engine gives the log probabilities of a prompt with the first of its texts alone
         texts = [(text, as_chunk(text, prompt_logprobs=one.prompt_logprobs)) for one in results for text in one.outputs]
-        choices = [self._piece(chunk, i, text.prompt_token_ids) for i, (text, chunk) in enumerate(texts)]
+        choices = [as_json(self._piece(chunk, i, text.prompt_token_ids)) for i, (text, chunk) in enumerate(texts)]
         return {**self.head(self.kind), "choices": choices, **self.foot(results)}
 
     def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.callers.answers import Answers, Place
 from outdraft.engine.callers.result import Chunk, Result
 from outdraft.options.errors import OutdraftError
+from outdraft.server.connection import as_json
 from outdraft.server.endpoints.answering import ReplyShape, answer, reason
 from outdraft.server.errors import ApiError, renamed, told
 from outdraft.server.schema.tokens import SETTINGS, GenerateRequest, TokenSampling
@@ -47,7 +48,7 @@ class Generation(ReplyShape):
         return {"request_id": self.id, "created": self.created, "model": self.model}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
-        choices = [self._choice(text) for text in results[0].outputs]
+        choices = [as_json(self._choice(text)) for text in results[0].outputs]
         return {**self.head(""), "choices": choices, **_of_prompt(results[0]), **self.foot(results)}
 
     def piece(self, answers: Answers, place: Place, chunk: Chunk) -> dict[str, Any]:
