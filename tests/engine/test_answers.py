@@ -10,6 +10,8 @@ import pytest
 from outdraft import LLM, SamplingParams
 from outdraft.core.events import StepEvent
 from outdraft.engine.callers.call import Call
+from outdraft.engine.callers.prompts import PromptReader
+from outdraft.engine.callers.thread import EngineThread
 from outdraft.options.errors import RequestError
 
 PARAMS = SamplingParams(max_tokens=12, temperature=1.0, seed=3, n=2)
@@ -107,6 +109,38 @@ def test_leaving_cancels() -> None:
         asyncio.run(leave(llm))
         assert llm.generate("x", SamplingParams(max_tokens=2)).token_ids  # the engine has looked at its messages
         assert not llm.engine.running
+
+
+def test_leaving_while_a_prompt_is_read_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that reads it cannot be stopped."""
+    is_read, has_left, is_made = Event(), Event(), Event()
+
+    def slowly(*given: Any) -> Any:
+        is_read.set()
+        assert has_left.wait(timeout=10)
+        return requests(*given)
+
+    def noted(*given: Any, **words: Any) -> Any:
+        calls = submit(*given, **words)
+        is_made.set()
+        return calls
+
+    async def leave(llm: LLM) -> None:
+        asked = asyncio.ensure_future(llm.open(PROMPTS, SamplingParams(max_tokens=None)))
+        await asyncio.to_thread(is_read.wait)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        has_left.set()
+        await asyncio.to_thread(is_made.wait)
+        assert (await llm.agenerate("x", SamplingParams(max_tokens=2))).token_ids
+        assert not llm.engine.running and not len(llm.engine.waiting)
+
+    requests, submit = PromptReader.requests, EngineThread.submit
+    with LLM("zoo:target") as llm:
+        monkeypatch.setattr(PromptReader, "requests", slowly)
+        monkeypatch.setattr(EngineThread, "submit", noted)
+        asyncio.run(leave(llm))
 
 
 def test_what_stopped_a_text_is_given() -> None:
