@@ -118,7 +118,7 @@ def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tenso
 
 def vocab_in(directory: Path, size: int, vocab_size: int) -> Tensor | None:
     """The vocabulary [V'] of a network in our own layout; None: all, as of size 0. Raises as `find_vocab` does."""
-    return find_vocab(open_tensors(directory), size, vocab_size, directory) if size else None
+    return find_vocab(open_tensors(directory), size or vocab_size, vocab_size, directory)
 
 
 class CountedHead(Protocol):
