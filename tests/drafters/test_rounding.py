@@ -24,7 +24,9 @@ def test_what_cannot_be_rounded_is_named(weight: float, bits: int):
 
 def test_a_map_that_does_not_come_in_groups_stays_unless_its_rounding_was_asked_for():
     device = torch.device("cpu")
-    net = nn.ModuleDict({"wide": Linear(64, 8, False, torch.float32, device), "thin": Linear(20, 64, False, torch.float32, device)})
+    net = nn.ModuleDict(
+        {"wide": Linear(64, 8, False, torch.float32, device), "thin": Linear(20, 64, False, torch.float32, device)}
+    )
     for one in net.parameters():
         nn.init.ones_(one)
     with pytest.raises(ConfigError, match="the 20 inputs of thin leave 20 behind groups of 32: take 'auto'"):

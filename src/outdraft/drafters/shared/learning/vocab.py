@@ -88,7 +88,9 @@ def find_vocab(tensors: Mapping[str, Tensor], size: int | None, vocab_size: int,
             f"{where}: a draft vocabulary of {size} out of {vocab_size} tokens, and no d2t that says which"
         )
     if not len(vocab) or (size is not None and len(vocab) != size):
-        raise ModelLoadError(f"{where}: {key} is of {len(vocab)} tokens, draft_vocab_size={size} in config.json")
+        raise ModelLoadError(
+            f"{where}: {key} is of {len(vocab)} tokens, and config.json (draft_vocab_size) asks for {size}"
+        )
     return None if len(vocab) == vocab_size else vocab
 
 
