@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.core.registry import KINDS, find, names
+from outdraft.drafters.shared.blocks.drafter import SlotOptions
 
 PAGES = Path(__file__).parents[2] / "docs/methods"
 METHODS = [pytest.param(kind, name, id=f"{kind}-{name}") for kind in KINDS for name in names(kind)]
@@ -45,3 +46,9 @@ def test_the_page_tells_every_option_and_its_default(kind, name):
         default = one.default if one.default is not MISSING else one.default_factory()
         assert one.name in told, f"docs/methods/{name}.md does not tell of {one.name} = {default!r}"
         assert plain(told[one.name]) == plain(shown(default)), one.name
+
+
+@pytest.mark.parametrize("name", [name for name in names("drafter") if find("drafter", name).options is SlotOptions])
+def test_pages_of_block_networks_say_how_all_of_them_are_rounded(name):
+    (row,) = re.findall(r"^\| `quantization` .*", (PAGES / f"{name}.md").read_text(), re.M)
+    assert "`auto`: `int4` where the native kernels run the network, `int8` where they run its maps alone" in row

@@ -12,7 +12,7 @@ from outdraft.drafters.shared.blocks.learn import decaying, paced
 from outdraft.drafters.shared.blocks.spots import chosen_rows
 from outdraft.learn.compare import compare
 from outdraft.learn.losses import forward_kl
-from outdraft.options.errors import ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 
@@ -84,6 +84,13 @@ def test_heads_that_cannot_be_turned_in_pairs_are_refused(kind):
     method, target = find_learner(kind), random_decoder(tiny_config(vocab=9, layers=2), dtype=torch.float32)
     with pytest.raises(ConfigError, match=r"head_dim=7: .* in pairs: it must be even"):
         method.new(method.options(head_dim=7), target, 0)
+
+
+@pytest.mark.parametrize("size", [5, 64])
+def test_groups_that_do_not_divide_the_channels_are_refused(size):
+    method, target = find_learner("dflash2"), random_decoder(tiny_config(vocab=9, layers=2), dtype=torch.float32)
+    with pytest.raises(CapabilityError, match=f"conv_group_size={size} does not divide the 32 channels .* take one"):
+        method.new(method.options(taps=(0, 1), conv_group_size=size), target, 0)
 
 
 def test_a_selectors_loss_weighs_slots_as_the_guesses_are_weighed():

@@ -237,3 +237,20 @@ def test_which_drafts_foretell(target, tmp_path):
         for width in (1, 4):
             traits = make_drafter(kind, Runner(target).port, model=str(place), width=width).traits
             assert traits.foretells == (kind == "dspark" and width == 1 and "confidence" not in options)
+
+
+@pytest.mark.parametrize("kind", ["dflash", "specdec"])
+def test_a_block_reaches_beyond_the_positions_that_a_target_knows(kind, tmp_path):
+    """A target with a table of positions has no row there; the slots before its end guess to the end."""
+    room = 12
+    small = tiny_model("gpt2", vocab=31, layers=3, seed=1, max_len=room, dtype=torch.float32)
+    learner = network(small, kind)
+    learner.save(tmp_path)
+    ids = torch.arange(1, room + 1)[None]
+    rows = PackedRows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(1, room - 1, dtype=torch.bool))
+    assert len(learner.look(Teacher(small, learner.taps).lesson(rows)).guesses) == SIZE - 1
+    small.set_exact(True)
+    runner, text = Runner(small), sequence([3, 1, 4], max_len=room)
+    with torch.inference_mode():
+        write([text], runner, make_drafter(kind, runner.port, model=str(tmp_path), width=1))
+    assert len(text.tokens) == room

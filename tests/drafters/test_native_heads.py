@@ -21,6 +21,7 @@ from outdraft.models.remake.packed_map import PackedMap, pack_maps
 from outdraft.nn.linear import Linear
 from outdraft.options.errors import ConfigError
 from outdraft.options.params import SamplingParams
+from outdraft.testing.contract import greedy_equals_reference
 from outdraft.testing.spec_table import DrafterRow
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
@@ -112,6 +113,23 @@ def test_a_packed_map_is_the_map(bias, dtype):
     assert found.dtype == dtype and found.shape == (3, 40)
     torch.testing.assert_close(found, wanted, atol=0.05, rtol=0.02)
     assert torch.equal(net(x[1:2]), found[1:2])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("domino", {"taps": (1,), "state": 5, "rank": 20}),
+        ("dspark", {"taps": (1,), "head": "rnn", "rank": 20}),
+        ("lilicorr", {"taps": (1,), "chain_size": 24, "factor_dim": 6}),
+        ("xpress", {"taps": (1,), "rank": 12}),
+        ("blockwise", {"inner_size": 20}),
+        ("kangaroo", {"num_heads": 1, "num_kv_heads": 1, "head_dim": 16}),
+        ("early_exit", {"inner_size": 20}),
+    ],
+)
+def test_a_map_of_any_width_drafts_beside_the_kernels(kind, options, tmp_path):
+    """By default: only a rounding that was asked for is refused."""
+    greedy_equals_reference(NativeSubject(DrafterRow(drafter=kind, side=heads(kind, **options)), tmp_path))
 
 
 def test_a_rounding_that_is_not_known_is_an_error(subject):

@@ -20,7 +20,7 @@ def make(config, device):
 
 
 def load(place):
-    return load_head(place, Sizes, make, model_type="a_head", what="head")
+    return load_head(place, Sizes, make, model_type="a_head", what="head", beside=("counts",))
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -44,3 +44,10 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path, spoil, words):
     with pytest.raises(ModelLoadError) as error:
         load(tmp_path)
     assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_a_tensor_that_nothing_explains_is_refused(tmp_path):
+    """As of heads of other projects: config.json may say fewer parts than there are."""
+    save_head(make(Sizes(), None), Sizes(), tmp_path, model_type="a_head", beside={"more.weight": torch.ones(3)})
+    with pytest.raises(ModelLoadError, match=r"1 tensors are none that outdraft knows \(more.weight\)"):
+        load(tmp_path)

@@ -82,19 +82,21 @@ def test_the_engine_keeps_the_trainers_promise(scene, greedily, temperature):
         assert seen.tau == pytest.approx(said.tau, rel=1e-3), "greedy, they speak of the same texts"
 
 
-def texts_drafted(rng: np.random.Generator, tau: float, texts: int = 104) -> Walk:
+def texts_drafted(rng: np.random.Generator, tau: float, texts: int) -> Walk:
     """Rounds through texts of 63 tokens, about as spread as an eagle3's of 200 steps at temperature 1 (zoo:target)."""
     rounds = np.maximum(1, rng.normal(63 / tau, 3.6, texts))
     return Walk(tokens=(63.0,) * texts, rounds=tuple(rounds), reached=(1.0,), kept=(0.5,))
 
 
-@pytest.mark.parametrize(("share", "least", "most"), [(1.0, 0.0, 0.01), (0.92, 0.99, 1.0)])
-def test_a_sound_draft_is_hardly_ever_called_broken_and_a_lossy_one_nearly_always(share, least, most):
+@pytest.mark.parametrize(
+    ("texts", "share", "least", "most"), [(104, 1.0, 0.0, 0.01), (104, 0.92, 0.99, 1.0), (2, 1.0, 0.0, 0.01)]
+)
+def test_a_sound_draft_is_hardly_ever_called_broken_and_a_lossy_one_nearly_always(texts, share, least, most):
     """Both sides draw other texts. `share`: what is left of the promised tokens a pass."""
     rng, count, broken = np.random.default_rng(0), 2000, 0
     asked = PromiseTerms(prompts=(), max_tokens=64, depth=1, temperature=1.0)
     for _ in range(count):
-        said, seen = texts_drafted(rng, 1.61), texts_drafted(rng, 1.61 * share)
+        said, seen = texts_drafted(rng, 1.61, texts), texts_drafted(rng, 1.61 * share, texts)
         one = Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=(0.5,))
         broken += Checked(promise=one, measured=seen).outcome == "broken"
     assert least <= broken / count <= most

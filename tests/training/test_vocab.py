@@ -14,7 +14,7 @@ from outdraft.drafters.medusa.net import MedusaConfig, MedusaNet
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.models.files.foreign_heads import drafter_of, recognise
 from outdraft.models.files.load import save_model
-from outdraft.options.errors import CapabilityError, ConfigError
+from outdraft.options.errors import CapabilityError, ConfigError, ModelLoadError
 from outdraft.training import corpus
 from outdraft.training.corpus import TrainingCorpus
 from outdraft.training.course import prepare
@@ -23,6 +23,20 @@ from outdraft.training.packing import PackedRows
 from outdraft.training.plan import make_plan
 from outdraft.weights.safetensors import read_tensors
 from tests.helpers.tiny_families import tiny_model
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"), [("eagle", {}), ("kangaroo", {}), ("blockwise", {}), ("medusa", {"own_projections": False})]
+)
+def test_a_vocabulary_that_config_json_does_not_name_is_refused(kind, more, tmp_path):
+    """The target's head has as many rows as are asked for, so no shape shows that the tables are not read."""
+    target = tiny_model(vocab=61, layers=3, seed=1, dtype=torch.float32)
+    method = find_learner(kind)
+    method.new(method.options(draft_vocab_size=5, **more), target, 0).save(tmp_path)
+    told = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**told, "draft_vocab_size": 0}))
+    with pytest.raises(ModelLoadError, match=r"d2t is of 5 tokens, and config.json .draft_vocab_size. asks for 61"):
+        method.load(method.options(), target, tmp_path)
 
 
 def test_only_what_is_to_be_guessed_counts(monkeypatch):

@@ -41,7 +41,9 @@ class Options:
     tokens: int | None = flag(None, "tokens to learn from; default: once through the data")
     depth: int | None = flag(None, "draft tokens in evaluations and in the promised acceptance rates; default: 4")
     options: Mapping[str, Any] = flag({}, "an option of the kind, e.g. num_steps=7; may be repeated")
-    loss: Mapping[str, Any] = flag({}, "a loss and its weight, e.g. total_variation=1; default: forward_kl=1")
+    loss: Mapping[str, Any] = flag(
+        {}, "a loss and its weight, e.g. total_variation=1; default: the kind's, mostly forward_kl=1"
+    )
     on_policy: float | None = flag(None, "the share of batches whose texts the draft itself continues; default: 0")
     reinforce: Mapping[str, Any] = flag({}, "of the loss reinforce: reward=accepted, bleu or rouge; window=4")
     cache_bytes: int | None = flag(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.features.network import FeatureNet, NativeParts
-from outdraft.drafters.shared.learning.vocab import CutHead, stored, vocab_in
+from outdraft.drafters.shared.learning.vocab import STORED, CutHead, stored, vocab_in
 from outdraft.kernels.decoder.entrance import Entrance
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
@@ -147,4 +147,4 @@ def load_eagle(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype
         vocab = None if device else vocab_in(directory, config.draft_vocab_size, config.vocab_size)
         return EagleNet(config, target, dtype or facts_of(target).dtype, device, vocab)
 
-    return load_head(directory, EagleConfig, make, model_type=MODEL_TYPE, what="EAGLE network")
+    return load_head(directory, EagleConfig, make, model_type=MODEL_TYPE, what="EAGLE network", beside=STORED)

@@ -32,6 +32,7 @@ from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.drafters.shared.networks.prepare import make_exact
 from outdraft.drafters.shared.plain import PlainDrafter
 from outdraft.kernels.decoder.chains import Chains, Draw
+from outdraft.kernels.decoder.matrix import STEP
 from outdraft.models.networks.guess import NativeGuesser
 from outdraft.models.networks.port import TargetPort
 from outdraft.options.errors import CapabilityError
@@ -151,9 +152,10 @@ def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
             f"exit_layer={layer} leaves nothing to draft or to verify with: the target has {port.facts.num_layers} "
             "layers; choose fewer, and at least one"
         )
-    weights = () if head is None else (module_weights(head, native=port.layers.native is not None),)
-    if port.layers.native is not None:
-        native = pack_guesser(port.layers.native, head, layer)
+    target = port.layers.native if head is None or head.config.inner_size % STEP == 0 else None
+    weights = () if head is None else (module_weights(head, native=target is not None),)
+    if target is not None:
+        native = pack_guesser(target, head, layer)
     elif head is not None:
         make_exact(head)
     return EarlyExitDrafter(options, port, head, layer, native, weights)

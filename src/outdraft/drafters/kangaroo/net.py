@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.skip import Skip
-from outdraft.drafters.shared.learning.vocab import CutHead, stored, vocab_in
+from outdraft.drafters.shared.learning.vocab import STORED, CutHead, stored, vocab_in
 from outdraft.kernels.decoder.matrix import STEP, Weight
 from outdraft.kernels.decoder.stack import LayerParts, Stack
 from outdraft.models.files.head_files import load_head, save_head
@@ -176,4 +176,4 @@ def load_adapter(directory: Path, vocab_size: int, dtype: torch.dtype, device: t
         vocab = None if at else vocab_in(directory, config.draft_vocab_size, vocab_size)
         return KangarooAdapter(config, dtype, at or device, vocab)
 
-    return load_head(directory, KangarooConfig, make, model_type=MODEL_TYPE, what="Kangaroo adapter")
+    return load_head(directory, KangarooConfig, make, model_type=MODEL_TYPE, what="Kangaroo adapter", beside=STORED)

@@ -133,7 +133,7 @@ def fill(
     beside: Iterable[str] = (),
 ) -> Net:
     """A network with the parameters of `tensors`, not to be trained. `make`: lay it out on a device, or where it runs.
-    `entries`: where each parameter stands; None: under its own name, and other tensors are not looked at.
+    `entries`: where each parameter stands; None: under its own name.
 
     Raises `ModelLoadError` for what is missing, misshapen, NaN or without a meaning; `what`: the network, in words;
     `beside`: tensors that are no parameters.
@@ -143,7 +143,7 @@ def fill(
     except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
         raise ModelLoadError(f"{what}: its config.json asks for an impossible network ({error})") from error
     if entries is None:
-        entries, beside = [Entry(ours=name, theirs=(name,)) for name in plan], tensors
+        entries = [Entry(ours=name, theirs=(name,)) for name in plan]
     table = list(entries)
     known = {name for entry in table for name in entry.theirs} | set(beside)
     unknown = sorted(name for name in set(tensors) - known if not name.endswith(_TABLES))

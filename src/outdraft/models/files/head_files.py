@@ -4,7 +4,7 @@ Nothing is believed that the files claim: the configuration's types and sizes ar
 without memory first, so that shapes are compared before any is taken.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, fields
 from math import isfinite
 from pathlib import Path
@@ -51,8 +51,10 @@ def load_head(
     *,
     model_type: str,
     what: str,
+    beside: Collection[str] = (),
 ) -> Net:
-    """The network in `directory`. `make`: lay it out, on this device or where it is to run; `what`: its name in errors.
+    """The network in `directory`. `make`: lay it out, on this device or where it is to run; `what`: its name in errors;
+    `beside`: tensors that are no parameters, which may be there.
 
     Raises `ModelLoadError` for another kind of model, and for files that are damaged or do not belong together.
     """
@@ -63,7 +65,7 @@ def load_head(
         )
     where = f"{what} in {directory}"
     config = _read_config(raw, config_type, where)
-    return fill(lambda device: make(config, device), None, TensorStore(directory), where)
+    return fill(lambda device: make(config, device), None, TensorStore(directory), where, beside=beside)
 
 
 def _read_config(raw: dict[str, Any], config_type: type[Config], where: str) -> Config:

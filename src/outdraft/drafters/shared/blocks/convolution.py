@@ -16,13 +16,21 @@ from outdraft.drafters.shared.blocks.correction import unfilled
 from outdraft.drafters.shared.blocks.net import BlockConfig, BlockNet
 from outdraft.models.families.shared.naming import Entry
 from outdraft.nn.linear import Linear
+from outdraft.options.errors import CapabilityError
 
 
 class BlockConvolution(nn.Module):
-    """Around one sublayer. Begins as nothing: the row itself, before and behind."""
+    """Around one sublayer. Begins as nothing: the row itself, before and behind.
+
+    Raises `CapabilityError` for groups that do not divide the channels.
+    """
 
     def __init__(self, width: int, taps: int, group: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
+        if width % group:
+            raise CapabilityError(
+                f"conv_group_size={group} does not divide the {width} channels of the network: take one that does"
+            )
         self.taps, self.group = taps, group
         self.base_kernel = unfilled(2, taps, width, dtype=dtype, device=device)
         self.kernel_projection = Linear(width, 2 * taps * (width // group), False, dtype, device)

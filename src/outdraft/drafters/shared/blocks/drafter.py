@@ -23,7 +23,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.blocks.grow import BlockOptions, grow_marginals, grow_slots
 from outdraft.drafters.shared.blocks.kind import BlockKind
 from outdraft.drafters.shared.blocks.native import NativeBlocks, on_kernels
-from outdraft.drafters.shared.blocks.net import BlockNet
+from outdraft.drafters.shared.blocks.net import BlockNet, within
 from outdraft.drafters.shared.blocks.sees import CachedBlocks
 from outdraft.drafters.shared.learning.vocab import whole_logits
 from outdraft.drafters.shared.networks.paired_text import PairedTexts
@@ -76,16 +76,17 @@ class BlockTexts(PairedTexts):
         sizes = counts if net.can_shorten else [config.slots] * len(seqs)
         positions = torch.tensor(ends, device=self.port.facts.device)
         tokens, lent = torch.tensor(anchors, device=positions.device), self.port.layers
+        table = within(lent.embed, self.port.facts.max_len)
         if self._native is not None:
             size = max(sizes)
-            rows = net.embed(tokens, positions, lent.embed, size=size)
+            rows = net.embed(tokens, positions, table, size=size)
             states, scores = self._native.run(self.cache, seqs, rows, ends, depths)
             parts = zip(seqs, states.split(size), scores.split(list(depths)), strict=True)  # type: ignore[no-untyped-call]
             return [self._slots(seq, own, net.adjusted(said)) for seq, own, said in parts]
         blocks = dict[int, Tensor]()
         for size in sorted({*sizes}):  # in a pass of its own, so that no text's numbers depend on another's depth
             own = [i for i, one in enumerate(sizes) if one == size]
-            rows = net.embed(tokens[own], positions[own], lent.embed, size=size)
+            rows = net.embed(tokens[own], positions[own], table, size=size)
             context = CachedBlocks(self.cache.rows, [seqs[i] for i in own], size, config.sight)
             made = net.run(rows, positions[own], context).split(size)  # type: ignore[no-untyped-call]
             blocks.update(zip(own, made, strict=True))

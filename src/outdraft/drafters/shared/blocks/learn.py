@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.learner import Guess, Lesson, Outlook
-from outdraft.drafters.shared.blocks.net import BlockConfig, BlockNet
+from outdraft.drafters.shared.blocks.net import BlockConfig, BlockNet, within
 from outdraft.drafters.shared.blocks.sees import PackedBlocks
 from outdraft.drafters.shared.blocks.spots import chosen_rows, documents_of, rows_inside
 from outdraft.drafters.shared.features.learn import LayerLearning, begin, target_taps
@@ -89,11 +89,12 @@ class BlockLearner:
         )
         ids = lesson.ids[:, :length].flatten()
         positions, none = lesson.positions[anchors], context[:0].repeat(config.block_size, 1)
+        table = within(self.target.embed, self.target.config.max_len)
 
         def states(shown: Tensor | None = None) -> Tensor:  # [n, b, D]
             h = none
             if len(anchors):
-                h = net.run(net.embed(ids[anchors], positions, self.target.embed, shown=shown), positions, seen)
+                h = net.run(net.embed(ids[anchors], positions, table, shown=shown), positions, seen)
             return h.view(len(anchors), config.block_size, h.shape[-1])
 
         rows, inside = rows_inside(lesson, anchors, anchors, config.depth)

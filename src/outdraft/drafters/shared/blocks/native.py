@@ -96,7 +96,7 @@ def on_kernels(net: BlockNet, port: TargetPort, quantization: str) -> tuple[Nati
         return None, weights
     grid = grid_of(quantization, auto="int4")
     if grid is not None:
-        round_linears(net, grid)
+        round_linears(net, grid, asked=quantization != "auto")
     weights = module_weights(net, native=True, grid=grid)
     blocks = _pack(net, target)
     for layer in block_layers(net):  # keys and values of contexts are still made by themselves

@@ -259,6 +259,11 @@ class BlockNet(nn.Module):
         return found if cap is None else cap * torch.tanh(found / cap)
 
 
+def within(table: Embed, max_len: int) -> Embed:
+    """The same table; slots behind the context, which nothing is asked of, stand at its last position."""
+    return lambda ids, positions: table(ids, positions.clamp_max(max_len - 1))
+
+
 def block_layers(net: BlockNet) -> list[BlockLayer]:
     """Its layers, in order."""
     return [layer for layer in net.layers if isinstance(layer, BlockLayer)]

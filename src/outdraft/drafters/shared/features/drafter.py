@@ -103,7 +103,7 @@ def on_kernels(net: FeatureNet, options: Options, port: TargetPort) -> tuple[Opt
         target = None
     grid = grid_of(options.quantization, auto="none" if target is None else "int4")
     if grid is not None:
-        round_linears(net, grid)
+        round_linears(net, grid, asked=options.quantization != "auto")
     weights = module_weights(net, native=target is not None, grid=grid)
     if target is None:
         make_exact(net)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from outdraft.core.head_format import HeadFormat, served_here
 from outdraft.drafters.shared.heads.net import HeadNet
-from outdraft.drafters.shared.learning.vocab import require_whole, stored, vocab_in
+from outdraft.drafters.shared.learning.vocab import STORED, require_whole, stored, vocab_in
 from outdraft.models.files.foreign_heads import read_config, read_head, stored_dtype
 from outdraft.models.files.head_files import load_head, save_head
 from outdraft.models.networks.base import Decoder
@@ -33,7 +33,7 @@ def load_heads(kind: type[Net], directory: Path, dtype: torch.dtype, device: tor
     def make(config: Any, place: torch.device | None) -> Net:
         return kind(config, dtype, place or device)
 
-    net = load_head(directory, kind.sizes, make, model_type=f"outdraft_{kind.kind}", what=kind.what)
+    net = load_head(directory, kind.sizes, make, model_type=f"outdraft_{kind.kind}", what=kind.what, beside=STORED)
     vocab = vocab_in(directory, net.config.draft_vocab_size, net.config.vocab_size)
     net.vocab = vocab if vocab is None else vocab.to(net.place)
     return net

@@ -88,7 +88,9 @@ def find_vocab(tensors: Mapping[str, Tensor], size: int | None, vocab_size: int,
             f"{where}: a draft vocabulary of {size} out of {vocab_size} tokens, and no d2t that says which"
         )
     if not len(vocab) or (size is not None and len(vocab) != size):
-        raise ModelLoadError(f"{where}: {key} is of {len(vocab)} tokens, draft_vocab_size={size} in config.json")
+        raise ModelLoadError(
+            f"{where}: {key} is of {len(vocab)} tokens, and config.json (draft_vocab_size) asks for {size}"
+        )
     return None if len(vocab) == vocab_size else vocab
 
 
@@ -118,7 +120,7 @@ def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tenso
 
 def vocab_in(directory: Path, size: int, vocab_size: int) -> Tensor | None:
     """The vocabulary [V'] of a network in our own layout; None: all, as of size 0. Raises as `find_vocab` does."""
-    return find_vocab(open_tensors(directory), size, vocab_size, directory) if size else None
+    return find_vocab(open_tensors(directory), size or vocab_size, vocab_size, directory)
 
 
 class CountedHead(Protocol):

@@ -37,7 +37,7 @@ def make_exact(module: nn.Module) -> None:
 def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:
     """Round, pack and report what came of it. "auto": bytes on the kernels; int4 leaves projections on 8 bits.
 
-    Raises `ConfigError` where a map's inputs do not come in groups.
+    Raises as `round_linears` does.
     """
     weights, target = round_net(net, port, quantization)
     pack_net(net, target)
@@ -53,7 +53,7 @@ def round_net(net: nn.Module, port: TargetPort, quantization: str) -> tuple[Weig
     if grid is not None and grid.bits == 4:
         grid = replace(grid, layer_bits=(("projections.*", 8), *grid.layer_bits))
     if grid is not None:
-        round_linears(net, grid)
+        round_linears(net, grid, asked=quantization != "auto")
     return module_weights(net, native=target is not None, grid=grid), target
 
 

@@ -16,7 +16,7 @@ from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.options.base import Quantization
-from outdraft.options.errors import ModelLoadError
+from outdraft.options.errors import ConfigError, ModelLoadError
 
 LARGEST = 65504.0  # the largest float16, in which scales are stored; a scale is smaller than its largest weight
 
@@ -28,15 +28,23 @@ _GRIDS = {
 
 
 @torch.no_grad()
-def round_linears(module: nn.Module, config: QuantConfig) -> None:
+def round_linears(module: nn.Module, config: QuantConfig, *, asked: bool = True) -> None:
     """Put integers in place of every linear map of the module that the rounding covers.
 
-    Raises `ConfigError` naming a map whose inputs do not come in groups.
+    Raises `ConfigError` naming a map whose inputs do not come in groups; where none `asked` for it, such a map stays.
     """
     for path, linear in list(module.named_modules()):
-        if isinstance(linear, Linear) and config.covers(path):
-            parent, _, name = path.rpartition(".")
-            setattr(module.get_submodule(parent), name, rounded(linear, config, path))
+        if not isinstance(linear, Linear) or not config.covers(path):
+            continue
+        if count := config.group_size and linear.shape[1] % config.group_size:
+            if not asked:
+                continue
+            raise ConfigError(
+                f"quantization: the {linear.shape[1]} inputs of {path} leave {count} behind groups of "
+                f"{config.group_size}: take 'auto', which leaves such maps as they are, or 'none'"
+            )
+        parent, _, name = path.rpartition(".")
+        setattr(module.get_submodule(parent), name, rounded(linear, config, path))
 
 
 @torch.no_grad()
