@@ -143,7 +143,7 @@ HEADS = {
     (HEAD3, "t2d without d2t"): Case(
         write=save_eagle3_head,
         load=of_eagle3,
-        words=("t2d is of 15 tokens", "draft_vocab_size=16"),
+        words=("t2d is of 15 tokens", "(draft_vocab_size) asks for 16"),
         change=lambda at: edit(at, without_differences),
     ),
     (HEAD3, "two names of one tensor"): Case(

@@ -89,7 +89,8 @@ def find_vocab(tensors: Mapping[str, Tensor], size: int | None, vocab_size: int,
         )
     if not len(vocab) or (size is not None and len(vocab) != size):
         raise ModelLoadError(
-            f"{where}: {key} is of {len(vocab)} tokens, and config.json (draft_vocab_size) asks for {size}"
+            f"{where}: {key} is of {len(vocab)} tokens, and config.json (draft_vocab_size) asks for "
+            f"{size or 'one at least'}"
         )
     return None if len(vocab) == vocab_size else vocab
 
