@@ -12,7 +12,7 @@ from lab.zoo.pretrain import NextToken
 from lab.zoo.streams import Sampler, Stream
 from outdraft.drafters.eagle.learn import LEARN, EagleLearning
 from outdraft.models.files.load import save_model
-from outdraft.training.check import Checked, measure
+from outdraft.training.check import Checked, errors_of, measure
 from outdraft.training.lessons import Teacher
 from outdraft.training.promise import promise
 from outdraft.training.record import Promise, PromiseTerms
@@ -100,6 +100,12 @@ def test_a_sound_draft_is_hardly_ever_called_broken_and_a_lossy_one_nearly_alway
         one = Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=(0.5,))
         broken += Checked(promise=one, measured=seen).outcome == "broken"
     assert least <= broken / count <= most
+
+
+@pytest.mark.parametrize(("texts", "exact"), [(8, 4.530), (12, 3.850), (30, 3.280), (104, 3.075), (10_000, 3.001)])
+def test_few_texts_take_as_many_errors_as_students_distribution_says(texts, exact):
+    """Its quantiles for what three errors of the normal distribution leave outside."""
+    assert errors_of(texts) == pytest.approx(exact, rel=0.03)
 
 
 @pytest.mark.parametrize("fault", ["taps", "norm", "order"])
